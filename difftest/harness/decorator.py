@@ -124,6 +124,8 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
     if "case" not in names:
         raise SpecError(f"{received}; accepted: a function that takes an argument named case")
 
+    tell = observe if any(name.startswith(OBSERVED) for name in os.environ) else lambda _: None
+
     def run(case: Case, **fixtures: Any) -> BoundCase:
         runner: Runner = fixtures.pop(RUNNER_FIXTURE)
         bound = BoundCase(spec, case, runner)
@@ -137,8 +139,8 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
         runner: Runner = fixtures[RUNNER_FIXTURE]
         if runner.repeats.is_one(spec, case):
             return
-        observe({**case.values, "dtype": case.dtype})
-        observe({f"data of {name}": type(recipe).__name__ for name, recipe in case.data.items()})
+        data = {f"data of {name}": type(recipe).__name__ for name, recipe in case.data.items()}
+        tell({**case.values, "dtype": case.dtype, **data})
         verdicts: Mapping[str, Any] = {}
         expired = LIMITS.expired
         try:
@@ -155,7 +157,7 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
                     raise plain from plain.__cause__
             raise
         finally:
-            observe({f"verdict on {on}": type(v).__name__ for on, v in verdicts.items()})
+            tell({f"verdict on {on}": type(v).__name__ for on, v in verdicts.items()})
 
     def on_each(fixtures: dict[str, Any], check: Callable[[Runner, KernelSpec], None]) -> None:
         runner: Runner = fixtures[RUNNER_FIXTURE]
@@ -185,9 +187,8 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
 
 def observe(features: Mapping[str, Any]) -> None:
     """Tell Hypothesis's observability what to group cases by, where it was asked for."""
-    if any(name.startswith(OBSERVED) for name in os.environ):
-        for name, value in features.items():
-            hypothesis.event(name, payload=value if isinstance(value, int | float) else str(value))
+    for name, value in features.items():
+        hypothesis.event(name, payload=value if isinstance(value, int | float) else str(value))
 
 
 def _failing(function: TestFunction, text: str) -> TestFunction:

@@ -87,7 +87,7 @@ def nature_of(spec: KernelSpec, draw: Callable[[], Sequence[Case]]) -> Nature:
             multiplies=any(_multiplies(spec, case) for case in small),
             spared=max(_spared(spec, case) for case in small),
             exponents={to: _exponents(spec, replace(small[-1], dtype=to)) for to in spec.dtypes},
-            far={to: _far(spec, replace((floats or small)[-1], dtype=to)) for to in spec.dtypes},
+            far={to: _far(spec, replace(small[-1], dtype=to)) for to in spec.dtypes},
         )
     except (ReferenceRefusal, ReferenceDefect):
         return Nature()
@@ -195,7 +195,7 @@ def _exponents(spec: KernelSpec, case: Case) -> tuple[int, ...]:
 
 
 def _far(spec: KernelSpec, case: Case) -> tuple[float, ...]:
-    """0 where none will do. Four times as large they do too: a larger case has larger sums."""
+    """0 where none will do. 16 times as large they do too: a larger case has larger sums."""
 
     def fits(end: float) -> bool:
         def fill(generator: np.random.Generator, array: Array) -> Array:
@@ -207,4 +207,4 @@ def _far(spec: KernelSpec, case: Case) -> tuple[float, ...]:
             for values, to in _outputs(spec, case, fill)
         )
 
-    return tuple(next((s * 2.0**to for to in FAR if fits(s * 2.0 ** (to + 2))), 0) for s in (-1, 1))
+    return tuple(next((s * 2.0**to for to in FAR if fits(s * 2.0 ** (to + 4))), 0) for s in (-1, 1))

@@ -212,12 +212,11 @@ def _ask(reference: Reference, outputs: tuple[Array, ...], exact: ExactRun) -> l
     """Both questions of each output; one of integers, and where a rounded value has decided."""
     dtypes = [reference.dtype_of(index) for index in range(len(outputs))]
     joined = [bool(exact.doubts) or not is_float(dtype) for dtype in dtypes]
-    values = reference.precise
     wrong = None if all(joined) else _algorithm(reference, joined, exact)
     if wrong is not None:
         return [wrong]
     return [
-        _as_a_whole(index, values[index], dtypes[index], got, output)
+        _as_a_whole(index, reference.precise[index], dtypes[index], got, output)
         if joined[index]
         else _arithmetic(index, dtypes[index], got, output)
         for index, (got, output) in enumerate(zip(outputs, exact.outputs, strict=True))
@@ -232,24 +231,23 @@ def _algorithm(
     reference: Reference, joined: Sequence[bool], exact: ExactRun
 ) -> Mismatch | Inconclusive | None:
     """The exact run against the reference; once more against a reference in float64."""
-    values = reference.precise
-    wrong = first_of(_compare_algorithms(reference, values, joined, exact))
-    if wrong is None or reference.wide is None or reference.wide is values:
+    wrong = first_of(_compare_algorithms(reference, "precise", joined, exact))
+    if wrong is None or reference.wide is None or reference.wide is reference.precise:
         return wrong
-    again = first_of(_compare_algorithms(reference, reference.wide, joined, exact))
+    again = first_of(_compare_algorithms(reference, "wide", joined, exact))
     return None if again is None else wrong
 
 
 def _compare_algorithms(
-    reference: Reference, values: tuple[Array, ...], joined: Sequence[bool], exact: ExactRun
+    reference: Reference, which: str, joined: Sequence[bool], exact: ExactRun
 ) -> list[Answer | None]:
     verdicts: list[Answer | None] = []
-    for index, (raw, output) in enumerate(zip(values, exact.outputs, strict=True)):
-        if joined[index]:
+    for index, output in enumerate(exact.outputs):
+        if joined[index] or np.array_equal(reference.values[index], output.value):
             continue
-        dtype = reference.dtype_of(index)
+        raw, dtype = getattr(reference, which)[index], reference.dtype_of(index)
         value = raw.astype(np.float64, copy=False)
-        if np.array_equal(value, output.value):
+        if _is_within(value, output.value, _surely_free(value, output)):
             continue
         freedom = _earned(_freedom(raw, value, output), value, reference, index)
         within = around(value, np.dtype(np.float64), freedom, ALGORITHM)
@@ -260,6 +258,19 @@ def _compare_algorithms(
             verdict = shown if isinstance(shown, Mismatch) else verdict
         verdicts.append(verdict)
     return verdicts
+
+
+def _is_within(values: Array, around: Float64, bound: Float64 | float) -> bool:
+    """Whether all lie within a bound of these numbers, which NaN does not. Most do."""
+    with np.errstate(all="ignore"):
+        return bool((np.abs(values.astype(np.float64, copy=False) - around) <= bound).all())
+
+
+def _surely_free(value: Float64, output: ExactOutput) -> Float64:
+    """No more than the freedom that :func:`_earned` leaves: found without another look at data."""
+    sizes: Float64 = np.abs(value)
+    error = 0.0 if output.error is None else output.error * 2.0**-29
+    return np.fmin(REFERENCE_FREEDOM * (FLOAT64_UNIT * sizes + error), EXCUSE * sizes)
 
 
 def _freedom(raw: Array, value: Float64, output: ExactOutput) -> Float64:
@@ -300,22 +311,20 @@ def _finite_around(value: Float64, error: Float64) -> Float64:
 def _arithmetic(index: int, dtype: np.dtype[Any], got: Array, output: ExactOutput) -> Answer:
     """The machine's values against the exact ones, within the bound of their errors."""
     exact = output.error is None or not output.error.any()
-    if _is_rounded_once(got, output):
+    if _is_sure(got, output):
         return _unless_excused(Match(got.size, exact), index, dtype, output)
     within = around(output.value, dtype, _bound(output), ARITHMETIC, exact)
     return _unless_excused(check_values(index, within, got), index, dtype, output)
 
 
-def _is_rounded_once(got: Array, output: ExactOutput) -> bool:
-    """Whether all bits are the exact values', rounded: they lie in any bound with finite ends."""
-    bits = f"u{got.dtype.itemsize}"
+def _is_sure(got: Array, output: ExactOutput) -> bool:
+    """Whether all lie within the error itself of the exact values, far from infinity."""
     if not got.size or not is_float(got.dtype):
         return False
-    most = np.abs(output.value).max() + (0.0 if output.error is None else 2 * output.error.max())
-    if not most < float(float_info(got.dtype).max) / 2:
-        return False
-    rounded = round_once(output.value, got.dtype)
-    return np.array_equal(rounded.view(bits), np.ascontiguousarray(got).view(bits))
+    error = 0.0 if output.error is None else output.error
+    most = np.abs(output.value).max() + 2 * np.max(error)
+    far = float(float_info(got.dtype).max) / 2
+    return bool(most < far) and _is_within(got, output.value, error)
 
 
 def _unless_excused(

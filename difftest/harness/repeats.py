@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -75,22 +74,15 @@ def _mark(spec: KernelSpec, case: Case) -> int:
     return hash((spec, repr(case)))
 
 
-@functools.lru_cache(maxsize=4096)  # Hypothesis keeps the labels of thousands of cases
-def _apart(label: int, place: int) -> int:
-    return label + place
-
-
 def begin_case(data: Any) -> bool | None:
     """Whether Hypothesis is free in all that it chooses for a case but the first choice.
 
     Else it plays choices again, as to shrink; None where it adds the plainest to a first choice.
     No two draws have one label: it would copy one to another in four cases of five.
     """
-    begin, count = getattr(data, "start_span", None), itertools.count()
+    begin, labels = getattr(data, "start_span", None), itertools.count()
     if begin is not None:
-        data.start_span = lambda label: begin(
-            label if type(label) is str else _apart(label, next(count))
-        )
+        data.start_span = lambda label: begin(next(labels))
     choices = (*(getattr(data, "prefix", None) or ()),)
     if len(choices) == 2 and not isinstance(choices[1], int):
         return None

@@ -138,12 +138,12 @@ def _leaning(draw: DrawFn, low: int, high: int, edges: tuple[int, ...]) -> int:
     many choices in a range of one: so a size shrinks from an edge to any size below it, and to draw
     less is no way to a smaller case.
     """
-    edge = draw(st.integers(0, 2 * len(edges) - 1))
+    edge = _number(2 * len(edges) - 1)
     if edge >= len(edges):
         low = max(low, min(edges[edge - len(edges)], high - 1))
         high = min(low + 1, high)
     if low == high:
-        draw(st.integers(0, 1))
+        _number(1)
         return low
     return draw(st.integers(low, high))
 
@@ -169,35 +169,39 @@ def recipes(
         if kind < number and not (is_factor and isinstance(plain, Iota)):
             return plain
     if is_factor:  # products of many of them stay finite
-        low, high = draw(st.sampled_from([(-1.0, 1.0), (0.8, 1.2), (-1.2, -0.8)]))
-        return Uniform(draw(st.integers(0, _MAX_SEED)), low, high)
+        low, high = _one_of([(-1.0, 1.0), (0.8, 1.2), (-1.2, -0.8)])
+        return Uniform(_number(_MAX_SEED), low, high)
     if kind < _INTEGERS:
-        return draw(_fills(np_dtype, nonfinite or nature.moves))
-    seed = draw(st.integers(0, _MAX_SEED))
+        return _fill(np_dtype, nonfinite or nature.moves)
+    seed = _number(_MAX_SEED)
     if not is_float(np_dtype):
-        return _integers(kind, seed, draw(_one_of(_INTEGER_BOUNDS)), np_dtype, nature.spared)
+        return _integers(kind, seed, _one_of(_INTEGER_BOUNDS), np_dtype, nature.spared)
     kinds = _MOVING if nature.moves else _SELECTING if nature.selects else _COMPUTING
     first, of_one_sign, outliers = kinds
     if kind < first:
-        return Integers(seed, draw(_one_of(_INTEGER_BOUNDS)))
+        return Integers(seed, _one_of(_INTEGER_BOUNDS))
     if kind < of_one_sign:
         # Products of a few values may not overflow: a quarter of the exponents' range.
         widest = int(float_info(np_dtype).maxexp) // 4
-        return Random(seed, min(draw(_one_of(_SPREADS)), widest))
+        return Random(seed, min(_one_of(_SPREADS), widest))
     if kind < outliers:
-        low, high = draw(_of_one_sign(np_dtype, nature.selects))
+        low, high = _one_of(_of_one_sign(np_dtype, nature.selects))
         return Uniform(seed, low, high)
-    return Outliers(seed, draw(_outliers(np_dtype, nonfinite, nature)))
+    return Outliers(seed, _one_of(_outliers(np_dtype, nonfinite, nature)))
 
 
 _recipes = lru_cache(maxsize=256)(recipes)
-_kept = lru_cache(maxsize=256)(st.sampled_from)
 
 
-def _one_of(values: Any) -> SearchStrategy[Any]:
-    """One of them; for numbers that may be equal to others, such as -0.0, it is made anew."""
-    plain = all(type(value) in (int, str) for value in values)
-    return _kept(tuple(values)) if plain else st.sampled_from(values)
+def _number(most: int) -> int:
+    """A choice of Hypothesis's without a strategy and a span of its own: in a third of the time."""
+    data: Any = current_build_context().data
+    number: int = data.draw_integer(0, most)
+    return number
+
+
+def _one_of(values: Sequence[Any]) -> Any:
+    return values[_number(len(values) - 1)]
 
 
 def _integers(kind: int, seed: int, bound: int, dtype: np.dtype[Any], spared: int) -> Recipe:
@@ -214,12 +218,12 @@ def _integers(kind: int, seed: int, bound: int, dtype: np.dtype[Any], spared: in
 
 
 @lru_cache
-def _of_one_sign(dtype: np.dtype[Any], selects: bool) -> SearchStrategy[tuple[float, float]]:
+def _of_one_sign(dtype: np.dtype[Any], selects: bool) -> list[tuple[float, float]]:
     """Ranges of small numbers, and of the largest."""
     small = [(-2.0, -1.0), (-2.0, -1.0), (1.0, 2.0)]
     end = float(float_info(dtype).max)
     large = [(-end, -end), (-end, -end), (-end, -end / 2), (end / 2, end)]
-    return st.sampled_from([(-2.0, -1.0), _far(dtype)[0], *large] if selects else small)
+    return [(-2.0, -1.0), _far(dtype)[0], *large] if selects else small
 
 
 def _far(dtype: np.dtype[Any], ends: Iterable[float] = _ENDLESS) -> list[tuple[float, float]]:
@@ -230,9 +234,7 @@ def _far(dtype: np.dtype[Any], ends: Iterable[float] = _ENDLESS) -> list[tuple[f
 
 
 @lru_cache
-def _outliers(
-    dtype: np.dtype[Any], nonfinite: bool, nature: Nature
-) -> SearchStrategy[tuple[float, ...]]:
+def _outliers(dtype: np.dtype[Any], nonfinite: bool, nature: Nature) -> list[tuple[float, ...]]:
     """Zeros of both signs, subnormal numbers, very large ones and very negative ones.
 
     Where something is computed, the squares of their squares are still finite. The large ones are
@@ -246,20 +248,18 @@ def _outliers(
     if nonfinite or nature.moves:
         wild = [(math.nan,), (math.inf, -math.inf), (math.nan, math.inf, -large, -0.0)]
         ranges += 2 * wild if nature.moves else wild
-    return st.sampled_from(ranges)
+    return ranges
 
 
-@lru_cache
-def _fills(dtype: np.dtype[Any], nonfinite: bool) -> SearchStrategy[Fill]:
+def _fill(dtype: np.dtype[Any], nonfinite: bool) -> Fill:
     if is_float(dtype):
         values = _PLAIN_VALUES + (_NONFINITE if nonfinite else ())
     else:
         values = (1.0, 2.0, 0.0) if dtype.kind in "ub" else (1.0, 2.0, 0.0, -1.0)
-    positions = st.one_of(st.integers(0, _MAX_SEED), st.integers(-3, -1))
-    override = st.tuples(positions, st.sampled_from(values))
     # Not zero throughout: there is a recipe of its own for that. Not NaN: that decides nothing.
-    filled = st.sampled_from([value for value in values if value and math.isfinite(value)])
-    return st.builds(Fill, filled, st.lists(override, max_size=3).map(tuple))
+    filled = _one_of([value for value in values if value and math.isfinite(value)])
+    places = (_number(2) - 3 if _number(1) else _number(_MAX_SEED) for _ in range(_number(3)))
+    return Fill(filled, tuple((place, _one_of(values)) for place in places))
 
 
 def source_of(spec: KernelSpec, name: str, earlier: Mapping[str, Any]) -> Source:
@@ -276,8 +276,7 @@ def source_of(spec: KernelSpec, name: str, earlier: Mapping[str, Any]) -> Source
     return source
 
 
-@st.composite
-def values_of(
+def _values(
     draw: DrawFn, spec: KernelSpec, fixed: Mapping[str, Any], wanted: Any = None
 ) -> dict[str, Any]:
     """A value for each name of the domain, some of them fixed: the others fit them.
@@ -289,12 +288,15 @@ def values_of(
         if name in fixed:
             values[name] = fixed[name]
             continue
-        source = source_of(spec, name, values)
+        source: Any = source_of(spec, name, values)
         if wanted and (value := wanted(values, name, source)) is not None:
             choose(getattr(source, RANGE, source), value)
-        strategy = source if isinstance(source, SearchStrategy) else _one_of(source)
-        values[name] = draw(strategy, label=name)
+        is_strategy = isinstance(source, SearchStrategy)
+        values[name] = draw(source, label=name) if is_strategy else _one_of(source)
     return values
+
+
+values_of = st.composite(_values)
 
 
 def cases(spec: KernelSpec) -> SearchStrategy[Case]:
@@ -330,7 +332,7 @@ def _cases_with(
 ) -> Case:
     """The same with sizes that may be equal, values to aim at, and names whose values are new."""
     is_free = begin_case(current_build_context().data)
-    ticket, points = draw(st.integers(0, _TICKETS)), points_of_run()
+    ticket, points = _number(_TICKETS), points_of_run()
     assume(is_free is not None)
     is_equal = len(sizes) > 1 and ticket % (_EQUAL + 1) == _EQUAL
     aims = aimed(groups, [*spec.domain], ticket) if groups and not is_equal else {}
@@ -342,23 +344,20 @@ def _cases_with(
         before, enough = [*earlier.values()], len(spec.dtypes)
         return new_size(source, size, lambda other: points[hash(repr([*before, other]))] < enough)
 
-    values = draw(values_of(spec, {}, wanted if is_free else None))
+    values = _values(draw, spec, {}, wanted if is_free else None)
     _check_size(spec, values)
-    dtype = draw(_one_of(spec.dtypes), label="dtype")
-    dtypes = {
-        name: draw(_one_of(own), label=f"{name}'s dtype")
-        for name in spec.inputs
-        if (own := spec.input(name).dtypes)
-    }
-    random = draw(st.integers(0, _ALL_RANDOM)) > 0
+    dtype = _one_of(spec.dtypes)
+    chosen = ((name, spec.input(name).dtypes) for name in spec.inputs)
+    dtypes = {name: _one_of(own) for name, own in chosen if own}
+    random = _number(_ALL_RANDOM) > 0
     data = {}
     for name in spec.inputs:
-        chosen = dtypes.get(name, dtype)
-        recipe = data_of(spec, name, values, chosen, nature=nature, random=random)
+        own = dtypes.get(name, dtype)
+        recipe = data_of(spec, name, values, own, nature=nature, random=random)
         data[name] = draw(recipe, label=name)
     if all(recipe.is_random for recipe in data.values()):
         points[hash(repr([values[name] for name in point]))] += 1
-    return draw(_special(spec, nature, Case(values, dtype, data, dtypes)))
+    return _special(spec, nature, Case(values, dtype, data, dtypes))
 
 
 def _check_size(spec: KernelSpec, values: Mapping[str, Any]) -> None:
@@ -373,28 +372,27 @@ def _check_size(spec: KernelSpec, values: Mapping[str, Any]) -> None:
         )
 
 
-@st.composite
-def _special(draw: DrawFn, spec: KernelSpec, nature: Nature, case: Case) -> Case:
+def _special(spec: KernelSpec, nature: Nature, case: Case) -> Case:
     """The case, or one that is not ordinary in its place: see ``_FAR``.
 
     Drawn last, so that what is left without it is a case of ordinary data, which shrinks.
     """
-    special = draw(st.integers(0, _SPECIAL))
+    special = _number(_SPECIAL)
     narrow = [name for name in spec.dtypes if nature.exponents.get(name)]
     if special >= _SCALED and narrow:
-        case = replace(case, dtype=draw(_one_of(narrow)))
+        case = replace(case, dtype=_one_of(narrow))
     types = {name: np.dtype(case.dtype_of(name)) for name in spec.inputs}
     floats = [name for name in types if spec.input(name).data is None and is_float(types[name])]
     ranges: dict[str, tuple[float, float]] = {}
     if special >= _SCALED and narrow:
-        size = 2.0 ** draw(_one_of(nature.exponents[case.dtype]))
+        size = 2.0 ** _one_of(nature.exponents[case.dtype])
         sizes = {name: min(size, float(float_info(types[name]).max)) for name in floats}
         ranges = {name: (-most, most) for name, most in sizes.items()}
     elif _FAR <= special < _SCALED and floats and not (nature.selects or nature.multiplies):
-        name = draw(_one_of(floats))
+        name = _one_of(floats)
         if far := _far(types[name], nature.far.get(case.dtype, _ENDLESS)):
-            ranges = {name: draw(st.sampled_from(far))}
-    own = {name: Uniform(draw(st.integers(0, _MAX_SEED)), *ends) for name, ends in ranges.items()}
+            ranges = {name: _one_of(far)}
+    own = {name: Uniform(_number(_MAX_SEED), *ends) for name, ends in ranges.items()}
     return replace(case, data={**case.data, **own})
 
 

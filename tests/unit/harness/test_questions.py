@@ -15,7 +15,7 @@ from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.verdict import Inconclusive, Match
-from difftest.simulator.exact.run import ExactOutput
+from difftest.simulator.exact.run import ExactOutput, ExactRun
 from difftest.simulator.frontend.install import embedded
 from tests.unit.standin import PlainBackend
 
@@ -437,16 +437,29 @@ def test_a_reference_that_calls_the_kernel_is_told():
     assert isinstance(verdicts["embedded"], Match)
 
 
-def test_bits_of_the_exact_values_are_judged_as_values_within_their_bounds(monkeypatch):
+@pytest.mark.parametrize("off", [0.0, 1e-14, 1e-11, 0.9, 1.1, np.nan])
+def test_values_near_the_exact_ones_are_judged_as_others(off, monkeypatch):
     """The short way says what the long one says, an output without a sure digit included."""
-    generator = np.random.default_rng(0)
-    value = generator.standard_normal(60)
-    for dtype in map(np.dtype, ("float32", "float16", "bfloat16", "float8_e4m3")):
-        for size in (0.0, 1e-9, 0.03, 0.5, 2.0, 1e9, np.inf):
+    spec = spec_of(third, wide(np.sin))
+    case = Case(SHAPE, "float32", {"x": Random(3)})
+    reference = questions.reference_of(spec, case, spec.inputs_of(case))
+    value, few = reference.values[0], reference.values[0][0]
+    asked = []
+    for size in (0.0, 1e-9, 0.03, 0.5, 2.0, 1e9, np.inf):
+        run = ExactRun((ExactOutput(value * (1 + off), np.abs(value) * size),), (), (), ())
+        asked.append(lambda run=run: questions._algorithm(reference, [False], run))
+        for dtype in map(np.dtype, ("float32", "float16", "bfloat16", "float8_e4m3")):
             for scale in (1.0, 1e-6, float(questions.float_info(dtype).max) / 2):
-                exact = ExactOutput(value * scale, np.abs(value * scale) * size)
-                got = questions.round_once(exact.value, dtype)
-                short = questions._arithmetic(0, dtype, got, exact)
-                with monkeypatch.context() as patch:
-                    patch.setattr(questions, "_is_rounded_once", lambda *_: False)
-                    assert short == questions._arithmetic(0, dtype, got, exact)
+                error = np.abs(few * scale) * size
+                exact = ExactOutput(few * scale, error)
+                apart = np.where(np.isfinite(error), error, 1.0) * off
+                got = questions.round_once(exact.value + apart, dtype)
+                args = 0, dtype, got, exact
+                asked.append(lambda args=args: questions._arithmetic(*args))
+
+    def verdicts():
+        return [(type(v), getattr(v, "wrong", v)) for v in (ask() for ask in asked)]
+
+    short = verdicts()
+    monkeypatch.setattr(questions, "_is_within", lambda *_: False)
+    assert short == verdicts()
