@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import textwrap
 from pathlib import Path
 
 import click
 
+from difftest.host.console import table_console
 from difftest.lint.codes import Explained
 from difftest.lint.codes import explain as explained_in
 
@@ -14,14 +17,15 @@ _LAST = 3
 
 
 @click.command()
-@click.argument("what", metavar="CODE|LOGFILE|NAME")
+@click.argument("what", metavar="CODE|LOGFILE|NAME|RULE")
 @click.pass_context
 def explain(context: click.Context, what: str) -> None:
-    """Say what a code of the compiler or a name of NKI means.
+    """Say what a code, a name of NKI or a lint rule means.
 
-    A code is one such as NCC_EVRF007, or each in a log file, with what to do. The rows come
-    from public tables and threads, which each answer names; of a name of NKI (nisa.activation)
-    from its signatures. The exit code is 1 if nothing in it is known.
+    A code is one of the compiler, such as NCC_EVRF007, or each in a log file, with what to do. The
+    rows come from public tables and threads, which each answer names; of a name of NKI
+    (nisa.activation) from its signatures; of a rule (NKL101) from its page. The exit code is 1 if
+    nothing in it is known.
     """
     path = Path(what)
     log = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else what
@@ -29,16 +33,28 @@ def explain(context: click.Context, what: str) -> None:
         raise click.BadParameter(f"{path} is no log: it holds bytes that are no text")
     answers = list(explained_in(log))
     for answer in answers:
-        click.echo(_text(answer))
+        _say(_text(answer))
     if not answers and not path.is_file():
         from difftest.cli.signatures import explained_name
+        from difftest.lint.check import rules
 
+        if rule := rules().get(what):
+            click.echo(rule.page, nl=False)
+            return
         if said := explained_name(what):
-            click.echo(said)
+            _say(said)
             return
     if not answers:
-        click.echo(_nothing(log, path), err=True)
+        _say(_nothing(log, path), err=True)
     context.exit(int(not any(answer.cause for answer in answers)))
+
+
+def _say(text: str, *, err: bool = False) -> None:
+    """Print lines as wide as the terminal; what goes on below stands under the line's words."""
+    keep = functools.partial(textwrap.fill, break_long_words=False, break_on_hyphens=False)
+    for line in text.splitlines():
+        inner = " " * (len(line) - len(line.lstrip(" -")) + 2)
+        click.echo(keep(line, table_console(80).width, subsequent_indent=inner), err=err)
 
 
 def _text(answer: Explained) -> str:
@@ -55,7 +71,7 @@ def _text(answer: Explained) -> str:
 
 def _nothing(log: str, path: Path) -> str:
     if not path.is_file():
-        return f"{log!r} is no file, no name of NKI, and no code that is known (NCC_EVRF007)"
+        return f"{log!r} is no file, no name of NKI, no rule of lint, and no code that is known"
     last = [row for row in log.splitlines() if row.strip()][-_LAST:]
     return "\n".join(
         [

@@ -19,7 +19,7 @@ SIZES = {
     size: f"limit `{size}`: "
     + ", ".join(f"{getattr(machine, size)} on {name}" for name, machine in MACHINES.items())
     for size in asdict(TRN2)
-    if size != "name"
+    if size not in ("name", "nc_version")
 }
 """Each number of the machines, as a line: the rules of an instruction ask for some."""
 

@@ -67,17 +67,13 @@ def _rows(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _measures(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     evidence, time = document["evidence"], document["time"]
-    yield (
-        "evidence",
-        f"{evidence['decided']} of {evidence['cases']} cases decided, {evidence['elements']} "
-        f"elements compared, {evidence['nonfinite']} prove nothing; seed {document['seed']}",
-    )
+    names = ("cases", "decided", "rejections", "inconclusive", "elements", "nonfinite")
+    yield "evidence", ", ".join(f"{name}: {evidence[name]:,}" for name in names if evidence[name])
+    yield "seed", str(document["seed"])
     if time is not None:
-        yield (
-            "time",
-            f"{time['predicted_us']:.1f} us (predicted; {time['low_us']:.1f} to "
-            f"{time['high_us']:.1f}) for {time['case']}, limited by {time['limited_by']}",
-        )
+        span = f"predicted; {time['low_us']:.1f} to {time['high_us']:.1f}"
+        limit = f"limited by {time['limited_by']}\nfor {time['case']}"
+        yield "time", f"{time['predicted_us']:.1f} us ({span}), {limit}"
     for row in document["memory"]:
         share = row["needed"] / row["limit"]
         yield (

@@ -13,7 +13,6 @@ from pathlib import Path
 import click
 
 from difftest.choices import missing
-from difftest.lint.check import rules
 from difftest.verdict.wire import printable
 
 PAGE = 4_000
@@ -66,8 +65,6 @@ class Tools:
 
     def explain(self, what: str, page: int = 1) -> str:
         """Explain a lint rule, a code of the compiler (NCC_EBVF030), or the codes in a log file."""
-        if what in rules():
-            return self._answer(page, "lint", explain=what)
         if _is_short(what) and not Path(what).resolve().is_relative_to(Path.cwd().resolve()):
             return f"error: {what} is outside of the folder of this server"
         return self._answer(page, "explain", what)

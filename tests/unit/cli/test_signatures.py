@@ -15,6 +15,14 @@ def test_a_name_is_explained_in_both_dialects():
         "neuronxcc.nki.isa.activation",
     }
     assert "nki.isa.activation(dst, op, data, bias=None, scale=1.0, reduce_op=None" in result.stdout
+    wide = [line for line in result.stdout.splitlines() if len(line) > 80]
+    assert [line for line in wide if "https://" not in line] == []
+
+
+def test_a_rule_of_lint_is_explained_by_its_page():
+    result = CliRunner().invoke(main, ["explain", "NKL101"])
+    assert result.exit_code == 0, result.output
+    assert result.stdout == CliRunner().invoke(main, ["lint", "--explain", "NKL101"]).stdout
 
 
 def test_a_name_that_nobody_knows_has_no_signature():

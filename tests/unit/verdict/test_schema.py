@@ -26,7 +26,8 @@ WHOLE = [
     "    wrong:       1 of 1 elements, which is all of them",
     "    looks like:  a wrong sign: as if b were negative (in p=5, n=5, which fails too)",
     "  judge again: difftest verdict *.py:add *::test_add --case '{*}'",
-    "  evidence:    2 of * cases decided, * elements compared, 0 prove nothing; seed 7",
+    "  evidence:    cases: *, decided: 2, elements: *",
+    "  seed:        7",
     "  reward:      0.200",
 ]
 """The text of a wrong kernel's verdict, each line."""
