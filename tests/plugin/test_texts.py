@@ -80,12 +80,13 @@ def test_the_whole_text_of_a_refusal(project):
             "  case:        m=200, n=1, float32",
             "  a:           (200, 1) Random(seed=0, spread=0)",
             "  b:           (200, 1) Random(seed=1, spread=0)",
-            "  embedded:    the kernel alone refuses: LimitError: *",
-            "                 rule:     *",
-            "                 received: *",
-            "                 limit:    *",
-            "                 where:    kernel.py:*: left = nl.ndarray(a.shape, *",
-            "                 remedy:   *",
+            "  embedded:    the kernel alone refuses: LimitError: a tile has 200 partitions",
+            "                 rule:     the partition size of a tile is at most 128",
+            "                 received: tensor 3 [[]200, 1[]] float32 in sbuf: 200 partitions",
+            "                 limit:    128 partitions (trn2, nl.tile_size.pmax)",
+            "                 where:    kernel.py:10: left = nl.ndarray(a.shape, dtype=a.dtype, *",
+            "                 remedy:   loop over the first dimension in tiles of at most 128, and "
+            "put the rest into the free dimension",
             "  run again:   pytest --simulate test_add.py::test_add --case '{*}'",
             "=* kernels against their references =*",
             "kernel  cases",
@@ -130,12 +131,16 @@ def test_the_whole_text_of_a_spec_that_decides_nothing(project):
         [
             "_* test_add _*",
             "the test of add proves too little on embedded: * of * compared cases are inconclusive",
-            "  most:   add: the reference is finite nowhere, and NaN beside NaN proves nothing; *",
-            "  remedy: give inputs data= whose results are finite and fit their dtype (docs/*",
+            "  most:   add: the reference is finite nowhere, and NaN beside NaN proves nothing; "
+            "the data do it: the inputs are finite, and the reference is beyond *; give the inputs "
+            "data= whose results it holds",
+            "  remedy: give inputs data= whose results are finite and fit their dtype "
+            "(docs/how-to/choose-inputs.md); allow_inconclusive=True of the spec accepts it",
             "=* kernels against their references =*",
             "kernel * inconclusive",
             "add *",
-            "inconclusive: * of add: the reference is finite nowhere, *",
+            "inconclusive: * of add: the reference is finite nowhere, and NaN beside NaN proves "
+            "nothing; give the inputs data= whose results it holds",
             "=* short test summary info =*",
             "FAILED test_add.py::test_add - the test of add proves too little *",
             "=* 1 failed in *",
