@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -104,6 +105,8 @@ def test_a_rounding_into_a_narrow_dtype_subnormals_too(dtype):
     value = value.astype(np.float32).astype(np.float64)
     made = bounded.into(Bounded(value), dtype, ROUNDINGS[dtype])
     assert (np.abs(round_to(value.astype(np.float32), dtype) - value) <= made.error).all()
+    half = np.float32(1.5 * float(ml_dtypes.finfo(dtype).smallest_subnormal))
+    assert ROUNDINGS[dtype].tiny == abs(round_to(half, dtype).astype(np.float32) - half)
 
 
 def test_what_float32_holds_is_exact():

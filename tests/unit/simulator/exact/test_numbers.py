@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
 
+from difftest.simulator.dtypes import BFLOAT16, FLOAT32
 from difftest.simulator.exact.bounded import UNIT, Bounded
-from difftest.simulator.exact.numbers import Numbers, matrix_product
+from difftest.simulator.exact.numbers import ARITHMETIC, Numbers, chosen_from, matrix_product
 from difftest.simulator.exact.run import ExactSettings, Shadow
 from difftest.simulator.instructions.alu import ALU_OPS, activated
 from difftest.simulator.instructions.elementwise import in_integers
+from difftest.simulator.instructions.values import sum_in_order
 from difftest.simulator.lifted import made_like, step
 from tests.every import every
 
@@ -68,6 +71,7 @@ def test_an_array_that_is_filled_in_keeps_the_bounds():
     assert held.error.tolist() == [0.25, 0, 0.25, 0]
     filled[:, 1][...] = 7.0
     assert filled[0].held.error.tolist() == [0.25, 0]
+    assert (held.dtype, held.sums, held.adds, held.partial) == (FLOAT32, 0, False, False)
 
 
 def test_integers_are_computed_in_the_operands_order():
@@ -75,6 +79,20 @@ def test_integers_are_computed_in_the_operands_order():
     left, right = numbers(5.0), numbers(3.0)
     made = in_integers(left, right, ALU_OPS["subtract"], np.dtype(np.int32))
     assert made.held.value.tolist() == [2]
+
+
+def test_a_sum_goes_on_from_an_exact_start():
+    start, lines = Numbers(Shadow(ExactSettings()), Bounded(np.full(1, 2.0))), numbers(1.0, 3.0)
+    assert sum_in_order(lines[None], start=start).held.value.tolist() == [6]
+
+
+def test_what_rounds_nothing_keeps_its_dtype():
+    """Of two that have the same."""
+    narrow, wide = (Bounded(np.ones(1), None, dtype) for dtype in (BFLOAT16, FLOAT32))
+    where = partial(chosen_from, True, None)
+    for chosen in (ARITHMETIC[np.maximum], ARITHMETIC[np.minimum], where):
+        assert chosen(narrow, narrow).dtype == BFLOAT16
+        assert chosen(narrow, wide).dtype == FLOAT32
 
 
 def test_places_of_rounded_values_are_a_doubt():
@@ -86,10 +104,11 @@ def test_places_of_rounded_values_are_a_doubt():
 def test_a_decision_in_doubt_has_a_bound_that_holds_both():
     """Of numbers that may be 0: drawn ones hardly ever are."""
     unsure, sure = numbers(0.25, 2.0), numbers(1.0, 1.0, error=0.0)
+    half = numbers(0.25, 0.0, error=[0.5, 0.0])
     for made, value, error in (
         (activated(unsure, "sign"), [1, 1], [2, 0]),
         (ALU_OPS["logical_xor"].compute(unsure, sure), [0, 0], [1, 0]),
-        (np.where(unsure, np.full(2, 10.0), np.full(2, 3.0)), [10, 10], [7, 0]),
+        (np.where(half, numbers(10.0, 10.0), np.full(2, 3.0)), [10, 3], [7.5, 0]),
     ):
         assert made.held.value.tolist() == value
         assert made.held.error.tolist() == error
