@@ -9,7 +9,6 @@ from difftest.simulator import Engine, KernelError
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions.alu import ALU_OPS, alu_op
 from tests.every import every
-from tests.unit.simulator.on_tiles import normal
 
 V, G, S = Engine.VECTOR, Engine.GPSIMD, Engine.SCALAR
 TABLE = {  # operator: (bitvec, legal for a reduction, engines)
@@ -71,7 +70,3 @@ def test_what_is_no_operator(op):
         alu_op(op, "tensor_tensor")
     assert caught.value.received == f"op={op!r}"
     assert caught.value.limit == ", ".join(sorted(ALU_OPS))
-
-
-A, B = normal(4, 9), normal(4, 9, seed=1)
-B[0, 0] = A[0, 0]
