@@ -25,6 +25,7 @@ from difftest.simulator.exact.bounded import FUNCTIONS, LARGEST_SUM, Bounded, Fl
 from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.mx import scale_codes, spread_over_groups, unpack
 from difftest.simulator.instructions.record import Call, Masked
+from difftest.simulator.instructions.reduce import extreme_along
 from difftest.simulator.instructions.values import rows
 from difftest.simulator.lifted import Lifted
 from difftest.simulator.tile import Tile
@@ -305,12 +306,11 @@ def _total(run: Run, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Boun
 
 
 def _extreme(run: Run, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
-    value = ufunc.reduce(x.value, axis=axes, keepdims=keepdims)
-    error = spread(x)
+    value, error = extreme_along(ufunc, x.value, axes), spread(x)
     if error is not None:
-        low, high = (ufunc.reduce(end, axis=axes, keepdims=keepdims) for end in bounded.ends(x))
-        error = bounded.between(value, low, high)
-    return Bounded(np.asarray(value), error, x.dtype, x.sums)
+        error = bounded.between(value, *(extreme_along(ufunc, e, axes) for e in bounded.ends(x)))
+    extreme = Bounded(np.asarray(value), error, x.dtype, x.sums)
+    return extreme.shaped(lambda array: np.expand_dims(array, axes)) if keepdims else extreme
 
 
 def _all_or_any(run: Run, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:

@@ -82,9 +82,8 @@ def reduce_array(op: AluOp, values: Array, axes: tuple[int, ...]) -> Array:
     floats = as_float(values)
     if op.comparison:
         ufunc, floats = getattr(np, op.name), floats != 0
-    few = op.name in _ORDERLESS and math.prod(values.shape[k] for k in axes) <= _FEW
-    if few and isinstance(floats, np.ndarray):
-        return _reduce_by_slices(ufunc, floats, axes)
+    if op.name in _ORDERLESS and isinstance(floats, np.ndarray):
+        return extreme_along(ufunc, floats, axes)
     if op.name == "subtract" or (op.name == "add" and 0 not in axes):
         lead = tuple(k for k in range(values.ndim) if k not in axes)
         shape = tuple(values.shape[k] for k in lead)
@@ -96,14 +95,16 @@ def reduce_array(op: AluOp, values: Array, axes: tuple[int, ...]) -> Array:
     return ufunc.reduce(floats, axis=axes, **more)  # type: ignore[no-any-return]
 
 
-def _reduce_by_slices(ufunc: Any, values: Array, axes: tuple[int, ...]) -> Array:
-    """A reduction of few elements as operations on whole slices: several times faster.
+def extreme_along(ufunc: Any, values: Array, axes: tuple[int, ...]) -> Array:
+    """A maximum or minimum; of few elements as operations on whole slices: several times faster.
 
     NumPy reduces short axes element by element; a pooling window is such a case.
     """
+    if math.prod(values.shape[axis] for axis in axes) > _FEW:
+        return ufunc.reduce(values, axis=axes)  # type: ignore[no-any-return]
     front = np.moveaxis(values, axes, range(len(axes)))
     places = list(np.ndindex(front.shape[: len(axes)]))
-    result: Array = front[places[0]].copy()
+    result: Array = np.array(front[places[0]])
     for place in places[1:]:
         ufunc(result, front[place], out=result)
     return result
