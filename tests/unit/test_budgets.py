@@ -66,7 +66,7 @@ SLOTS = 12
 HEAVY: set[str] = set()
 """Classes with more slots. This list may only shrink, too."""
 
-ERROR_SITES = 66
+ERROR_SITES = 64
 """Places in the simulator that make an error. It may only fall.
 
 What instructions refuse are rules of their records, and what an argument must be is the business

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import dis
+import inspect
 import operator
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,10 +22,10 @@ import numpy as np
 from difftest.simulator.core import Core, current
 from difftest.simulator.errors import (
     BufferError,
-    KernelError,
     ShapeError,
     is_inside,
     kernel_location,
+    refused,
 )
 from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.index import Shape, as_integer, is_integer
@@ -110,18 +111,11 @@ def joined(mask: T) -> T:
 
 _TO_A_NAME = ("STORE_FAST", "STORE_FAST_LOAD_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF")
 _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "//": operator.floordiv,
-    "%": operator.mod,
-}
-_ARITHMETIC_3_10 = {
-    "BINARY_ADD": "+",
-    "BINARY_SUBTRACT": "-",
-    "BINARY_MULTIPLY": "*",
-    "BINARY_FLOOR_DIVIDE": "//",
-    "BINARY_MODULO": "%",
+    **dict.fromkeys(("+", "BINARY_ADD"), operator.add),
+    **dict.fromkeys(("-", "BINARY_SUBTRACT"), operator.sub),
+    **dict.fromkeys(("*", "BINARY_MULTIPLY"), operator.mul),
+    **dict.fromkeys(("//", "BINARY_FLOOR_DIVIDE"), operator.floordiv),
+    **dict.fromkeys(("%", "BINARY_MODULO"), operator.mod),
 }
 """Python 3.10 has an instruction for each operator, later ones BINARY_OP for all."""
 
@@ -166,12 +160,8 @@ def assignment_target(where: str, kind: type[T]) -> T | None:
     except _CallsSomethingError:
         received = "a left side that is found by more than names, integers and indices"
         remedy = "give the tile a name first: part = total[...], then part = nl.loop_reduce(...)"
-    raise KernelError(
-        f"{where} reduces into the tile on the left of its assignment",
-        happened=f"{where} is not assigned to a tile that exists",
-        received=received,
-        remedy=remedy,
-    )
+    rule, did = "reduces into the tile on the left of its assignment", "is not assigned to one"
+    raise refused(where, rule, did, received, remedy=remedy)
 
 
 def _place(behind: list[dis.Instruction], frame: FrameType, kind: type) -> Any:
@@ -202,7 +192,7 @@ def _step(step: dis.Instruction, stack: list[Any], frame: FrameType) -> None:
         key, container = stack.pop(), stack.pop()
         stack.append(_item(container, key))
     else:
-        compute = _ARITHMETIC.get(_ARITHMETIC_3_10.get(name, step.argrepr))
+        compute = _ARITHMETIC.get(name) or _ARITHMETIC.get(step.argrepr)
         if compute is None or not all(type(number) is int for number in stack[-2:]):
             raise _CallsSomethingError
         right, left = stack.pop(), stack.pop()
@@ -233,17 +223,12 @@ _LOADS = ("LOAD_FAST", "LOAD_NAME", "LOAD_GLOBAL", "LOAD_DEREF")
 _STORES = ("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF")
 
 
-def carried_by(frame: FrameType) -> tuple[str, ...]:
-    """The names that the body of the loop that a frame begins reads before it binds them.
-
-    Names of enclosing functions and modules are seen. Attributes, items, and what a function does
-    that the body calls, are not.
-    """
-    return _carried(frame.f_code, frame.f_lasti)
-
-
 @lru_cache(maxsize=1024)
-def _carried(code: CodeType, at: int) -> tuple[str, ...]:
+def carried_by(code: CodeType, at: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names that a loop's body reads before it binds them, and those that it reads alone.
+
+    Names of enclosing functions and modules are seen.
+    """
     # Python 3.12 stands behind the FOR_ITER of a generator, in its cache.
     *_, loop = [earlier for earlier in instructions_of(code) if earlier.offset <= at]
     ends = [loop.argval] if loop.opname == "FOR_ITER" else []
@@ -253,13 +238,35 @@ def _carried(code: CodeType, at: int) -> tuple[str, ...]:
         if ends and at < step.offset < ends[0]:
             bound.update(_stored(step))
             read.update(name for name in _loaded(step) if name not in bound)
-    return tuple(sorted(read & bound))
+    return tuple(sorted(read & bound)), tuple(sorted(read - bound))
 
 
-def numbers_of(names: Iterable[str], frame: FrameType) -> dict[str, Any]:
-    """Those of the names that are numbers in a frame just now."""
-    values = {name: _named(name, frame) for name in names}
-    return {name: v for name, v in values.items() if isinstance(v, (int, float, np.number))}
+def numbers_of(names: Iterable[str], others: Iterable[str], frame: FrameType) -> dict[str, Any]:
+    """Those of the names that are numbers in a frame just now, and the numbers that any hold.
+
+    Those are items, attributes, and what a function keeps, two deep. No iterator's place is seen.
+    """
+    own, known = frame.f_locals, frame.f_globals
+    numbers = [(name, own.get(name, known.get(name))) for name in names]
+    parts = [*numbers, *((name, own.get(name, known.get(name))) for name in others)]
+    for _ in range(2):
+        parts = [part for pair in parts for part in _held(*pair)]
+        numbers += parts
+    return {place: v for place, v in numbers if isinstance(v, (int, float, np.number))}
+
+
+def _held(place: str, value: Any) -> Iterable[tuple[str, Any]]:
+    """What an object of the kernel's own holds, and where."""
+    kind = type(value)
+    if kind in (list, tuple):
+        return [(f"len({place})", len(value)), *((f"{place}[{n}]", v) for n, v in enumerate(value))]
+    if kind is dict:
+        return [(f"{place}[{key!r}]", part) for key, part in value.items()]
+    if kind is FunctionType and value.__closure__ and not is_inside(value.__code__):
+        return inspect.getclosurevars(value).nonlocals.items()
+    if kind in (FunctionType, ModuleType, type) or kind.__module__.startswith("difftest."):
+        return []
+    return [(f"{place}.{key}", part) for key, part in getattr(value, "__dict__", {}).items()]
 
 
 def _names(step: dis.Instruction) -> tuple[str, ...]:
@@ -317,16 +324,17 @@ def iterate(kind: LoopKind, values: Iterable[int]) -> Iterator[int]:
         claims_none = kind is LoopKind.AFFINE and core.trace.dialect == "classic"
         if claims_none and loops.order.loop == loop.location:  # in today's it is an alias of range
             turns = loops.order.arranged(list(turns))
-        once, names = is_traced_once(kind, core), carried_by(kernel_frame())
+        once, frame = is_traced_once(kind, core), kernel_frame()
+        names, others = carried_by(frame.f_code, frame.f_lasti)
         anew, counts = carried + names, loops.made_by_lines.copy()
-        first = numbers_of(names, kernel_frame()) if once else {}
+        first = numbers_of(names, others, frame) if once else {}
         for number, value in turns:
             loops.turns = (*outer, _make(Iteration, (loop, number, value)))
             if once:
                 loops.made_by_lines = counts.copy()
-            if first and (moved := numbers_of(first, kernel_frame()).items() - first.items()):
-                said = (f"{name} = {now}" for name, now in sorted(moved))
-                note(NUMBER_OF_TURN_BEFORE(", ".join(said)))
+            now = numbers_of(names, others, frame) if first else {}
+            if moved := [f"{at} = {n}" for at, n in now.items() if first.get(at, n) != n]:
+                note(NUMBER_OF_TURN_BEFORE(", ".join(moved)))
             yield value
             loops.carried = anew
         loops.carried = carried  # not where an error ends the loop: explained() asks for it

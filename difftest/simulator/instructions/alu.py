@@ -9,7 +9,7 @@ for NKI ISA" and "Supported Activation Functions", at tags v2.26.0 and v2.32.0.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import BOOL, Array
-from difftest.simulator.errors import KernelError, refused
+from difftest.simulator.errors import KernelError, NkiError, refused
 from difftest.simulator.instructions.observing import see
 from difftest.simulator.lifted import step
 from difftest.simulator.machine import Machine
@@ -144,6 +144,14 @@ def name_of_operator(op: object, names: Mapping[Any, str]) -> str | None:
     return name
 
 
+def _not_one_of(ops: Iterable[str], op: Any, where: str, what: str) -> NkiError:
+    """The error for an operator, by its name: its place in memory says nothing."""
+    name = getattr(op, "nki_name", None) or getattr(op, "__name__", repr(op))
+    rule = f"takes an {what} of nki.language (or its NumPy equivalent)"
+    did, limit = f"got {name:.40} as its {what.split()[-1]}", ", ".join(sorted(ops))
+    return refused(where, rule, did, f"op={name}", limit=limit)
+
+
 def alu_op(op: object, where: str, ops: Mapping[str, AluOp] = ALU_OPS) -> AluOp:
     """The operator among ``ops`` that ``op`` (an ``nl`` or NumPy function) stands for.
 
@@ -154,9 +162,7 @@ def alu_op(op: object, where: str, ops: Mapping[str, AluOp] = ALU_OPS) -> AluOp:
     name = name_of_operator(op, _NUMPY_NAMES)
     operation = ops.get(_REDUCTION_NAMES.get(name, name) if name else "")
     if operation is None:
-        rule = "takes an operator of nki.language (or its NumPy equivalent)"
-        did = f"got {op!r:.40} as its operator"
-        raise refused(where, rule, did, f"op={op!r}", limit=", ".join(sorted(ops)))
+        raise _not_one_of(ops, op, where, "operator")
     return operation
 
 
@@ -287,9 +293,7 @@ def activation_name(op: object, where: str) -> str:
     """The activation function that ``op`` (an ``nl`` or NumPy function) stands for."""
     name = name_of_operator(op, _FUNCTION_NAMES)
     if name not in ACTIVATIONS:
-        rule = "takes an activation function of nki.language"
-        did = f"got {op!r:.40} as its function"
-        raise refused(where, rule, did, f"op={op!r}", limit=", ".join(sorted(ACTIVATIONS)))
+        raise _not_one_of(ACTIVATIONS, op, where, "activation function")
     return str(name)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from difftest.simulator.core import Core, current, is_running
-from difftest.simulator.errors import KernelError, LimitError, ShapeError
+from difftest.simulator.errors import KernelError, LimitError, ShapeError, missing_name, refused
 from difftest.simulator.frontend.arguments import nc_version, not_taken
 from difftest.simulator.frontend.classic.calls import ISA
 from difftest.simulator.frontend.dispatch import fitting
@@ -302,16 +302,13 @@ class TileSize:
 
     def __getattr__(self, name: str) -> Any:
         if name not in _SIZES:
-            raise AttributeError(f"nl.tile_size has no {name}, but {', '.join(sorted(_SIZES))}")
+            raise missing_name("nl.tile_size", name, _SIZES)
         return getattr(current().machine if is_running() else TRN2, _SIZES[name])
 
     def __setattr__(self, name: str, value: Any) -> None:
-        error = KernelError(
-            "nl.tile_size is the machine's, and has the sizes that AWS documents",
-            happened=f"nl.tile_size.{name} was set",
-            received=f"nl.tile_size.{name} = {value!r:.60}",
-            remedy="give the kernel a parameter instead",
-        )
+        place, remedy = f"nl.tile_size.{name}", "give the kernel a parameter instead"
+        value_set, rule = f"{place} = {value!r:.60}", "is the machine's, as AWS documents it"
+        error = refused(place, rule, "was set", value_set, remedy=remedy)
         if name not in _SIZES:
             raise error
         note(error)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
@@ -229,10 +231,30 @@ def of_the_inner_loop(x, turns, columns):
     return out
 
 
+def of_objects(x, turns, columns):
+    """Each says which columns, and none of their names is bound in the loop."""
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    at, box, kept, tiles = [0], SimpleNamespace(c=0), {"c": 0}, []
+
+    def begun():
+        kept["c"] += columns
+        return kept["c"] - columns
+
+    for _ in turns():
+        assert begun() == at[0] == box.c == len(tiles) * columns
+        tiles.append(nl.load(x[:, nl.ds(box.c, columns)]))
+        nl.store(out[:, nl.ds(at[0], columns)], tiles[-1])
+        at[0] += columns
+        box.c += columns
+    return out
+
+
 def bound_first(x, turns, columns):
     out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
     c, total = 0, nl.zeros((x.shape[0], columns), nl.float32)
     for i in turns():
+        own = [i]
+        own.append(len(own))
         first = sum([c * 0 for c in range(3)]) + i * columns  # this c is not the loop's
         for c in nl.static_range(first, first + columns):
             nl.store(out[:, nl.ds(c, 1)], nl.load(x[:, nl.ds(c, 1)]))
@@ -246,6 +268,7 @@ CARRIED = {
     of_an_enclosing_function: "c",
     of_a_condition: "is_first",
     of_the_inner_loop: "last",
+    of_objects: "at[0] = 2, box.c = 2, len(tiles) = 1, kept['c']",
 }
 """What a number says in a kernel, and its name."""
 WIDE = np.arange(16, dtype=np.float32).reshape(2, 8)

@@ -80,12 +80,13 @@ def test_a_misspelt_name_says_which_one_is_meant(module, name, meant):
         launch(lambda x: getattr(module.load(x), name), [np.zeros((2, 3), np.float32)])
 
 
-@every("isa", [nisa, todays_isa])
-def test_a_misspelt_member_says_which_one_is_meant(isa):
+@every("isa, language", [(nisa, nl), (todays_isa, todays)])
+def test_a_misspelt_member_says_which_one_is_meant(isa, language):
     members = (("reduce_cmd", "reset_reduse", "reset_reduce"), ("engine", "vektor", "vector"))
-    for kind, name, meant in members:
+    sizes = language.tile_size, "pmx", "pmax"
+    for kind, name, meant in (*((getattr(isa, kind), *names) for kind, *names in members), sizes):
         with pytest.raises(MissingNameError, match=rf"did you mean {meant}\?"):
-            getattr(getattr(isa, kind), name)
+            getattr(kind, name)
 
 
 @every("module", [nl, todays])
