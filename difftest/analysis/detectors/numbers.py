@@ -45,8 +45,8 @@ def numbers(trace: Trace, machine: Machine) -> Iterator[Finding]:
     yield from _made(INFINITY_MADE, "infinity", infinities, stored)
     if not any(is_output(event) for event, _ in stored):
         constants = Purpose.FILL, Purpose.SELECT  # which may be a minimum that is an infinity
-        lost = [pair for pair in infinities if pair[1].value is not None]
-        for events in by_line([pair for pair in lost if pair[0].purpose not in constants]):
+        lost = [pair for pair in infinities if pair[0].purpose not in constants]
+        for events in by_line([pair for pair in lost if _is_lost(*pair, trace)]):
             yield _lost(events)
     for events in by_line(noted.get(Seen.OUT_OF_RANGE, [])):
         yield _out_of_range(events)
@@ -106,6 +106,16 @@ def _made(hazard: Hazard, what: str, makers: Noted, stores: Noted) -> Iterator[F
         store,
         severity=NOTE if expected else WARNING,
     )
+
+
+def _is_lost(event: Event, sight: Sight, trace: Trace) -> bool:
+    """Whether a cast lost a number that counts: the largest of some is the same, rounded before."""
+    if sight.value is None:
+        return False
+    tensor, end = event.writes[0].allocation, "max" if sight.value < 0 else "min"
+    reads = [read for read in trace.events if any(r.allocation is tensor for r in read.reads)]
+    ends = [read.opcode == "tensor_reduce" and read.attributes.op for read in reads]
+    return not ends or any(not str(op).startswith(end) for op in ends)
 
 
 def _lost(noted: Noted) -> Finding:

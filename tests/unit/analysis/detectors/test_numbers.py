@@ -100,6 +100,19 @@ def test_a_number_that_a_cast_lost_and_another_instruction_hides(largest, found,
     assert found_in(kernel, [np.full((4, 8), largest, F32)]) == found
 
 
+@every("end, found", [(-1e5, []), (1e5, [("infinity-made", "warning")])])
+def test_a_maximum_passes_over_what_a_cast_lost_below_it(end, found):
+    """As in pooling: the largest, rounded, is the largest of what was rounded."""
+    rows = np.abs(normal(4, 8))
+    rows[:, 3] = end
+
+    def largest(tile):
+        return nl.max(nl.copy(tile, dtype=nl.float16), axis=1, keepdims=True)
+
+    hidden = by(lambda tile: nl.copy(nl.minimum(largest(tile), 1.0).broadcast_to((4, 8))))
+    assert found_in(hidden, [rows]) == found
+
+
 @pytest.mark.parametrize(
     ("decide", "found"),
     [

@@ -27,10 +27,20 @@ from tests.unit.simulator.instructions.calls.drawn import (
 )
 
 WIDE = (np.dtype(np.int32), np.dtype(np.uint32))
-WRAPPING = ("add", "subtract", "multiply")
 COMPARING = ("equal", "not_equal", "greater", "greater_equal", "less", "less_equal")
 LOGICAL = ("logical_and", "logical_or", "logical_xor")
-ARITHMETIC = (*WRAPPING, "divide", "maximum", "minimum", "mod", "fmod", *COMPARING, *LOGICAL)
+ARITHMETIC = (
+    "add",
+    "subtract",
+    "multiply",
+    "divide",
+    "maximum",
+    "minimum",
+    "mod",
+    "fmod",
+    *COMPARING,
+    *LOGICAL,
+)
 BITWISE = ("bitwise_and", "bitwise_or", "bitwise_xor")
 EXACT_FUNCTIONS = ("copy", "square", "relu", "abs", "sign")
 CURVED_FUNCTIONS = ("exp", "tanh", "sigmoid", "gelu", "silu", "softplus", "erf", "sqrt", "log")
@@ -52,7 +62,7 @@ def tensor_tensor(d: Drawing) -> DrawnCall:
     op = operator(d, data1, data2, dst)
     tiles = (data1, data2, dst)
     engine = d.engine(*tiles)
-    if all(one.dtype in WIDE for one in tiles) and op.name in WRAPPING:
+    if all(one.dtype in WIDE for one in tiles):
         in_psum = any(one.space is Space.PSUM for one in tiles)
         engine = Engine.VECTOR if in_psum else engine  # exact on GpSimd alone, which needs SBUF
     return DrawnCall(d.record, {"data1": data1, "data2": data2}, (op,), {"dst": dst}, engine)
