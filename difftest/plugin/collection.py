@@ -41,9 +41,8 @@ def holds_other_tests(path: Path) -> bool:
 def _parsed(path: Path) -> ast.Module | None:
     try:
         source = path.read_bytes()
-        if path.suffix != ".py" or _NAME.encode() not in source:
-            return None
-        return ast.parse(source)
+        may_hold = path.suffix == ".py" and _NAME.encode() in source
+        return ast.parse(source) if may_hold else None
     except (OSError, SyntaxError, ValueError):
         return None
 

@@ -320,8 +320,8 @@ def pytest_terminal_summary(
     ran = [backend.name for backend in backends]
     tally = tally_of([*reports, *session.stopped]) if session.runner else None  # imports NumPy
     lines: list[str] = []
-    if session.runner or session.uncollected:  # else a session pays for no import
-        from difftest.plugin.summary import summary_lines
+    if session.uncollected or (session.runner and not config.option.collectonly):
+        from difftest.plugin.summary import summary_lines  # a session without kernels has none
 
         lines = summary_lines(tally, ran, session.uncollected, verbose=config.get_verbosity() > 0)
     if reports and (wrong := misdirected(config)):  # of workers; else it was said already

@@ -26,8 +26,7 @@ def add_suite_properties(config: pytest.Config, backends: Iterable[Backend]) -> 
     """Tell a JUnit report, if one is written, which backends and versions ran."""
     from _pytest.junitxml import xml_key
 
-    xml = config.stash.get(xml_key, None)
-    if xml is None:
+    if (xml := config.stash.get(xml_key, None)) is None:
         return
     said = {f"backend_{backend.name}": backend.description for backend in backends}
     said |= {f"version_{name}": version for name, version in versions().items()}

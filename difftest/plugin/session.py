@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import gc
 import importlib.util
 import os
 import sys
@@ -74,6 +75,8 @@ def start_session(config: pytest.Config, request: Request) -> Session:
     _limit(config, request)
     if request.wants_backends:
         session.runner = _make_runner(config, request)
+        gc.freeze()  # what is loaded stays: each collection of garbage would look through it
+        config.add_cleanup(gc.unfreeze)
         if request.case is None and not request.device:
             from difftest.scale.replayed import with_findings
 
@@ -135,9 +138,8 @@ def _make_runner(config: pytest.Config, request: Request) -> Runner:
     from difftest.lint.check import findings_of
 
     try:
-        backends = select_backends(
-            request.simulate, request.device, request.level, request.strictness
-        )
+        asked = request.simulate, request.device, request.level, request.strictness
+        backends = select_backends(*asked)
     except BackendMissingError as error:
         raise pytest.UsageError(str(error)) from None
     for backend in backends:

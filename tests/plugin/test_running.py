@@ -37,6 +37,8 @@ def test_a_backend_without_kernel_tests_says_so(project):
     project.pytester.makepyfile(test_other="def test_other(): ...")
     result = project.run("--simulate")
     result.stdout.fnmatch_lines(["no kernel test ran"])
+    collected = project.run("--simulate", "--collect-only", "-q").stdout
+    collected.no_fnmatch_line("*kernel*")  # nothing was to run
 
 
 def test_the_printed_line_runs_exactly_the_failing_case(project):
