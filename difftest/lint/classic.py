@@ -40,9 +40,12 @@ HAZARDS = ("NKH401", "NKH402")
 """The rules of this module: who reads a trace knows better."""
 
 
-@rule("NKT201", nodes=(ast.BoolOp, ast.UnaryOp), **{**_CLASSIC, "group": Group.UPGRADE})
-def _mask(node: ast.BoolOp | ast.UnaryOp, at: Spot) -> Iterator[Refusal]:
-    if isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not):
+@rule(
+    "NKT201", nodes=(ast.BoolOp, ast.UnaryOp, ast.Compare), **{**_CLASSIC, "group": Group.UPGRADE}
+)
+def _mask(node: ast.BoolOp | ast.UnaryOp | ast.Compare, at: Spot) -> Iterator[Refusal]:
+    is_plain = len(node.ops) == 1 if isinstance(node, ast.Compare) else False
+    if is_plain or (isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not)):
         return
     chain = [node, *at.source.around(node)]
     whole = next(
@@ -129,15 +132,12 @@ def _inner_grid(node: ast.Call, at: Spot) -> Iterator[Refusal]:
 def _parameter(node: ast.Call, at: Spot) -> Iterator[Refusal]:
     written = at.argument(node, "dst", 0) if at.name(node.func) in _WRITERS else None
     base = written.value if isinstance(written, ast.Subscript) else written
-    if (
-        at.function is None
-        or at.function not in at.source.kernels
-        or not isinstance(base, ast.Name)
-    ):
+    root = base and at.value(base)  # a second name of it is the parameter, too
+    if at.function not in at.source.kernels or not isinstance(root, ast.Name):
         return
     returns = any(isinstance(inner, ast.Return) and inner.value for inner in ast.walk(at.function))
-    for arg in at.function.args.args if returns and at.value(base) is base else ():
-        if arg.arg == base.id and not _is_mutable(arg, at):
+    for arg in at.function.args.args if returns and at.value(root) is root else ():
+        if arg.arg == root.id and not _is_mutable(arg, at):
             yield node, f"{at.name(node.func)} writes to {arg.arg}, a parameter"
 
 

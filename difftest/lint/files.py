@@ -183,7 +183,7 @@ class LintRequest:
     def of_files(self, paths: Sequence[Path]) -> tuple[list[Diagnostic], list[str]]:
         """The diagnostics of files and folders, and what is to be said of those nobody can read."""
         diagnostics: list[Diagnostic] = []
-        unread = []
+        unread = [f"{path} has no Python file" for path in paths if not _python_files([path])]
         for file in _python_files(paths):
             try:
                 source = Source(file, _text(file))

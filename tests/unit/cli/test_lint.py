@@ -214,9 +214,11 @@ def test_two_findings_with_one_text_have_two_fingerprints(file):
 def test_a_file_that_is_no_python_is_told_and_the_others_are_read(file, tmp_path):
     other = tmp_path / "broken.py"
     other.write_text("def kernel(:\n")
-    result = lint(tmp_path)
-    assert result.exit_code == 2
+    (tmp_path / "empty").mkdir()  # as a folder that was renamed: nothing was read, which is no 0
+    result = lint(tmp_path, tmp_path / "empty")
+    assert result.exit_code == lint(tmp_path / "empty").exit_code == 2
     assert "broken.py: cannot be read" in result.stderr
+    assert "empty has no Python file" in result.stderr
     assert "NKU302" in result.stdout
 
 

@@ -38,6 +38,10 @@ PAIRS = {
         "a = nl.where((tile > 0) and (tile < 9), tile, 0)",
         "a = nl.where((tile > 0) & (tile < 9), tile, 0)",
     ),
+    "NKT201 of two comparisons in one": (
+        GRID + "nl.store(out[i, j], tile, mask=0 < i < 9)",
+        GRID + "nl.store(out[i, j], tile, mask=(0 < i) & (0 < x.shape[0] < 9))",
+    ),
     "NKT201 beside numbers": (
         GRID + "nl.store(out[i, j], tile, mask=(i < 9) or x.shape[0] > 3)",
         "nl.store(out, tile, mask=x.shape[0] % 2 == 0 and x.shape[1] > 3)",
@@ -90,6 +94,7 @@ PAIRS = {
         "nl.store(x[0:64], tile[0:64])",
         "nl.store(y, tile)\nx = nl.load(x)",
     ),
+    "NKT214 of a second name": ("z = x\nnl.store(z, tile)", "z = y\nnl.store(z, tile)\nx = z"),
     "NKT215 that an axis mends": (
         "i = nl.arange(64)\na = tile[i, 0]",
         "i = nl.arange(64)\ni = i[:, None]\na = tile[i, 0]",
