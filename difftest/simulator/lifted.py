@@ -184,9 +184,9 @@ def is_array(value: object) -> bool:
     return isinstance(value, np.ndarray) or (isinstance(value, Lifted) and value.ndim > 0)
 
 
-def as_constant(value: Any) -> Array:
-    """A number as the float32 that it is to an engine."""
-    constant: Any = value if isinstance(value, Lifted) else np.asarray(value, np.float32)
+def as_constant(value: Any, dtype: Any = np.float32) -> Array:
+    """A number as the float32 that it is to an engine; float64 asks for what is exact."""
+    constant: Any = value if isinstance(value, Lifted) else np.asarray(value, dtype)
     return constant  # type: ignore[no-any-return]
 
 

@@ -12,7 +12,7 @@ import inspect
 import operator
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, TypeVar
@@ -241,14 +241,14 @@ def carried_by(code: CodeType, at: int) -> tuple[tuple[str, ...], tuple[str, ...
     return tuple(sorted(read & bound)), tuple(sorted(read - bound))
 
 
-def numbers_of(names: Iterable[str], others: Iterable[str], frame: FrameType) -> dict[str, Any]:
+def numbers_of(names: Sequence[str], others: Sequence[str], frame: FrameType) -> dict[str, Any]:
     """Those of the names that are numbers in a frame just now, and the numbers that any hold.
 
     Those are items, attributes, and what a function keeps, two deep. No iterator's place is seen.
     """
     own, known = frame.f_locals, frame.f_globals
-    numbers = [(name, own.get(name, known.get(name))) for name in names]
-    parts = [*numbers, *((name, own.get(name, known.get(name))) for name in others)]
+    parts = [(name, own.get(name, known.get(name))) for name in (*names, *others)]
+    numbers = parts[: len(names)]
     for _ in range(2):
         parts = [part for pair in parts for part in _held(*pair)]
         numbers += parts
@@ -260,13 +260,12 @@ def _held(place: str, value: Any) -> Iterable[tuple[str, Any]]:
     kind = type(value)
     if kind in (list, tuple):
         return [(f"len({place})", len(value)), *((f"{place}[{n}]", v) for n, v in enumerate(value))]
-    if kind is dict:
-        return [(f"{place}[{key!r}]", part) for key, part in value.items()]
     if kind is FunctionType and value.__closure__ and not is_inside(value.__code__):
         return inspect.getclosurevars(value).nonlocals.items()
     if kind in (FunctionType, ModuleType, type) or kind.__module__.startswith("difftest."):
         return []
-    return [(f"{place}.{key}", part) for key, part in getattr(value, "__dict__", {}).items()]
+    own = value if kind is dict else getattr(value, "__dict__", {})
+    return [(f"{key} of {place}", part) for key, part in own.items()]
 
 
 def _names(step: dis.Instruction) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import BOOL, WIDE_INTEGERS, Array
+from difftest.simulator.dtypes import BOOL, FLOAT32, WIDE_INTEGERS, Array
 from difftest.simulator.errors import DtypeError, KernelError
 from difftest.simulator.index import broadcast_shapes
 from difftest.simulator.instructions.alu import AluOp, kept_bits
@@ -40,7 +40,7 @@ from difftest.simulator.instructions.rules import (
     same_shape,
     vector_ops,
 )
-from difftest.simulator.instructions.values import as_float, column, promote_dtypes
+from difftest.simulator.instructions.values import FLOAT64, as_float, column, promote_dtypes
 from difftest.simulator.lifted import as_constant, is_array, step
 from difftest.simulator.trace import Engine, Purpose, Space
 
@@ -243,7 +243,8 @@ def apply_scalar(op: AluOp, values: Array, operand: Any, *, reverse: bool) -> Ar
     elif op.bitvec:
         other = _bit_pattern(op, operand, values.dtype)
     else:
-        other = as_constant(operand)
+        is_exact = type(operand) is int and type(values) is np.ndarray and values.dtype == FLOAT64
+        other = as_constant(operand, FLOAT64 if is_exact else FLOAT32)
     return apply(op, other, values) if reverse and not op.unary else apply(op, values, other)
 
 

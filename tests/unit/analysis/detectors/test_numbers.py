@@ -285,6 +285,14 @@ def test_clipping_an_integer_that_float32_does_not_have_is_exact(kernel):
     assert found_in(by(lambda tile: nl.maximum(kernel(tile), tile)), [large]) != []
 
 
+@pytest.mark.parametrize(("number", "lost"), [(2**24 + 1, True), (2**24, False)])
+def test_a_number_beside_the_tile_may_be_what_float32_does_not_have(number, lost):
+    """Their sum is rounded to what float32 makes of the rounded number: no operand shows it."""
+    kernel = by(lambda tile: nl.add(tile, number))
+    found = found_in(kernel, [np.full((4, 8), 2**25, np.int32)])
+    assert found == [("integer-rounded", "warning")] * lost
+
+
 def test_sums_of_int32_tiles_are_exact():
     kernel = by(lambda tile: nisa.tensor_tensor(tile, tile, np.add))
     assert found_in(kernel, [np.full((4, 8), 2**24 + 1, np.int32)]) == []

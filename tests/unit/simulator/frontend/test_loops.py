@@ -268,7 +268,7 @@ CARRIED = {
     of_an_enclosing_function: "c",
     of_a_condition: "is_first",
     of_the_inner_loop: "last",
-    of_objects: "at[0] = 2, box.c = 2, len(tiles) = 1, kept['c']",
+    of_objects: "at[0] = 2, c of box = 2, len(tiles) = 1, c of kept",
 }
 """What a number says in a kernel, and its name."""
 WIDE = np.arange(16, dtype=np.float32).reshape(2, 8)
