@@ -108,7 +108,7 @@ class Loops:
         self.keeps_order = False
         self.tested: dict[tuple[int, int], tuple[Loop, tuple[Iteration, ...], int]] = {}
         self.carried: tuple[str, ...] = ()
-        self.made_by_lines: Counter[tuple[Location, ...]] = Counter()
+        self.made_by_lines: defaultdict[tuple[Location, ...], int] = defaultdict(int)
         self.made_first: dict[Any, Any] = {}
         self.bodies = Bodies()
 

@@ -144,12 +144,11 @@ def rounded(
     """
     sums = max((operand.sums for operand in operands), default=0)
     partial = adds and any(operand.partial for operand in operands)
-    if error is None:
-        if times == 1.0 and (value.astype(np.float32) == value).all():
-            return Bounded(value, None, FLOAT32, sums, adds, partial)
-        total = np.abs(value)
-    else:
-        total = np.abs(value) + error
+    if error is None and times == 1.0 and (value.astype(np.float32) == value).all():
+        return Bounded(value, None, FLOAT32, sums, adds, partial)
+    total = np.abs(value)
+    if error is not None:
+        total += error
     total *= times * UNIT
     total += TINY
     if error is not None:

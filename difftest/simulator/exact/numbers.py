@@ -416,7 +416,7 @@ def matrix_product(run: Run, left: Bounded, right: Bounded) -> Bounded:
     small = errors[0] is None and errors[1] is None and most.max(initial=0.0) <= LARGEST_SUM
     if small and all(bounded.is_integral(side.value) for side in (left, right)):
         return Bounded(value, None, FLOAT32)
-    error = growth * most
+    error = np.multiply(most, growth, out=most)
     if errors[0] is not None:
         error += errors[0].T @ wide[1]
     if errors[1] is not None:
@@ -431,7 +431,7 @@ def _sizes_product(left: Float64, right: Float64) -> Any:
     if not peak < 1e30:
         return left.T @ right
     narrow = left.astype(np.float32).T @ right.astype(np.float32)
-    return narrow.astype(np.float64) * (1 + 2 * left.shape[0] * bounded.UNIT)
+    return np.multiply(narrow, 1 + 2 * left.shape[0] * bounded.UNIT, dtype=np.float64)
 
 
 # -- microscaling ---------------------------------------------------------------------------------
