@@ -14,9 +14,9 @@ SIZES = {
 }
 
 
-def turned(lhs, rhs):
-    """The product of operands neither of which is transposed."""
-    return matmul(lhs.T, rhs)
+def turned(lhs, rhs, TURNED):
+    """The product of operands neither of which is transposed; lhs is where TURNED is False."""
+    return matmul(lhs.T if TURNED else lhs, rhs)
 
 
 @large_cases

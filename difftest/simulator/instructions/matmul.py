@@ -252,16 +252,17 @@ class AccumulationWarning(UserWarning):
 def accumulates(core: Core, issued: Issue) -> None:
     """Say whether a matmul adds to ``dst``; None where it adds to some of its elements only."""
     accumulate, dst = issued.options[0], issued.dst
-    adds: bool | None = bool(accumulate)
     if accumulate is None:
         issued.said = (("inferred", True),)
         started = _products(dst)
         adds = True if started.all() else None if started.any() else False
-    elif not isinstance(accumulate, (bool, np.bool_)):
+    elif isinstance(accumulate, (bool, np.bool_)):
+        adds = bool(accumulate)
+        if adds and core.trace.dialect == "nki":
+            _check_start(core, dst)
+    else:
         rule, did = "takes accumulate as True, False or None", f"got accumulate={accumulate!r:.40}"
         raise refused("nc_matmul", rule, did, f"accumulate={accumulate!r:.60}")
-    elif adds and core.trace.dialect == "nki":
-        _check_start(core, dst)
     issued.options = (adds, *issued.options[1:])
 
 

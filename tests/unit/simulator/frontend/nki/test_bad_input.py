@@ -19,7 +19,7 @@ from tests.unit.simulator.frontend.nki.kernels import raised, tile
     [
         (
             lambda: nisa.nc_matmul(
-                tile((8, 8), buffer=nl.psum), tile((4, 8)), tile((4, 8)), accumulate=2
+                tile((8, 8), buffer=nl.psum), tile((4, 8)), tile((4, 8)), accumulate=np.ones(2)
             ),
             KernelError,
             "True, False or None",
