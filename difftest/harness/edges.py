@@ -70,6 +70,7 @@ _DEVICE, _TRACING = "device", "embedded"
 """The backend on which such calls are not made; the one that knows what a kernel's tensors take."""
 MOST_SECONDS, MOST_MEMORY = 20.0, 2**10
 """That a reference may take where a memory is full, and MiB."""
+_plainest = functools.lru_cache(maxsize=8)(lambda spec: simplest(lambda: values_of(spec, {})))
 
 
 def edges_of(spec: KernelSpec) -> Iterator[Edge]:
@@ -127,11 +128,6 @@ def plainest(spec: KernelSpec, fixed: Mapping[str, Value]) -> dict[str, Any] | N
         if fixed:  # it has nothing for such a value
             return None
         raise
-
-
-@functools.lru_cache(maxsize=8)
-def _plainest(spec: KernelSpec) -> dict[str, Any] | None:
-    return simplest(lambda: values_of(spec, {}))
 
 
 def defaults_of(spec: KernelSpec) -> dict[str, Any]:

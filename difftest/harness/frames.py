@@ -13,7 +13,7 @@ from typing import Any
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _LIBRARIES = tuple(os.path.realpath(at) + os.sep for at in (os.path.dirname(os.__file__), PACKAGE))
 """Python's, and this package itself, which calls what others wrote."""
-_INSTALLED = ("site-packages", "dist-packages")
+_INSTALLED = {"site-packages", "dist-packages"}
 _RAISE = opcode.opmap["RAISE_VARARGS"]
 """What ``raise`` and ``assert`` compile to; an error out of C has no such instruction."""
 _TURNS = 3
@@ -79,8 +79,7 @@ def is_library(file: str) -> bool:
 
 def is_installed(file: str) -> bool:
     """Whether a file belongs to an installed package."""
-    parts = os.path.realpath(file).split(os.sep)
-    return any(name in parts for name in _INSTALLED)
+    return not _INSTALLED.isdisjoint(os.path.realpath(file).split(os.sep))
 
 
 def is_authors(file: str) -> bool:

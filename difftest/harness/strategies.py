@@ -7,16 +7,19 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from hypothesis import assume
 from hypothesis import strategies as st
 from hypothesis.control import current_build_context
+from hypothesis.internal import scrutineer
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from difftest.harness.aims import Term, aimed, conditions_of
 from difftest.harness.case import Case
+from difftest.harness.frames import PACKAGE
 from difftest.harness.nature import FAR, Nature, nature_of
 from difftest.harness.recipes import Fill, Integers, Iota, Ones, Outliers, Random, Recipe, Zeros
 from difftest.harness.repeats import EDGES, RANGE, begin_case, choose, new_size, points_of_run
@@ -33,6 +36,9 @@ from difftest.harness.spec import (
 from difftest.harness.spec_arguments import SpecError, check_integers, refused
 from difftest.harness.structured import Given, Uniform
 from difftest.simulator.machine import TRN2
+
+if isinstance(_folders := getattr(scrutineer, "SITE_PACKAGES_DIRS", None), set):
+    _folders.add(Path(PACKAGE))  # Hypothesis draws numbers of other files: it parses them for 2 s
 
 HARDWARE_LIMITS = (TRN2.partitions, TRN2.gemm_moving_fmax)
 """Sizes at which tiles end: where kernels go wrong."""

@@ -1,12 +1,15 @@
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import hypothesis
 import numpy as np
 import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
+from hypothesis.internal.scrutineer import ModuleLocation
 
+from difftest.harness.frames import PACKAGE
 from difftest.harness.nature import Nature
 from difftest.harness.recipes import Fill, Integers, Outliers, Random, Zeros
 from difftest.harness.spec_arguments import SpecError
@@ -284,3 +287,10 @@ def test_a_function_of_the_domain_returns_a_source(returned):
     )
     with pytest.raises(SpecError, match=re.escape(message)):
         drawn(cases(spec), 1)
+
+
+def test_numbers_of_this_package_are_not_drawn():
+    """Hypothesis parsed a checkout's files for them: two seconds of CPU in each new folder."""
+    own = Path(PACKAGE) / "a_file_of_which_nothing_is_kept.py"
+    assert ModuleLocation.from_path(str(own)) is not ModuleLocation.LOCAL
+    assert ModuleLocation.from_path(__file__) is ModuleLocation.LOCAL
