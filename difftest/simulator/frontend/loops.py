@@ -236,8 +236,13 @@ def carried_by(code: CodeType, at: int) -> tuple[tuple[str, ...], tuple[str, ...
     bound: set[str] = set()
     for step in instructions_of(code):
         if ends and at < step.offset < ends[0]:
-            bound.update(_stored(step))
-            read.update(name for name in _loaded(step) if name not in bound)
+            names, is_both = _names(step), step.opname == "STORE_FAST_LOAD_FAST"
+            if step.opname.startswith(_STORES):
+                bound.update(names[:1] if is_both else names)
+            # A comprehension clears a name to put its value aside.
+            is_read = step.opname.startswith(_LOADS) and step.opname != "LOAD_FAST_AND_CLEAR"
+            if is_read or is_both:
+                read.update(name for name in names[is_both:] if name not in bound)
     return tuple(sorted(read & bound)), tuple(sorted(read - bound))
 
 
@@ -271,19 +276,6 @@ def _held(place: str, value: Any) -> Iterable[tuple[str, Any]]:
 def _names(step: dis.Instruction) -> tuple[str, ...]:
     """The names that an instruction loads or stores; since Python 3.13 some have two."""
     return step.argval if isinstance(step.argval, tuple) else (step.argval,)
-
-
-def _stored(step: dis.Instruction) -> tuple[str, ...]:
-    if not step.opname.startswith(_STORES):
-        return ()
-    return _names(step)[:1] if step.opname == "STORE_FAST_LOAD_FAST" else _names(step)
-
-
-def _loaded(step: dis.Instruction) -> tuple[str, ...]:
-    if step.opname == "STORE_FAST_LOAD_FAST":
-        return _names(step)[1:]
-    of_body = step.opname != "LOAD_FAST_AND_CLEAR"  # a comprehension puts the name's value aside
-    return _names(step) if of_body and step.opname.startswith(_LOADS) else ()
 
 
 _make = tuple.__new__  # a NamedTuple's own __new__ takes twice the time, for each turn

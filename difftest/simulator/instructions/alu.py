@@ -9,7 +9,7 @@ for NKI ISA" and "Supported Activation Functions", at tags v2.26.0 and v2.32.0.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -137,10 +137,8 @@ def kept_bits(op: AluOp, values: Array, dtype: np.dtype[Any]) -> Array:
 
 def name_of_operator(op: object, names: Mapping[Any, str]) -> str | None:
     """The name of an ``nl`` function, or of one of NumPy's; None for anything else."""
-    try:
-        name: str | None = getattr(op, "nki_name", None) or names.get(op)
-    except TypeError:  # it has no hash
-        name = None
+    known = names.get(op) if callable(op) and isinstance(op, Hashable) else None
+    name: str | None = getattr(op, "nki_name", None) or known
     return name
 
 
