@@ -27,16 +27,15 @@ def assigned(shape, compute):
     return kernel
 
 
-def agree(kernel):
+def agree(kernel, data=DATA):
     """Whether the oracle finds nothing in it."""
     try:
-        launch(kernel, [DATA], plain=True)
+        launch(kernel, [data], plain=True)
     except OracleError:
         return False
     return True
 
 
-SUM = assigned((16, 1), lambda x, mask: nisa.tensor_reduce(np.add, x, axis=1, mask=mask))
 DIFFERENCE = assigned(
     (16, 1), lambda x, mask: nisa.tensor_reduce(np.subtract, x, axis=1, mask=mask)
 )
@@ -54,14 +53,25 @@ def accumulated(x, mask):
     return nl.multiply(nl.ones((16, 16), nl.float32), total)
 
 
-@every("kernel", [SUM, DIFFERENCE, STATISTICS, COPY, ADDED_UP])
+@every("kernel", [DIFFERENCE, STATISTICS, COPY, ADDED_UP])
 def test_the_modes_agree_without_a_bug(kernel):
     assert agree(kernel)
 
 
-def test_an_identity_that_is_none(monkeypatch):
-    monkeypatch.setitem(unboxed.NEUTRAL, "add", 1.0)
-    assert not agree(SUM)
+@every("name", unboxed.NEUTRAL)
+def test_an_identity_that_is_none(name, monkeypatch):
+    """One that decides, or a zero of the other sign."""
+
+    def reduced(x, mask):
+        x = nl.copy(x, dtype=nl.int32) if "bitwise" in name else x
+        return nisa.tensor_reduce(getattr(np, name), x, axis=1, dtype=x.dtype, mask=mask)
+
+    kernel, neutral = assigned((16, 1), reduced), unboxed.NEUTRAL[name]
+    data = -0.0 * DATA if name in ("add", "logical_or", "logical_xor") else DATA + 1024
+    assert agree(kernel, data)
+    other = {0: -1, -1: 0, 1: 0, np.inf: -np.inf, -np.inf: np.inf}[neutral]
+    monkeypatch.setitem(unboxed.NEUTRAL, name, 0.0 if name == "add" else other)
+    assert not agree(kernel, data)
 
 
 def test_a_difference_that_begins_with_what_was_left_out(monkeypatch):
@@ -109,3 +119,22 @@ def test_a_side_of_which_nothing_was_written_is_an_error_under_each_mask(by):
 
     with pytest.raises(UnwrittenError, match="read what nothing had written"):
         launch(kernel, [DATA])
+
+
+@every("more", [0, 1])
+def test_what_a_mask_leaves_out_of_an_operand_that_repeats_may_be_unwritten(more):
+    """What it leaves may not."""
+
+    def kernel(tensor):
+        p, _, x = nl.mgrid[0:16, 0:2, 0:4]
+        repeats = nl.ndarray((16, 1, 4), nl.float32, buffer=nl.sbuf)
+        nisa.dma_copy(src=tensor[1:16, 0:4], dst=repeats[1:16, 0, 0:4])
+        nisa.dma_copy(src=tensor[0:1, 0:1], dst=repeats[0:1, 0, 0:1])
+        made = nl.add(nl.ones((16, 2, 4), nl.float32), repeats, mask=x <= p + more)
+        return written(nl.copy(made[0:1, 0:1, 0 : 1 + more]))
+
+    if more:
+        with pytest.raises(UnwrittenError):
+            launch(kernel, [DATA])
+    else:
+        assert launch(kernel, [DATA]).outputs[0] == DATA[0, 0] + 1
