@@ -31,15 +31,19 @@ def moved(x, here, there):
         source.ap(pattern, vector_offset=nl.load(here)),
         oob_mode=nisa.oob_mode.skip,
     )
-    return out
+    rows, whole = source.ap(pattern, vector_offset=nl.load(here)), scaled(x[0:4], 0.7)
+    nisa.dma_copy(whole, rows, oob_mode=nisa.oob_mode.skip)
+    return out, whole
 
 
 def test_rows_that_either_side_skips_keep_theirs():
     run = launch(moved, [X, HERE, THERE], exact=True).exact
     assert not run.doubts
-    (output,) = run.outputs
+    output, whole = run.outputs
     wide = X.astype(np.float64)
     expected = wide * 0.7
     expected[[9, 15]] = wide[[3, 5]] * (1 / 3)
     np.testing.assert_allclose(output.value, expected, rtol=1e-14)
     assert (output.error > 0).all()
+    expected = wide[[3, 1, 7, 5]] * [[1 / 3], [0.7], [1 / 3], [1 / 3]]
+    np.testing.assert_allclose(whole.value, expected, rtol=1e-14)
