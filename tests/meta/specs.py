@@ -82,19 +82,3 @@ def product(kernel) -> KernelSpec:
         parameters=("TILE_M", "TILE_K", "TILE_N"),
         dtypes=DTYPES,
     )
-
-
-def default_product(kernel) -> KernelSpec:
-    """With the tile sizes of the hardware."""
-    return KernelSpec(
-        kernel=kernel,
-        reference=matmul,
-        domain={
-            "M": multiples(128, at_most=256),
-            "K": multiples(128, at_most=384),
-            "N": (512,),
-        },
-        inputs={"lhsT": "K M", "rhs": "K N"},
-        outputs={"result": "M N"},
-        dtypes=DTYPES,
-    )
