@@ -66,11 +66,7 @@ def test_an_offset_that_is_read_from_inside_a_tensor(offset):
 
 @every(
     "part, last, found",
-    [
-        (True, 99, [("scatter-skipped-view", "note")]),
-        (True, 9, []),
-        (False, 99, []),
-    ],
+    [(True, 99, [("scatter-skipped-view", "note")]), (True, 9, []), (False, 99, [])],
 )
 def test_a_scatter_that_skips_wrote_all_the_same_from_a_part_of_a_tensor(part, last, found):
     @nki.jit

@@ -14,11 +14,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from difftest.simulator import (
-    KernelError,
-    ShapeError,
-    launch,
-)
+from difftest.simulator import KernelError, ShapeError, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.kernel import simulate

@@ -10,13 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator import (
-    LaunchResult,
-    NkiError,
-    NotModelledError,
-    OracleError,
-    launch,
-)
+from difftest.simulator import LaunchResult, NkiError, NotModelledError, OracleError, launch
 from difftest.simulator.dtypes import from_bits, is_float
 from difftest.simulator.exact.run import ExactSettings
 from tests.fuzz.program import DRAWN, Output, Program
@@ -69,11 +63,7 @@ def run(program: Program, mode: str) -> Outcome:
         warnings.simplefilter("ignore")  # the values are compared
         try:
             result = launch(
-                kernel,
-                arrays,
-                grid=program.grid,
-                machine=program.machine_record,
-                **MODES[mode],
+                kernel, arrays, grid=program.grid, machine=program.machine_record, **MODES[mode]
             )
         except NkiError as error:
             str(error)  # while the kernel's lines are there to be quoted

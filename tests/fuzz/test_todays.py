@@ -138,10 +138,7 @@ PLANTED = {
         MOVED,
         changed(dynamic.DynamicView, "_settled", lambda view: view[:, 0:1].broadcast(1, 2)),
     ),
-    "rows": (
-        GATHERED,
-        changed(dynamic.DynamicView, "_offsets", lambda rows: rows[::-1]),
-    ),
+    "rows": (GATHERED, changed(dynamic.DynamicView, "_offsets", lambda rows: rows[::-1])),
 }
 
 

@@ -155,11 +155,7 @@ REJECTIONS = [
         match=r"bias has one value for each of 128 output channels: got \(256,\)",
         shapes={"bias": (256,)},
     ),
-    Rejection(
-        layer(),
-        match="filters are square: got 3 x 2",
-        shapes={"W": (128, 128, 3, 2)},
-    ),
+    Rejection(layer(), match="filters are square: got 3 x 2", shapes={"W": (128, 128, 3, 2)}),
     Rejection(
         layer(),
         match=r"X is \[images, channels, rows, columns\] .* got shapes \(128, 32, 16\)",

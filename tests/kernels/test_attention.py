@@ -4,11 +4,7 @@ from reference.attention import attention
 from tests.kernels.budget import NIGHTLY, middling_cases
 from tests.kernels.layers import DTYPES
 
-HEADS = {
-    "q": "H Sq D",
-    "k": "G Sk D",
-    "v": "G Sk D",
-}
+HEADS = {"q": "H Sq D", "k": "G Sk D", "v": "G Sk D"}
 SMALL = {"causal": False, "G": 1, "H": 2, "Sq": 3, "Sk": 4, "D": 5}
 
 

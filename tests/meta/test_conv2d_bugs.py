@@ -192,29 +192,25 @@ BUGS = {
     ),
 }
 OF_THE_LADDER = {
-    "halo_tiles: a window's rows are all the first": {
-        "slice(r + i, r + i + 1)": "slice(i, i + 1)",
-    },
+    "halo_tiles: a window's rows are all the first": {"slice(r + i, r + i + 1)": "slice(i, i + 1)"},
     "flat_weights: the taps are reversed": {
-        "transposed_tap(filters, t)": "transposed_tap(filters, taps - 1 - t)",
+        "transposed_tap(filters, t)": "transposed_tap(filters, taps - 1 - t)"
     },
 }
 if NIGHTLY:  # the same bugs in rungs beside these
     OF_THE_LADDER |= {
-        "baseline: all taps see the first row": {
-            "slice(y + i, y + i + 1)": "slice(y, y + 1)",
-        },
+        "baseline: all taps see the first row": {"slice(y + i, y + i + 1)": "slice(y, y + 1)"},
         "whole_plane: all positions of a row are the first": {
-            "plane[:, row, column : column + 1]": "plane[:, row, 0:1]",
+            "plane[:, row, column : column + 1]": "plane[:, row, 0:1]"
         },
         "cached_weights: all taps are the first": {
-            "transposed_tap(filters, t)": "transposed_tap(filters, 0)",
+            "transposed_tap(filters, t)": "transposed_tap(filters, 0)"
         },
         "without_copies: a window's rows are all the first": {
-            "slice(r, r + 1), slice(0, out_width)": "slice(0, 1), slice(0, out_width)",
+            "slice(r, r + 1), slice(0, out_width)": "slice(0, 1), slice(0, out_width)"
         },
         "broadcast_bias: all output channels have the bias of the first": {
-            "offsets[:, o : o + 1, None]": "offsets[:, 0:1, None]",
+            "offsets[:, o : o + 1, None]": "offsets[:, 0:1, None]"
         },
     }
 

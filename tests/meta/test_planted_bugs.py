@@ -44,10 +44,7 @@ BUGS = [
         *({"M": 128, "N": 256}, {Zeros()}, "unwritten"),
         "got never written, expected 0.0",
     ),
-    (
-        *(PRODUCT, LAST, "for k in nl.affine_range((K // TILE_K) - 1):"),
-        *(TILES, {Ones()}, "value"),
-    ),
+    (*(PRODUCT, LAST, "for k in nl.affine_range((K // TILE_K) - 1):"), *(TILES, {Ones()}, "value")),
     (
         *(TURNED, SWAPPED, "nisa.dma_copy(dst=out[rows, columns], src=turned)"),
         *({"M": 128, "N": 256}, {Zeros()}, OutOfBoundsError),

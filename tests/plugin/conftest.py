@@ -114,12 +114,7 @@ class Project:
         pytester.makeini("[pytest]\npythonpath = .\n")
 
     def add_test(
-        self,
-        kernel: str = "add",
-        more: str = "",
-        name: str = "test_add",
-        *,
-        edges: bool = False,
+        self, kernel: str = "add", more: str = "", name: str = "test_add", *, edges: bool = False
     ) -> None:
         self.pytester.makepyfile(**{name: TEST.format(kernel=kernel, more=more, edges=edges)})
 

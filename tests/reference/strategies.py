@@ -32,11 +32,7 @@ def windows_that_fit(
     draw: st.DrawFn, most_padding: int = 2
 ) -> tuple[tuple[int, int], dict[str, Any]]:
     """An image size, and the arguments of a window with at least one place on it."""
-    window = {
-        "kernel_size": draw(sizes(3)),
-        "stride": draw(sizes(3)),
-        "dilation": draw(sizes(2)),
-    }
+    window = {"kernel_size": draw(sizes(3)), "stride": draw(sizes(3)), "dilation": draw(sizes(2))}
     extent = [
         dilation * (taps - 1) + 1
         for taps, dilation in zip(

@@ -108,10 +108,7 @@ X, W = np.zeros((1, 4, 5, 5)), np.zeros((6, 4, 3, 3))
         ({"W": W[:0]}, r"^W: received shape \(0, 4, 3, 3\); accepted: every axis at least 1"),
         ({"W": W[:, :3]}, "^W: received 3 channels a filter; accepted: 4: 4 channels of X in 1"),
         ({"groups": 2}, "^W: received 4 channels a filter; accepted: 2: 4 channels of X in 2"),
-        (
-            {"groups": 3},
-            "^groups: received 3; accepted: a divisor of the 4 channels of X and",
-        ),
+        ({"groups": 3}, "^groups: received 3; accepted: a divisor of the 4 channels of X and"),
         ({"groups": 0}, "^groups: received 0; accepted: an integer >= 1"),
         ({"groups": 2.0}, "^groups: received 2.0; accepted: an integer >= 1"),
         ({"bias": np.zeros(4)}, "^bias: received 4 values; accepted: 6, one for each filter of W"),

@@ -88,14 +88,8 @@ def test_the_result_is_no_view_of_the_argument():
         ({"X": np.zeros((0, 1, 5, 5))}, r"^X: received shape \(0, 1, 5, 5\); accepted: every axis"),
         ({"kernel_size": 0}, "^kernel_size: received 0; accepted: one or two integers >= 1"),
         ({"kernel_size": 6}, "^X: received images of 5 x 5, padding included; accepted: at least"),
-        (
-            {"padding": (0, 2)},
-            r"^padding: received \(0, 2\); accepted: less than the window's",
-        ),
-        (
-            {"ceil_mode": True},
-            "^ceil_mode: received True; accepted: False: output",
-        ),
+        ({"padding": (0, 2)}, r"^padding: received \(0, 2\); accepted: less than the window's"),
+        ({"ceil_mode": True}, "^ceil_mode: received True; accepted: False: output"),
     ],
 )
 def test_bad_arguments_are_named(form, arguments, message):

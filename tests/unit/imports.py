@@ -61,9 +61,7 @@ def _imports(relative: Path, source: str) -> tuple[Import, ...]:
             if isinstance(child, ast.expr):  # most of a file, and it holds no statement
                 continue
             yield from visit(
-                child,
-                deferred or in_function,
-                typing_only or (for_types and child in node.body),
+                child, deferred or in_function, typing_only or (for_types and child in node.body)
             )
 
     return tuple(visit(ast.parse(source), False, False))

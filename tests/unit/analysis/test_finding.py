@@ -48,11 +48,7 @@ def test_a_line_of_a_helper_is_named_with_its_calls():
     assert str(place) == "kernel.py:3, called at kernel.py:7"
     assert place_of((helper,)).calls == place_of((helper, helper)).calls == ()
     (line,) = finding(locations=(place,)).as_mapping()["locations"]
-    assert line == {
-        "file": "kernel.py",
-        "line": 3,
-        "called_at": [{"file": "kernel.py", "line": 7}],
-    }
+    assert line == {"file": "kernel.py", "line": 3, "called_at": [{"file": "kernel.py", "line": 7}]}
 
 
 def test_nothing_is_left_out_but_evidence():

@@ -241,8 +241,7 @@ def test_a_rule_is_explained():
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
-    [(["--explain", "NKZ999"], "'NKZ999' is not one of"), ([], "name a file")],
+    ("args", "said"), [(["--explain", "NKZ999"], "'NKZ999' is not one of"), ([], "name a file")]
 )
 def test_what_cannot_be_asked(args, said):
     result = lint(*args)

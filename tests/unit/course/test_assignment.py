@@ -1,11 +1,6 @@
 import numpy as np
 
-from difftest.course.assignment import (
-    PERFORMANCE,
-    TRANSPOSE,
-    correctness_tests,
-    performance_tests,
-)
+from difftest.course.assignment import PERFORMANCE, TRANSPOSE, correctness_tests, performance_tests
 from tests.every import every
 
 

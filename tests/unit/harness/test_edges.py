@@ -62,9 +62,7 @@ def test_one_step_at_a_time_from_the_plainest_case():
 def test_a_name_that_depends_keeps_its_value_and_the_contract_is_asked():
     domain = {"CHUNK": sizes(1, 4), "n": lambda CHUNK: multiples(CHUNK, at_most=8)}
     spec = spec_of(
-        domain=domain,
-        parameters=("CHUNK",),
-        rejects=(Rejection({"CHUNK": 4, "n": 9}, "at most"),),
+        domain=domain, parameters=("CHUNK",), rejects=(Rejection({"CHUNK": 4, "n": 9}, "at most"),)
     )
     values = {edge.why: edge.case.values for edge in edges_of(spec)}
     assert values["CHUNK=2"] == {"CHUNK": 2, "n": 1}

@@ -68,12 +68,7 @@ OTHER = changed(BATCH, 2, BATCH[1])
             same,
             {"x": A},
         ),
-        (
-            "another image of the batch: [2] has what belongs at [1]",
-            OTHER,
-            same,
-            {"x": BATCH},
-        ),
+        ("another image of the batch: [2] has what belongs at [1]", OTHER, same, {"x": BATCH}),
         ("scaled: each wrong element is 2 times", np.float32(2 * A), same, {"x": A}),
         ("scaled: each wrong element is -1 times", -A, same, {"x": A}),
         (
@@ -82,12 +77,7 @@ OTHER = changed(BATCH, 2, BATCH[1])
             total,
             {"x": A, "y": B, "bias": ROW},
         ),
-        (
-            "a missing factor: as if y were all 1",
-            A,
-            lambda x, y: x * y,
-            {"x": A, "y": B},
-        ),
+        ("a missing factor: as if y were all 1", A, lambda x, y: x * y, {"x": A, "y": B}),
         ("a wrong sign: as if y were negative", A - B, lambda x, y: x + y, {"x": A, "y": B}),
         (
             "a missing last term: as if x had not the last of axis 1",

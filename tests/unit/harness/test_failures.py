@@ -75,14 +75,8 @@ E = ValueError("two\nlines")
             "agrees on 5 elements, bit for bit; 2 more are not finite, and prove nothing",
         ),
         (Mismatch(kind="shape", output=0, message="shapes differ"), "shapes differ"),
-        (
-            OneSided("kernel", E),
-            "the kernel alone refuses: ValueError: two",
-        ),
-        (
-            OneSided("reference", E),
-            "the reference alone refuses: ValueError: two",
-        ),
+        (OneSided("kernel", E), "the kernel alone refuses: ValueError: two"),
+        (OneSided("reference", E), "the reference alone refuses: ValueError: two"),
         (BothRejected(E, E), "kernel and reference both refuse: ValueError: two"),
         (Inconclusive("too vague"), "inconclusive: too vague"),
         (OneSided("kernel", KeyError()), "the kernel alone refuses: KeyError"),

@@ -11,11 +11,7 @@ from tests.unit.standin import add, add_spec
 
 
 def seen(reference, **more):
-    table = {
-        "domain": {"P": sizes(1, 20), "N": sizes(1, 100)},
-        "inputs": {"x": "P N"},
-        **more,
-    }
+    table = {"domain": {"P": sizes(1, 20), "N": sizes(1, 100)}, "inputs": {"x": "P N"}, **more}
     spec = KernelSpec(kernel=lambda *arrays: arrays, reference=reference, **table)
     return nature_of(spec, lambda: attempted(cases_like(spec, Nature()), SAMPLES))
 

@@ -4,13 +4,7 @@ import warnings
 
 import numpy as np
 
-from difftest.inspection.inspector import (
-    REVERSED,
-    SERIAL,
-    SHUFFLED,
-    depends_on_order,
-    orders_of,
-)
+from difftest.inspection.inspector import REVERSED, SERIAL, SHUFFLED, depends_on_order, orders_of
 from difftest.simulator import launch
 from difftest.simulator.baton import FORWARD, Order
 from difftest.simulator.frontend.classic import language as nl

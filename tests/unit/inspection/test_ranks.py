@@ -57,10 +57,7 @@ def test_a_race_on_each_rank_is_one_finding_that_names_the_first():
 def test_runs_in_other_orders_run_all_ranks():
     """Two writes of one value: no order gives other outputs, so that it is no race."""
     inspector, results = inspected(shared(lambda core: 1, barrier=True), DATA)
-    assert {one.id for one in inspector.findings} <= {
-        "program-written-twice",
-        "program-id-ignored",
-    }
+    assert {one.id for one in inspector.findings} <= {"program-written-twice", "program-id-ignored"}
     assert [one.outputs[0].max() for one in results] == [3.0, 3.0]
 
 

@@ -18,12 +18,7 @@ from hypothesis import settings
 from difftest.harness.limits import LIMITS
 from difftest.host.pool import LostTask
 from difftest.scale import engine
-from difftest.scale.engine import (
-    SweepOrders,
-    judged_apart,
-    judged_elsewhere,
-    row_of,
-)
+from difftest.scale.engine import SweepOrders, judged_apart, judged_elsewhere, row_of
 from difftest.scale.store import read_rows
 from tests.unit.scale import sample
 from tests.unit.scale.test_sweep import TEST, swept, without_seconds

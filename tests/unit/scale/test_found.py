@@ -101,10 +101,7 @@ def stores(*spans):
         (failing(OneSided("kernel", IndexError("x"))), "kernel refused: IndexError"),
         (failing(OneSided("kernel", KeyError(), "crashed")), "kernel crashed: KeyError"),
         (HazardFailure(SPEC, CASE, AGAIN, [HAZARD]), "sbuf-full"),
-        (
-            BrokenReferenceError(SPEC, CASE, DEFECT, AGAIN),
-            "broken reference",
-        ),
+        (BrokenReferenceError(SPEC, CASE, DEFECT, AGAIN), "broken reference"),
     ],
 )
 def test_a_kind_stays_the_same(failure, name):

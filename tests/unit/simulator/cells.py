@@ -28,11 +28,7 @@ from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.frontend.nki.tensor import GROUP
 from difftest.simulator.instructions import effects, gate
 from difftest.simulator.instructions.gate import store
-from difftest.simulator.instructions.record import (
-    INSTRUCTIONS,
-    Issue,
-    Reach,
-)
+from difftest.simulator.instructions.record import INSTRUCTIONS, Issue, Reach
 from difftest.simulator.memory import LEFT, UNSURE
 from difftest.simulator.trace import Origin
 from tests.unit.simulator.effect_calls import OF_CORES, OF_RANDOM_STATES
@@ -117,10 +113,7 @@ def _rows(tensor: Any, shape: tuple[int, ...]) -> Any:
 TILE = View("tile", lambda s: s, lambda t, s: t, lambda a, s: a)
 VIEWS = (
     View(
-        "step",
-        lambda s: (*s[:-1], 2 * s[-1]),
-        lambda t, s: t[..., ::2],
-        lambda a, s: a[..., ::2],
+        "step", lambda s: (*s[:-1], 2 * s[-1]), lambda t, s: t[..., ::2], lambda a, s: a[..., ::2]
     ),
     View(
         "permuted",
@@ -149,10 +142,7 @@ VIEWS = (
         lambda a, s: a[:, 1],
     ),
     View(
-        "scalar offset",
-        lambda s: (s[0], s[1] + 1, *s[2:]),
-        _scalar_offset,
-        lambda a, s: a[:, 1:],
+        "scalar offset", lambda s: (s[0], s[1] + 1, *s[2:]), _scalar_offset, lambda a, s: a[:, 1:]
     ),
     View(
         "indirect",
@@ -455,10 +445,7 @@ def where_chosen(call: DrawnCall, kind: MaskKind, followed: str) -> dict[str, Pl
 
 
 def _classic(
-    call: DrawnCall,
-    kind: MaskKind,
-    mask: Callable[[tuple[int, ...]], Any] | None,
-    followed: str,
+    call: DrawnCall, kind: MaskKind, mask: Callable[[tuple[int, ...]], Any] | None, followed: str
 ) -> dict[str, tuple[Plane, Plane]]:
     """By destination the planes before and after a call of the classic dialect."""
     masks = planted(call)

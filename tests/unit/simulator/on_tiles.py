@@ -13,10 +13,7 @@ from difftest.simulator.frontend.classic import language as nl
 
 
 def on_tiles(
-    compute: Callable[..., Any],
-    *arrays: Any,
-    machine: Machine = TRN2,
-    grid: tuple[int, ...] = (),
+    compute: Callable[..., Any], *arrays: Any, machine: Machine = TRN2, grid: tuple[int, ...] = ()
 ) -> Any:
     """What ``compute`` returns for the arrays as tiles: one array, or a tuple of arrays."""
 

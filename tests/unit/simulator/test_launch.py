@@ -12,13 +12,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import (
-    TRN2,
-    KernelError,
-    NkiError,
-    ShapeError,
-    launch,
-)
+from difftest.simulator import TRN2, KernelError, NkiError, ShapeError, launch
 from difftest.simulator.core import is_running
 from difftest.simulator.errors import KernelExit
 from difftest.simulator.frontend import kernel as nki

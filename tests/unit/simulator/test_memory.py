@@ -9,20 +9,8 @@ from numpy.testing import assert_array_equal
 
 from difftest.simulator import TRN1, TRN2, LimitError
 from difftest.simulator.capacity import check_tensor_size
-from difftest.simulator.dtypes import (
-    FLOAT16,
-    FLOAT32,
-    as_dtype,
-    from_bits,
-    storage_dtype,
-)
-from difftest.simulator.memory import (
-    DEFINED,
-    NEVER,
-    Storage,
-    pattern_view,
-    poison,
-)
+from difftest.simulator.dtypes import FLOAT16, FLOAT32, as_dtype, from_bits, storage_dtype
+from difftest.simulator.memory import DEFINED, NEVER, Storage, pattern_view, poison
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.trace import Allocation, Space
 from tests.every import every

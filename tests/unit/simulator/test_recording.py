@@ -195,12 +195,7 @@ def made_and_moved(*, partial=False):
     target = Region(total, 0, shape, strides, role="dst", whole=not partial)
     events = [
         Event(0, Kind("nc_matmul", Engine.TENSOR), (result,), ()),
-        Event(
-            1,
-            Kind("tensor_copy", Engine.VECTOR),
-            (target,),
-            (result._replace(role="src"),),
-        ),
+        Event(1, Kind("tensor_copy", Engine.VECTOR), (target,), (result._replace(role="src"),)),
     ]
     return events, {1: product}, target
 

@@ -168,10 +168,7 @@ def compute_in_hbm(x):
 
 
 @breaks(
-    "nl.load takes src in hbm",
-    "src = tile [128, 512] float32 in sbuf",
-    "hbm",
-    "put it into hbm",
+    "nl.load takes src in hbm", "src = tile [128, 512] float32 in sbuf", "hbm", "put it into hbm"
 )
 def load_of_sbuf(x):
     nl.load(nl.load(x))  # the line
@@ -312,10 +309,7 @@ def output_never_written(x):
     return (out,)
 
 
-@breaks(
-    "what the simulator does not model raises, and is never ignored",
-    "accumulate=True",
-)
+@breaks("what the simulator does not model raises, and is never ignored", "accumulate=True")
 def argument_that_is_not_modelled(x):
     nisa.tensor_copy(nl.load(x), accumulate=True)  # the line
 

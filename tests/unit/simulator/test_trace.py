@@ -34,12 +34,7 @@ def trace():
 
 def test_opcodes_and_engines_in_program_order(trace):
     assert [(event.opcode, event.engine) for event in trace] == [
-        *[
-            ("dma_copy", Engine.DMA),
-            ("tensor_scalar", Engine.VECTOR),
-            ("dma_copy", Engine.DMA),
-        ]
-        * 2,
+        *[("dma_copy", Engine.DMA), ("tensor_scalar", Engine.VECTOR), ("dma_copy", Engine.DMA)] * 2,
         ("dma_copy", Engine.DMA),
         ("activation", Engine.SCALAR),
         ("dma_copy", Engine.DMA),

@@ -96,16 +96,8 @@ SEEN = (*EVENT, "seen", 0)
         ((*ALLOCATION, "dtype"), ["float32"], 'allocations[0].dtype: received ["float32"]'),
         ((*ALLOCATION, "shape"), [4, 0], "allocations[0].shape[1]: received 0; accepted: a whole"),
         ((*ALLOCATION, "partition_axis"), 2, "allocations[0].partition_axis: received 2"),
-        (
-            (*ALLOCATION, "address"),
-            [0],
-            "allocations[0].address: received [0]; accepted: a list",
-        ),
-        (
-            (*ALLOCATION, "address"),
-            [0, -4],
-            "allocations[0].address: received -4; accepted: a",
-        ),
+        ((*ALLOCATION, "address"), [0], "allocations[0].address: received [0]; accepted: a list"),
+        ((*ALLOCATION, "address"), [0, -4], "allocations[0].address: received -4; accepted: a"),
         (
             (*ALLOCATION, "places"),
             [[0, 0], [0, 0]],
@@ -154,11 +146,7 @@ SEEN = (*EVENT, "seen", 0)
         ((*EVENT, "numbers"), [0.5], "events[1].numbers: received [0.5]; accepted: a list of 2"),
         ((*KIND, "options"), [], "kinds[0].options: received []; accepted: an object"),
         ((*SEEN, "what"), "odd", 'events[1].seen[0].what: received "odd"; accepted: nan made, '),
-        (
-            (*SEEN, "elements"),
-            0,
-            "events[1].seen[0].elements: received 0; accepted: a whole",
-        ),
+        ((*SEEN, "elements"), 0, "events[1].seen[0].elements: received 0; accepted: a whole"),
         (
             (*SEEN, "first"),
             [-1],

@@ -9,15 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import OutOfBoundsError, ShapeError, UnwrittenError
-from difftest.simulator.dtypes import (
-    BOOL,
-    DTYPES,
-    FLOAT16,
-    FLOAT32,
-    TFLOAT32,
-    from_bits,
-    to_bits,
-)
+from difftest.simulator.dtypes import BOOL, DTYPES, FLOAT16, FLOAT32, TFLOAT32, from_bits, to_bits
 from difftest.simulator.instructions.gate import write
 from difftest.simulator.memory import UNTOUCHED
 from difftest.simulator.pattern import Pattern

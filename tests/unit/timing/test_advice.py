@@ -425,10 +425,7 @@ def rungs():
 
 @every(
     "rung, first",
-    [
-        ("conv2d_halo_tiles", "transposed-again"),
-        ("conv2d_broadcast_bias", "small-dmas"),
-    ],
+    [("conv2d_halo_tiles", "transposed-again"), ("conv2d_broadcast_bias", "small-dmas")],
 )
 def test_rungs_of_the_ladder(rungs, rung, first):
     """Small images: at the documents' size it takes minutes (docs/reference/advice.md)."""

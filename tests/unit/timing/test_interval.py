@@ -52,10 +52,7 @@ def test_one_figure_errs_together_and_two_apart():
     def ends(figures):
         logs = (50 * math.log(2), 50 * math.log(2))
         ground = Foundation(
-            dict.fromkeys(figures, 50.0),
-            dict.fromkeys(figures, logs),
-            busiest=0.0,
-            streaming=0.0,
+            dict.fromkeys(figures, 50.0), dict.fromkeys(figures, logs), busiest=0.0, streaming=0.0
         )
         return Estimate(ground, 50.0 * len(figures), 0.0, 0.0, 0.0).interval(1.0)
 

@@ -2,11 +2,7 @@ import pytest
 
 from difftest.host.shipped import import_shipped
 from difftest.simulator.frontend.install import embedded
-from difftest.timing.calibration import (
-    Comparison,
-    grouped,
-    measurements,
-)
+from difftest.timing.calibration import Comparison, grouped, measurements
 from difftest.timing.compiler import Toolchain
 from tests.unit.timing.estimates import estimate
 

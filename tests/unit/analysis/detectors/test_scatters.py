@@ -47,11 +47,7 @@ TABLE, A = normal(ROWS, COLUMNS), normal(ROWS, COLUMNS)
 
 @every(
     "indices, a, found",
-    [
-        (APART, A, []),
-        (TWICE, A, [("scatter-twice", "warning")]),
-        (TWICE, np.ones_like(A), []),
-    ],
+    [(APART, A, []), (TWICE, A, [("scatter-twice", "warning")]), (TWICE, np.ones_like(A), [])],
 )
 def test_a_scatter_that_overwrites(indices, a, found):
     assert found_in(scatter(adds=False), [TABLE, a, indices]) == found

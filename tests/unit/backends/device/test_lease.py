@@ -33,10 +33,7 @@ def cores(tmp_path, monkeypatch):
 def holder():
     """Another process that holds core 0 until its stdin ends."""
     process = subprocess.Popen(
-        [sys.executable, "-c", HOLD],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert process.stdout.readline() == "0\n"
     return process
@@ -81,13 +78,7 @@ def test_one_process_leases_a_core_once(cores):
 
 @every(
     "text, cores",
-    [
-        ("0", (0,)),
-        ("4-7", (4, 5, 6, 7)),
-        ("0,2,4-5", (0, 2, 4, 5)),
-        ("1,1", (1,)),
-        ("", (0,)),
-    ],
+    [("0", (0,)), ("4-7", (4, 5, 6, 7)), ("0,2,4-5", (0, 2, 4, 5)), ("1,1", (1,)), ("", (0,))],
 )
 def test_the_runtimes_notation_of_cores(monkeypatch, text, cores):
     monkeypatch.setenv(core.VISIBLE_CORES, text)

@@ -68,10 +68,7 @@ LINES = [
     (
         "accumulation flag",
         "nisa.nc_matmul(dst=d, accumulate=k > 0)",
-        [
-            "nisa.nc_matmul(dst=d, accumulate=False)",
-            "nisa.nc_matmul(dst=d, accumulate=True)",
-        ],
+        ["nisa.nc_matmul(dst=d, accumulate=False)", "nisa.nc_matmul(dst=d, accumulate=True)"],
     ),
     ("flag flipped", "f(negate=True)", ["f(negate=False)"]),
     ("another operation", "y = np.max", ["y = np.min"]),

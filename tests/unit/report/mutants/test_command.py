@@ -61,10 +61,7 @@ def test_the_score_and_the_reports(mutate, tmp_path):
     assert "mutants: 4\nscore: 100.0% of 3: 3 found (" in result.output
     lines = result.output.splitlines()
     at = lines.index("test_kernel.py:15: instruction left out, in kernel: killed")
-    assert lines[at + 1 : at + 3] == [
-        "  -    nisa.dma_copy(dst=tile, src=x)",
-        "  +    pass",
-    ]
+    assert lines[at + 1 : at + 3] == ["  -    nisa.dma_copy(dst=tile, src=x)", "  +    pass"]
     assert lines[at + 3].startswith("  found by rejection: UnwrittenError after 1 test: ")
     assert json.loads(lines[at + 5].removeprefix("  case: "))["values"] == {"M": 1}
     report = json.loads((tmp_path / "r.json").read_text())

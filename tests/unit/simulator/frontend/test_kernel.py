@@ -8,13 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import (
-    KernelError,
-    NotModelledError,
-    RuleWarning,
-    launch,
-    strictness,
-)
+from difftest.simulator import KernelError, NotModelledError, RuleWarning, launch, strictness
 from difftest.simulator.core import current
 from difftest.simulator.frontend import kernel as nki
 from difftest.simulator.frontend.classic import isa as nisa
@@ -230,12 +224,7 @@ REFUSED = [
     ("a list as machine", lambda: nki.jit(scaled, platform_target=[]), KernelError, "[]"),
     ("an array as mode", lambda: nki.jit(scaled, mode=DATA), NotModelledError, "mode="),
     ("trace's option", lambda: nki.trace(scaled, debug=True), NotModelledError, "debug=True"),
-    (
-        "baremetal's option",
-        lambda: baremetal(scaled, warmup=3),
-        NotModelledError,
-        "warmup=3",
-    ),
+    ("baremetal's option", lambda: baremetal(scaled, warmup=3), NotModelledError, "warmup=3"),
     ("no kernel", lambda: nki.simulate_kernel(3, DATA), KernelError, "int 3"),
     (
         "an argument too many",

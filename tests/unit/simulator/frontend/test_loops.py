@@ -87,12 +87,7 @@ def test_the_trace_knows_each_iteration():
     outer, first, second = (events[k].loops[-1].loop for k in (1, 2, 5))
     static = events[-1].loops[0].loop
     kinds = [loop.kind for loop in (outer, first, second, static)]
-    assert kinds == [
-        LoopKind.AFFINE,
-        LoopKind.SEQUENTIAL,
-        LoopKind.SEQUENTIAL,
-        LoopKind.STATIC,
-    ]
+    assert kinds == [LoopKind.AFFINE, LoopKind.SEQUENTIAL, LoopKind.SEQUENTIAL, LoopKind.STATIC]
     assert first.location == second.location
     assert first.location.text == "for _ in nl.sequential_range(3, 5):"
     assert outer.location.text == "for i in nl.affine_range(2):"

@@ -9,11 +9,7 @@ from numpy.testing import assert_array_equal
 
 from difftest.simulator import TRN3, NkiError, Space, launch
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import (
-    FLOAT4_E2M1FN_X4,
-    FLOAT8_E4M3FN_X4,
-    FLOAT8_E5M2_X4,
-)
+from difftest.simulator.dtypes import FLOAT4_E2M1FN_X4, FLOAT8_E4M3FN_X4, FLOAT8_E5M2_X4
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.copy import memset

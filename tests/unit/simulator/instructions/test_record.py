@@ -33,13 +33,7 @@ from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.dma import dma_copy
 from difftest.simulator.instructions.elementwise import like, tensor_tensor
-from difftest.simulator.instructions.record import (
-    EFFECTS,
-    INSTRUCTIONS,
-    ISA,
-    Role,
-    instruction,
-)
+from difftest.simulator.instructions.record import EFFECTS, INSTRUCTIONS, ISA, Role, instruction
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.trace import Attributes
 from difftest.timing.costing import evidence_of

@@ -30,11 +30,7 @@ REFUSED = [
         "affine_select takes pred as one comparison of index expressions",
     ),
     ("an equality", lambda x, p: nisa.affine_select(P == X, x, 0), "pred as one comparison"),
-    (
-        "a tile as condition",
-        lambda x, p: nisa.affine_select(x > 0, x, 0),
-        "pred as one comparison",
-    ),
+    ("a tile as condition", lambda x, p: nisa.affine_select(x > 0, x, 0), "pred as one comparison"),
     (
         "a bound for each element",
         lambda x, p: ranged(x, bound1=x),

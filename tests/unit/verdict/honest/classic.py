@@ -110,8 +110,7 @@ KERNELS = {
         lambda x: x[::-1],
     ),
     "dropout of nothing": of_one(
-        "out = empty(a)\nnl.store(out, nl.dropout(nl.load(a), rate=0.0))\nreturn out",
-        lambda x: x,
+        "out = empty(a)\nnl.store(out, nl.dropout(nl.load(a), rate=0.0))\nreturn out", lambda x: x
     ),
     "a seed and noise without weight": of_one(
         "out = empty(a)\nnl.random_seed(7)\n"

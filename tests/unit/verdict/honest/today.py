@@ -41,7 +41,7 @@ KERNELS = {
     "row after row": Honest(
         "x, y = load(a), load(b)\nfor p in nl.affine_range(a.shape[1]):\n"
         "    nisa.tensor_tensor(dst=x[:, p : p + 1], data1=x[:, p : p + 1],"
-        " data2=y[:, p : p + 1], op=nl.add)\nreturn store(x)",
+        " data2=y[:, p : p + 1], op=nl.add)\nreturn store(x)"
     ),
     "a loop on the device": Honest(
         "x, y = load(a), load(b)\ndef body(i):\n"
@@ -134,7 +134,7 @@ KERNELS = {
         "noise = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)\nnoise[...] = nl.rand("
         "a.shape, nl.float32)\nnisa.tensor_scalar(dst=noise, data=noise, op0=nl.multiply,"
         " operand0=0.0)\ntile = total(a, b)\n"
-        "nisa.tensor_tensor(dst=tile, data1=tile, data2=noise, op=nl.add)\nreturn store(tile)",
+        "nisa.tensor_tensor(dst=tile, data1=tile, data2=noise, op=nl.add)\nreturn store(tile)"
     ),
     "an offset in a register": Honest(
         "held = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)\nnisa.memset(held, 0)\n"
@@ -208,7 +208,7 @@ KERNELS = {
         "def through(x):\n    tile = load(x)\n"
         "    nisa.activation(dst=tile, op=nl.copy, data=tile)\n    return tile\n"
         "x, y = through(a), through(b)\n"
-        "nisa.tensor_tensor(dst=x, data1=x, data2=y, op=nl.add)\nreturn store(x)",
+        "nisa.tensor_tensor(dst=x, data1=x, data2=y, op=nl.add)\nreturn store(x)"
     ),
     "defaults, keywords and stars": Honest(
         "sizes = dict(dtype=a.dtype, buffer=nl.sbuf)\nreturn store(summed(*[a, b], **sizes))",
@@ -218,13 +218,13 @@ KERNELS = {
     ),
     "a match of dtypes": Honest(
         "match str(a.dtype):\n    case 'float32':\n        tile = total(a, b)\n"
-        "    case _:\n        tile = total(b, a)\nreturn store(tile)",
+        "    case _:\n        tile = total(b, a)\nreturn store(tile)"
     ),
     "a walrus in a loop": Honest(
         "x, y, n = load(a), load(b), 0\nwhile (m := min(n + 3, a.shape[1])) > n:\n"
         "    part = x[:, n:m]\n"
         "    nisa.tensor_tensor(dst=part, data1=part, data2=y[:, n:m], op=nl.add)\n    n = m\n"
-        "return store(x)",
+        "return store(x)"
     ),
     "a log of what it does": Honest(
         "log.info('%s', a.shape)\nwith warnings.catch_warnings():\n"

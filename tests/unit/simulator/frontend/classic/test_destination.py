@@ -46,11 +46,7 @@ def into_an_annotated_name(x):
 def over_several_lines(x):
     totals = [nl.zeros((4, 5), nl.float32)]
     for i in nl.affine_range(3):
-        totals[0] = nl.loop_reduce(
-            x[:, i, :],
-            op=np.add,
-            loop_indices=[i],
-        )
+        totals[0] = nl.loop_reduce(x[:, i, :], op=np.add, loop_indices=[i])
     return totals[0]
 
 

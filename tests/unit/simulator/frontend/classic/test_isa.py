@@ -23,11 +23,7 @@ def rows(table):
 
 NOT_MODELLED = {
     "select_reduce's sum": lambda t, h: nisa.select_reduce(
-        dst=t,
-        predicate=zeros(32, 16, dtype=nl.uint8),
-        on_true=t,
-        on_false=0.0,
-        reduce_op=np.add,
+        dst=t, predicate=zeros(32, 16, dtype=nl.uint8), on_true=t, on_false=0.0, reduce_op=np.add
     ),
     "tensor_scalar_reduce's reverse0": lambda t, h: nisa.tensor_scalar_reduce(
         data=t, op0=np.add, operand0=1, reduce_op=np.add, reduce_res=zeros(32, 1), reverse0=True

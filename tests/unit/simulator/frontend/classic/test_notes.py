@@ -146,11 +146,7 @@ NOTED = {  # name: what runs, on which array, what it gives
         DATA,
         np.where((P >= 2) & (X < 9), DATA, np.float32(0.5)),
     ),
-    "masks joined with and": (
-        masked_by_two,
-        DATA,
-        np.where((P < 4) & (X >= 2) & (X < 9), DATA, 0),
-    ),
+    "masks joined with and": (masked_by_two, DATA, np.where((P < 4) & (X >= 2) & (X < 9), DATA, 0)),
     "fewer indices than dimensions": (rows_of_hbm, DATA, DATA[[0, 2, 4, 6]]),
     "zeros in private HBM": (zeros_in_hbm, DATA, DATA),
     "a size that is a whole float": (

@@ -2,12 +2,7 @@
 
 import numpy as np
 
-from difftest.simulator import (
-    TRN1,
-    DtypeError,
-    KernelError,
-    ShapeError,
-)
+from difftest.simulator import TRN1, DtypeError, KernelError, ShapeError
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from tests.every import every

@@ -18,10 +18,7 @@ PARTLY = {
     "all_gather": ((8, 2), lambda a, b: ncc.all_gather([a], [b], GROUP, 0)),
     "reduce_scatter": ((2, 2), lambda a, b: ncc.reduce_scatter([a], [b], GROUP, 0, nl.add)),
     "all_to_all": ((4, 2), lambda a, b: ncc.all_to_all([a], [b], GROUP, 0)),
-    "collective_permute": (
-        (4, 2),
-        lambda a, b: ncc.collective_permute([a], [b], [[0, 1], [1, 0]]),
-    ),
+    "collective_permute": ((4, 2), lambda a, b: ncc.collective_permute([a], [b], [[0, 1], [1, 0]])),
     "collective_permute_implicit": (
         (4, 2),
         lambda a, b: ncc.collective_permute_implicit([[a]], [[b]], GROUP),

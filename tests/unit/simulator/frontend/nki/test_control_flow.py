@@ -217,11 +217,7 @@ def loaded(shape, dtype):
         (lambda: nl.while_loop(1, print), KernelError, "init as a register"),
         (lambda: nl.while_loop(register(1), lambda r: None), KernelError, "what body_fun returns"),
         (lambda: nisa.scalar_store(nl.zeros((1, 1), nl.int32), 3), KernelError, "NkiScalar"),
-        (
-            lambda: scalar(1) + NkiScalar(1, np.dtype(np.int64)),
-            KernelError,
-            "takes one dtype",
-        ),
+        (lambda: scalar(1) + NkiScalar(1, np.dtype(np.int64)), KernelError, "takes one dtype"),
     ],
 )
 def test_misuse_gives_one_error_with_the_line(call, error, text):

@@ -6,13 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from difftest.simulator import (
-    TRN1,
-    KernelError,
-    OutOfBoundsError,
-    ShapeError,
-    launch,
-)
+from difftest.simulator import TRN1, KernelError, OutOfBoundsError, ShapeError, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from tests.every import every

@@ -3,24 +3,13 @@
 import numpy as np
 import pytest
 
-from difftest.simulator import (
-    TRN1,
-    KernelError,
-    UnwrittenError,
-    launch,
-)
+from difftest.simulator import TRN1, KernelError, UnwrittenError, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.levels import LevelWarning
 from difftest.simulator.instructions.matmul import AccumulationWarning
 from tests.every import every
-from tests.unit.simulator.frontend.nki.kernels import (
-    on_nki_tiles,
-    raised,
-    stored,
-    tile,
-    values,
-)
+from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, raised, stored, tile, values
 
 A, B = values(16, 8), values(16, 24, seed=1)
 PRODUCT = (A.astype(np.float64).T @ B).astype(np.float32)

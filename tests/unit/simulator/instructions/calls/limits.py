@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from difftest.simulator import (
-    NkiError,
-    Space,
-)
+from difftest.simulator import NkiError, Space
 from tests.unit.simulator.instructions.calls.uses import Tensor, Use
 
 PSUM = Space.PSUM

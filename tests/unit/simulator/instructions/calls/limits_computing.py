@@ -220,10 +220,7 @@ def transposed(shape, engine, space=Space.SBUF, dst=None):
     return Use({"data": Tensor(shape, "float32", space)}, (), dst, engine=engine)
 
 
-for legal, illegal, engine in (
-    ((128, 128), (128, 129), TENSOR),
-    ((128, 128), (128, 129), VECTOR),
-):
+for legal, illegal, engine in (((128, 128), (128, 129), TENSOR), ((128, 128), (128, 129), VECTOR)):
     limit("nc_transpose", "_transposable", transposed(legal, engine), transposed(illegal, engine),
           LimitError, f"a transpose on the {engine.value} engine")  # fmt: skip
 for illegal in ((32, 33), (33, 32)):
