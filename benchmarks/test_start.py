@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -25,12 +26,18 @@ STARTS = {
         ("-c", "import numpy, ml_dtypes"),
         3.0,
     ),
+    "a first session of one kernel": (
+        (*PYTEST[:-1], "-p", "no:anyio", "--simulate", "scale/test_scale.py"),
+        ("-c", "import pytest, hypothesis.extra.numpy, ml_dtypes"),
+        4.5,
+    ),
 }
 """A start, what it stands beside, and how many times as long it may take."""
 
 
 def seconds(words: tuple[str, ...], folder: Path) -> float:
     """CPU that a process of Python takes."""
+    shutil.rmtree(folder / ".hypothesis", ignore_errors=True)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     run = [sys.executable, *words]
     subprocess.run(run, cwd=folder, check=True, stdout=subprocess.DEVNULL, env=environment())
@@ -51,6 +58,7 @@ def environment() -> dict[str, str]:
 def test_start(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "test_it.py").write_text(TEST)
     (tmp_path / "empty.py").touch()
+    seconds(("-m", "difftest", "init", "scale"), tmp_path)
     ours, beside, aim = STARTS[name]
     times = [(seconds(ours, tmp_path), seconds(beside, tmp_path)) for _ in range(ROUNDS)]
     own, other = map(min, zip(*times, strict=True))  # in turns: others use the computer too
