@@ -107,11 +107,11 @@ def judge_batch(
     batch: str, test: str, settings: JudgeSettings, results: Path, processes: int
 ) -> list[dict[str, Any]]:
     """Judge what is not judged yet, and say what came of all: the object of each candidate."""
-    journal = Journal(results)
+    kernels = tuple(candidates(batch, test, results.with_suffix(".sources")))
+    journal = Journal(results)  # a batch without a candidate leaves no file
     seeds = [settings.seed] if settings.seed is not None else []
     seeds += [int(row["seed"]) for row in journal.known.values()]
     seed = next(iter(seeds), random.SystemRandom().randrange(2**32))
-    kernels = tuple(candidates(batch, test, results.with_suffix(".sources")))
     orders = BatchOrders(test, replace(settings, seed=seed, shrink=False), kernels)
     keys = {kernel: _key_of(kernel, orders) for kernel in kernels}
     settled = {key for key, row in journal.known.items() if (row["outcome"], row["stage"]) != OURS}

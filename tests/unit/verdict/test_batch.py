@@ -169,6 +169,7 @@ def test_what_does_not_go_together_is_a_usage_error(tmp_path, monkeypatch, given
     result = CliRunner().invoke(main, ["verdict", *given])
     assert result.exit_code == 2
     assert said in " ".join(result.output.replace("│", " ").split())
+    assert not [*tmp_path.iterdir()]
 
 
 def test_what_agrees_is_ordered_by_its_time():
