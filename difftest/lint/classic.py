@@ -128,9 +128,17 @@ def _inner_grid(node: ast.Call, at: Spot) -> Iterator[Refusal]:
         yield node, f"{at.function.name} calls {ast.unparse(node.func)}"
 
 
-@rule("NKT214", nodes=(ast.Call,), **_CLASSIC)
-def _parameter(node: ast.Call, at: Spot) -> Iterator[Refusal]:
-    written = at.argument(node, "dst", 0) if at.name(node.func) in _WRITERS else None
+@rule("NKT214", nodes=(ast.Call, ast.Assign), **_CLASSIC)
+def _parameter(node: ast.Call | ast.Assign, at: Spot) -> Iterator[Refusal]:
+    if isinstance(node, ast.Call):
+        did = at.name(node.func)
+        written = at.argument(node, "dst", 0) if did in _WRITERS else None
+    else:  # a slice: what has names or numbers may be a list or a dictionary
+        did, target = "an assignment", node.targets[0]
+        sliced = isinstance(target, ast.Subscript) and any(
+            isinstance(part, ast.Slice) or ast.unparse(part) == "..." for part in parts_of(target)
+        )
+        written = target if sliced else None
     base = written.value if isinstance(written, ast.Subscript) else written
     root = base and at.value(base)  # a second name of it is the parameter, too
     if at.function not in at.source.kernels or not isinstance(root, ast.Name):
@@ -138,7 +146,7 @@ def _parameter(node: ast.Call, at: Spot) -> Iterator[Refusal]:
     returns = any(isinstance(inner, ast.Return) and inner.value for inner in ast.walk(at.function))
     for arg in at.function.args.args if returns and at.value(root) is root else ():
         if arg.arg == root.id and not _is_mutable(arg, at):
-            yield node, f"{at.name(node.func)} writes to {arg.arg}, a parameter"
+            yield node, f"{did} writes to {arg.arg}, a parameter"
 
 
 @rule("NKT215", nodes=(ast.Subscript,), **_CLASSIC)

@@ -95,6 +95,7 @@ PAIRS = {
         "nl.store(y, tile)\nx = nl.load(x)",
     ),
     "NKT214 of a second name": ("z = x\nnl.store(z, tile)", "z = y\nnl.store(z, tile)\nx = z"),
+    "NKT214 of an assignment": ("x[...] = tile", "tile[0:3] = tile"),
     "NKT215 that an axis mends": (
         "i = nl.arange(64)\na = tile[i, 0]",
         "i = nl.arange(64)\ni = i[:, None]\na = tile[i, 0]",
