@@ -73,7 +73,7 @@ def dma_copy(use: Use) -> Made:
     kept = use.over(places.shape) & (sources >= 0) & (places >= 0)
     elements = src.read().reshape(places.shape)
     if use["dst_rmw_op"] is None:
-        return Made(cast(elements, src.dtype, dst.dtype), kept)
+        return Made(cast(elements, src.dtype, dst.dtype), kept, is_cast=True)
     return Made(_added(dst, places, to_float32(elements), kept), kept)
 
 
@@ -95,7 +95,7 @@ def dma_transpose(use: Use) -> Made:
     axes = _TURNED[len(shape)]
     kept = use.over(shape) & (src.places.reshape(shape) >= 0)
     elements = cast(src.read().reshape(shape), src.dtype, use.dst.dtype)
-    return Made(elements.transpose(axes), kept.transpose(axes))
+    return Made(elements.transpose(axes), kept.transpose(axes), is_cast=True)
 
 
 @means("dma_compute")

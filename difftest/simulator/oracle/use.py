@@ -155,11 +155,13 @@ class Made(NamedTuple):
     values : to be rounded into the destination's dtype.
     kept : where it writes; None for where its mask says.
     slack : how far the simulator may lie apart, where a sum has no order or a curve no last place.
+    is_cast : whether they are rounded already: a DMA leaves bits that tfloat32 has not.
     """
 
     values: Any
     kept: Array | None = None
     slack: Any = None
+    is_cast: bool = False
 
 
 class Use:

@@ -184,6 +184,21 @@ def test_a_constant_of_tfloat32_is_rounded_by_the_host(source):
     assert_array_equal(from_bits(found, found.dtype), np.rint(values / step) * step)
 
 
+def test_a_dma_leaves_bits_that_tfloat32_has_not():
+    """Only an engine rounds them off."""
+
+    def kernel(x, by_engine):
+        tile = nl.load(x.view(nl.tfloat32))
+        out = nl.ndarray(x.shape, nl.tfloat32, buffer=nl.shared_hbm)
+        nl.store(out, nisa.tensor_copy(tile) if by_engine else tile)
+        return out
+
+    bits = np.array([[0x3F800001, 0x3F801000]], np.int32)
+    for by_engine, expected in ((False, bits), (True, [[0x3F800000, 0x3F800000]])):
+        (left,) = launch(kernel, [bits, by_engine], plain=True).outputs
+        assert_array_equal(left.view(np.int32), expected)
+
+
 def test_a_bool_is_a_uint8_to_bitvec_operators():
     """1 is shifted by 2, not by True; and 2 >> True is 1."""
     bits = np.array([[True, False]])
