@@ -45,8 +45,9 @@ def numbers(trace: Trace, machine: Machine) -> Iterator[Finding]:
     yield from _made(INFINITY_MADE, "infinity", infinities, stored)
     if not any(is_output(event) for event, _ in stored):
         constants = Purpose.FILL, Purpose.SELECT  # which may be a minimum that is an infinity
-        lost = [pair for pair in infinities if pair[0].purpose not in constants]
-        for events in by_line([pair for pair in lost if _is_lost(*pair, trace)]):
+        made = [pair for pair in infinities if pair[0].purpose not in constants]
+        lost = [pair for pair in made if pair[1].value is not None]
+        for events in by_line(_that_count(lost, trace)):
             yield _lost(events)
     for events in by_line(noted.get(Seen.OUT_OF_RANGE, [])):
         yield _out_of_range(events)
@@ -108,14 +109,17 @@ def _made(hazard: Hazard, what: str, makers: Noted, stores: Noted) -> Iterator[F
     )
 
 
-def _is_lost(event: Event, sight: Sight, trace: Trace) -> bool:
-    """Whether a cast lost a number that counts: the largest of some is the same, rounded before."""
-    if sight.value is None:
-        return False
-    tensor, end = event.writes[0].allocation, "max" if sight.value < 0 else "min"
-    reads = [read for read in trace.events if any(r.allocation is tensor for r in read.reads)]
-    ends = [read.opcode == "tensor_reduce" and read.attributes.op for read in reads]
-    return not ends or any(not str(op).startswith(end) for op in ends)
+def _that_count(lost: Noted, trace: Trace) -> Noted:
+    """Without what `tensor_reduce` alone reads and passes over: the largest, rounded before."""
+    tensors = [event.writes[0].allocation.id for event, _ in lost]
+    ends: dict[int, set[str]] = {tensor: set() for tensor in tensors}
+    for event in trace.events if ends else ():
+        reduces = str(event.attributes.op)[:3] if event.opcode == "tensor_reduce" else ""
+        for region in event.reads:
+            if region.allocation.id in ends:
+                ends[region.allocation.id].add(reduces)
+    passed = [{"max" if (sight.value or 0) < 0 else "min"} for _, sight in lost]
+    return [lost[n] for n, tensor in enumerate(tensors) if ends[tensor] != passed[n]]
 
 
 def _lost(noted: Noted) -> Finding:

@@ -324,7 +324,7 @@ def iterate(kind: LoopKind, values: Iterable[int]) -> Iterator[int]:
             if once:
                 loops.made_by_lines = counts.copy()
             now = numbers_of(names, others, frame) if first else {}
-            if moved := [f"{at} = {n}" for at, n in now.items() if first.get(at, n) != n]:
+            if moved := [f"{at} = {n}" for at, n in now.items() if first.get(at, n) not in (n,)]:
                 note(NUMBER_OF_TURN_BEFORE(", ".join(moved)))
             yield value
             loops.carried = anew
