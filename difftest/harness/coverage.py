@@ -311,8 +311,8 @@ class Watch:
         file = code.co_filename
         if code.co_name.startswith("<") or is_library(file):
             return False
-        own = not is_installed(file) or os.path.realpath(file).startswith(self._homes)
-        return own and bool(forks_of(code))
+        in_home = bool(self._homes) and os.path.realpath(file).startswith(self._homes)
+        return (in_home or not is_installed(file)) and bool(forks_of(code))
 
     def _add_home(self, kernel: Callable[..., Any]) -> None:
         """A kernel's own package counts, installed or not."""

@@ -77,6 +77,7 @@ def is_library(file: str) -> bool:
     return os.path.realpath(file).startswith(_LIBRARIES)
 
 
+@functools.cache
 def is_installed(file: str) -> bool:
     """Whether a file belongs to an installed package."""
     return not _INSTALLED.isdisjoint(os.path.realpath(file).split(os.sep))

@@ -24,9 +24,9 @@ WHOLE = [
     "    first wrong: out[[]0, 0[]]: got -1.0, expected 1.0",
     "    allowed:     exactly 1.0; the error is 1.68e+07 ULP of float32",
     "    wrong:       1 of 1 elements, which is all of them",
-    "    looks like:  a wrong sign: as if b were negative (in p=5, n=5, which fails too)",
+    "    looks like:  a wrong sign: as if b were negative (in p=*, n=*, which fails too)",
     "  judge again: difftest verdict *.py:add *::test_add --case '{*}'",
-    "  evidence:    cases: *, decided: 2, elements: *",
+    "  evidence:    cases: *, decided: *, elements: *",
     "  seed:        7",
     "  reward:      0.200",
 ]
