@@ -290,28 +290,27 @@ class Campaign:
         for mutant in mutants:
             if end is not None and time.monotonic() > end:
                 return
-            lines = {(mutant.file, line) for line in mutant.lines}
-            shared = self._shared(mutant)
-            tests = [test for test in shared if not is_quick(test[1]) or self._covers[test] & lines]
+            tests = self._tests_of(mutant)
             killer = self.ledger.killer(mutant.key)
             if killer in tests:
                 tests.remove(killer)
                 tests.insert(0, killer)
             yield mutant, tests
 
-    def _shared(self, mutant: Mutant) -> list[Test]:
-        """The tests of the kernels that have a function, which share the cases among them.
+    def _tests_of(self, mutant: Mutant) -> list[Test]:
+        """The tests that run its lines, of kernels that have its function and share the cases.
 
-        Edges come last: they run a kernel many times, and what they find most cases find too.
+        Where no drawn case comes there, each has all its examples. Edges, many runs each, last.
         """
-        owners = self.owners(mutant)
-        tests = [
-            (suite.name, test)
+        owners, lines = self.owners(mutant), {(mutant.file, line) for line in mutant.lines}
+        of_all = [
+            ((suite.name, test), case is None or at % len(owners) == turn)
             for turn, suite in enumerate(owners)
             for at, (test, case) in enumerate(suite.tests.items())
-            if case is None or at % len(owners) == turn
         ]
-        return sorted(tests, key=lambda pair: pair[1] == EDGES)
+        quick = [test for test, own in of_all if own and self._covers.get(test, set()) & lines]
+        slow = [test for test, own in of_all if (own or not quick) and not is_quick(test[1])]
+        return quick + sorted(slow, key=lambda pair: pair[1] == EDGES)
 
     def _with_coverage(self, mutant: Mutant, fate: Fate) -> Fate:
         """A fate that says so where no drawn case came to the mutant's lines."""

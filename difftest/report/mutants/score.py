@@ -127,16 +127,12 @@ def markdown(campaign: Campaign, command: str) -> str:
     """The table: a row a file, a row a kind of bug, then what no test found."""
     results = campaign.results
     rows = [
-        "# Planted bugs",
-        "",
+        "# Planted bugs\n",
         "Which bugs do the tests of the kernels find? [Plant bugs](../../how-to/mutate.md) says "
         f"what the words mean. nki-difftest {version('nki-difftest')} wrote this page, with "
-        f"{campaign.settings.cases} drawn cases for each test:",
-        "",
-        f"```\n{command}\n```",
-        "",
-        f"{total(results.values())}; not judged: {len(campaign.mutants) - len(results)}",
-        "",
+        f"{campaign.settings.cases} drawn cases for each test:\n",
+        f"```\n{command}\n```\n",
+        f"{total(results.values())}; not judged: {len(campaign.mutants) - len(results)}\n",
         f"| file {_HEAD}",
         *(_row(near(file), score) for file, score in sorted(scores(results, "file").items())),
         "",
@@ -144,11 +140,16 @@ def markdown(campaign: Campaign, command: str) -> str:
         *(_row(name, score) for name, score in sorted(scores(results, "operator").items())),
     ]
     for title, kinds in (("Not found", ALIVE), ("Suspected equivalents", SUSPECTED)):
-        several = [pair for pair in results.items() if pair[1].status in kinds]
-        if several:
-            rows += ["", f"## {title}", "", "```diff"]
-            rows += [line for pair in several for line in (*lines_of(*pair), "")]
-            rows[-1] = "```"
+        told = [lines_of(*pair) for pair in results.items() if pair[1].status in kinds]
+        if told and kinds is ALIVE:
+            parts = ("\n".join([*lines, ""]) for lines in told)
+            rows += ["", f"## {title}", "", "```diff", *parts, "```"]
+        elif told:
+            alike: dict[str, list[str]] = {}
+            for place, *_, new, _ in told:
+                alike.setdefault(place, []).append(f"`{new.strip()[1:].strip()}`")
+            each = (f"- {place}: {', '.join(news)}" for place, news in alike.items())
+            rows += ["", f"## {title}", "", *each]
     return "\n".join(rows) + "\n"
 
 

@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 from click.testing import CliRunner
@@ -78,7 +79,8 @@ def test_the_score_and_the_reports(mutate, tmp_path):
         assert line[start["column"] - 1 : end["column"] - 1] != one["replacement"]
     table = (tmp_path / "t.md").read_text()
     assert "| test_kernel.py | 4 | 3 | 0 | 0 | 1 | 100.0% | " in table
-    assert "## Suspected equivalents" in table
+    (alike,) = re.findall("## Suspected equivalents\n\n(- .*)\n", table)
+    assert re.fullmatch(r"- test_kernel\.py:\d+: .*, in kernel: same bits: `.+`", alike)
     assert "## Not found" not in table
     again = mutate("test_kernel.py")
     assert "mutants: 4, 4 known from before\n" in again.output

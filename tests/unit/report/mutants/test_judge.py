@@ -219,3 +219,16 @@ def test_a_mutant_that_loops_is_stopped_and_the_others_go_on():
     assert results["total overwritten"].status == judging.TIMEOUT
     assert results["total overwritten"].death.message == "ran for more than 1 s"
     assert results["constant off by one"].death.by == "comparison: value"
+
+
+def test_lines_that_no_drawn_case_runs_have_all_examples_of_each_test(tmp_path):
+    """Else each is of one of the tests that share a kernel, and may not come there."""
+    wide = replace(sample.SPEC, examples=tuple({"M": 1, "N": columns} for columns in (2000, 2001)))
+    made = Campaign({"one": wide, "two": replace(wide)}, Amount(CASES, 0), Ledger(tmp_path))
+    lines = {(mutant.file, line) for mutant in made.mutants for line in mutant.lines}
+    for drawn, count in ((True, 4), (False, 8)):  # two examples in two dtypes
+        made._covers.clear()
+        made._covers |= {("two", "case 0"): lines} if drawn else {}
+        tests = made._tests_of(made.mutants[0])
+        assert sum(test.startswith("example") for _, test in tests) == count
+    made.ledger.close()
