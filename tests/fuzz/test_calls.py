@@ -12,7 +12,7 @@ from tests.fuzz import calls
 from tests.fuzz.calls import DIALECTS, crashes
 from tests.fuzz.test_modes import NIGHTLY
 
-COUNT = 300 if NIGHTLY else 9
+COUNT = 300 if NIGHTLY else 7
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)

@@ -17,7 +17,7 @@ from tests.every import every
 from tests.fuzz.campaign import DIALECTS, Campaign
 
 NIGHTLY = settings.get_current_profile_name() == "nightly"
-PROGRAMS = 66
+PROGRAMS = 50
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

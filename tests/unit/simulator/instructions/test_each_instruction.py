@@ -19,7 +19,7 @@ from tests.kernels.budget import NIGHTLY
 from tests.unit.simulator.instructions.calls.drawn import MODES, Operand, difference
 from tests.unit.simulator.instructions.calls.examples import EXAMPLES, FORMS, drawn
 
-EXAMPLES_EACH = 5
+EXAMPLES_EACH = 4
 """Drawn calls of each instruction; more where the profile draws more (nightly)."""
 WITHOUT_DATA = (Takes.NUMBER, Takes.INDEX)
 
