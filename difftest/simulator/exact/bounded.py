@@ -123,9 +123,9 @@ class Held(NamedTuple):
 
 def number(value: Any) -> Bounded:
     """A constant, which a machine rounds into float32."""
-    exact = np.float64(value)
-    wide = np.asarray(exact)
-    if np.float32(exact) == exact or np.isnan(exact) or np.isinf(np.float32(exact)):
+    wide = np.asarray(value, np.float64)
+    exact, near = float(wide), float(wide.astype(np.float32))
+    if near == exact or math.isnan(exact) or math.isinf(near):
         return Bounded(wide, None, FLOAT32)
     return Bounded(wide, np.asarray(abs(exact) * UNIT + TINY), FLOAT32)
 
@@ -142,7 +142,7 @@ def rounded(
     ``times`` is how many roundings a machine's way to the result may cost; with more than one the
     result is never taken as exact.
     """
-    sums = max((operand.sums for operand in operands), default=0)
+    sums = max([operand.sums for operand in operands], default=0)
     partial = adds and any(operand.partial for operand in operands)
     if error is None and times == 1.0 and (value.astype(np.float32) == value).all():
         return Bounded(value, None, FLOAT32, sums, adds, partial)

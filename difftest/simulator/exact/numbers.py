@@ -95,7 +95,7 @@ class Numbers(Lifted):
         """An operand, which may be an array that nothing has rounded, or a number."""
         if isinstance(operand, Numbers):
             return operand.held
-        if np.ndim(operand):
+        if getattr(operand, "ndim", 0):
             return Bounded(operand.astype(np.float64), None, FLOAT32)
         return bounded.number(operand)
 
@@ -224,7 +224,7 @@ class Numbers(Lifted):
 def decided(run: Run, value: Any, unsure: Any) -> Bounded:
     """What a decision gives, 1 or 0, with a doubt where a rounding may have turned it round."""
     truth = np.asarray(value, dtype=np.float64)
-    if unsure is None or not np.any(unsure):
+    if unsure is None or not unsure.any():
         return Bounded(truth, None, FLOAT32)
     run.doubt("a rounded value decides", lost=False)
     return Bounded(truth, np.where(unsure, 1.0, 0.0), FLOAT32)
