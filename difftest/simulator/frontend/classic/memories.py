@@ -266,14 +266,10 @@ def note_mixed(core: Core) -> None:
 
     AWS's compiler refuses it: what it places itself would collide with the rest.
     """
-    used = [
-        tensor
-        for tensor in core.trace.allocations
-        if not tensor.space.is_hbm and tensor.first >= 0 and not tensor.is_temporary
-    ]
-    placed = [tensor for tensor in used if tensor.areas]
-    left = [tensor for tensor in used if not tensor.areas]
-    if not placed or not left:
+    on_chip = [t for t in core.trace.allocations if not t.space.is_hbm and t.first >= 0]
+    placed = [t for t in on_chip if (t.address or t.places) and not t.is_temporary]
+    left = [t for t in on_chip if not t.areas and not t.is_temporary] if placed else []
+    if not left:
         return
     error = KernelError(
         "a kernel that places a tensor places all that it has on chip",
