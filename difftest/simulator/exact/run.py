@@ -331,7 +331,7 @@ class Shadow(Follower):
         clean = numbers is None or (numbers.error is None and not numbers.sums)
         if storage.shared:
             self.owners.note(tile, where, rounded=not clean)
-        if clean and (storage.exact is None or (storage.shared and not storage.in_hbm)):
+        if clean and (storage.exact is None or storage.shared):
             return
         if tile.dtype != storage.dtype:
             self.doubt("the bits of rounded values are written as another dtype", lost=True)
