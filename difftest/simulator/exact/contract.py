@@ -50,11 +50,11 @@ def chain_of(operands: Sequence[Any], multiplies: bool = False) -> Chain:
     """What an instruction takes of running sums and products."""
     tiles = [operand for operand in operands if isinstance(operand, Tile)]
     held = [tile._storage.exact for tile in tiles if tile._storage.exact is not None]
-    lines = tuple(exact.line for exact in held if exact.line is not None)
+    lines = [exact.line for exact in held if exact.line is not None]
     if not (lines or multiplies):
         return NO_CHAIN
     products = tuple(exact.product for exact in held if exact.product is not None)
-    return Chain(lines, any(tile.dtype == FLOAT32 for tile in tiles), products, multiplies)
+    return Chain(tuple(lines), any(tile.dtype == FLOAT32 for tile in tiles), products, multiplies)
 
 
 class Narrowing(NamedTuple):
@@ -141,6 +141,8 @@ class Contract:
     def into(self, numbers: Bounded, dtype: DType, chain: Chain, name: str) -> Bounded:
         """What an instruction of this name writes to a tensor of ``dtype``."""
         rounding = ROUNDINGS[dtype]
+        if dtype == FLOAT32 and not numbers.adds and numbers.sums < 256:
+            return into(numbers, dtype, rounding)
         narrow = rounding.unit > UNIT
         adds = narrow and numbers.adds
         sums = min(numbers.sums + adds, 255)

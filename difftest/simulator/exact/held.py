@@ -88,7 +88,7 @@ def holding(tile: Tile, numbers: Bounded, where: Array | None) -> Held:
     if where is not None or not tile._is_whole():
         return _in_part(tile, (planes[0], planes[1], numbers.sums), where)
     shape = tile._storage.allocation.shape
-    value, error = (_own(plane, tile.shape).reshape(shape) for plane in planes)
+    value, error = [_own(plane, tile.shape).reshape(shape) for plane in planes]
     return Held(value, error, np.full(shape, numbers.sums, np.uint8) if numbers.sums else None)
 
 

@@ -183,12 +183,14 @@ class Shadow(Follower):
             else value
             for value in values
         ]
-        registers = current().registers
-        registers.accumulators, registers.exact = registers.exact, registers.accumulators
+        registers = current().registers if call.reduces else None
+        if registers is not None:
+            registers.accumulators, registers.exact = registers.exact, registers.accumulators
         try:
             results = compute(call, *operands)
         finally:
-            registers.accumulators, registers.exact = registers.exact, registers.accumulators
+            if registers is not None:
+                registers.accumulators, registers.exact = registers.exact, registers.accumulators
         return tuple(map(_numbers, results)) if type(results) is tuple else _numbers(results)
 
     def _added(self, call: Call, numbers: Bounded, dst: Tile) -> Bounded:
