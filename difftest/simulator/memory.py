@@ -186,12 +186,7 @@ class Storage:
         return codes
 
     def mark(
-        self,
-        pattern: Pattern,
-        code: int,
-        where: Array | None = None,
-        *,
-        dtype: DType | None = None,
+        self, pattern: Pattern, code: int, where: Array | None = None, *, dtype: DType | None = None
     ) -> None:
         """Note what is known of the elements of a pattern, or of those that ``where`` chooses."""
         if self.gaps is None and code == DEFINED:

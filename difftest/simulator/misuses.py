@@ -46,8 +46,8 @@ TENSOR_AS_CONDITION = Misuse(
     "compare with 'is None' if you meant that; else use a mask or nl.where",
 )
 TILE_AS_ARRAY = Misuse(
-    "a tile is not an array: its values exist when the kernel runs, not when it is traced",
-    "a tile was used as a NumPy array",
+    "a tile is no array or number: its values exist when the kernel runs, not when it is traced",
+    "a tile was used as a NumPy array or a number",
     "use the functions of nki.language; return a tensor in HBM to see its values",
 )
 LENGTH_OF_SCALAR = Misuse(
@@ -98,9 +98,7 @@ RETURN_OF_NO_TENSOR = Misuse(
     "return the tensors created with buffer=nl.shared_hbm",
 )
 EMPTY_ARGUMENT = Misuse(
-    "a kernel's tensors have at least one element",
-    "an argument has no elements",
-    error=ShapeError,
+    "a kernel's tensors have at least one element", "an argument has no elements", error=ShapeError
 )
 WRITE_TO_CONSTANT = Misuse(
     "a kernel writes to arrays that are writeable, and to no constants",
@@ -123,6 +121,11 @@ READ_ONLY_ARGUMENT = Misuse(
 # -- of a dialect ----------------------------------------------------------------------------------
 
 
+MIXED_DIALECTS = Misuse(
+    "a kernel calls functions of nki, or of neuronxcc.nki, which nki's compiler refuses since 0.4",
+    "a kernel called a function of the other dialect",
+    "import all of the kernel's modules from one of them",
+)
 CALL_WITH_GRID = Misuse(
     "a kernel with a grid is not called inside another kernel",
     "a kernel called another one with a grid",

@@ -130,7 +130,9 @@ class Tile(Elements, Patterned):
         raise TENSOR_AS_CONDITION(f"{self!r} used as a condition")
 
     def __array__(self, *args: object, **kwargs: object) -> NoReturn:
-        raise TILE_AS_ARRAY(f"{self!r} used as a NumPy array")
+        raise TILE_AS_ARRAY(f"{self!r} used as a NumPy array or a number")
+
+    __float__ = __int__ = __array__
 
     # -- data --------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from difftest.simulator.frontend.arguments import (
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions import every_record
 from difftest.simulator.instructions.record import Instruction
+from difftest.simulator.misuses import MIXED_DIALECTS
 from difftest.simulator.strictness import note
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -34,6 +35,7 @@ ALSO_CALLED = {"nisa.iota": {"pattern": "expr"}}
 """By function: names under which kernels give an argument, and those that AWS documents."""
 _TODAYS = frozenset({"dst", "offset", "channel_multiplier"})
 """Parameters of instructions in today's dialect; some have the first in both."""
+_HOMES = {"classic": "neuronxcc.nki"}
 CLOSED = frozenset(
     (
         *("nisa.dma_copy", "nisa.get_nc_version", "nisa.local_gather", "nisa.sequence_bounds"),
@@ -44,7 +46,9 @@ CLOSED = frozenset(
 """Functions that AWS documents without ``**kwargs``; others get arguments that are not modelled."""
 
 
-def entering(function: Callable[..., Any], refit: Refit | None = None) -> Callable[..., Any]:
+def entering(
+    function: Callable[..., Any], refit: Refit | None = None, dialect: str = "classic"
+) -> Callable[..., Any]:
     """``function`` as kernels call it: the launch knows meanwhile which frame called it.
 
     Looking for the kernel's line from within would make an object of each frame on the way, for
@@ -54,6 +58,9 @@ def entering(function: Callable[..., Any], refit: Refit | None = None) -> Callab
     def call(*args: Any, **kwargs: Any) -> Any:
         core = _running(None)
         if core is not None:
+            if core.trace.dialect != dialect:
+                called, own = (_HOMES.get(name, name) for name in (dialect, core.trace.dialect))
+                raise MIXED_DIALECTS(f"{called}'s {function.__name__} in a kernel of {own}")
             lines = core.lines
             outer, lines.caller = lines.caller, _frame(1)
         try:

@@ -20,13 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from difftest.simulator.core import Core, current
-from difftest.simulator.errors import (
-    BufferError,
-    ShapeError,
-    is_inside,
-    kernel_location,
-    refused,
-)
+from difftest.simulator.errors import BufferError, ShapeError, is_inside, kernel_location, refused
 from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.index import Shape, as_integer, is_integer
 from difftest.simulator.misuses import NUMBER_OF_TURN_BEFORE

@@ -306,11 +306,7 @@ def scalar_tensor_tensor(call: Call, data: Array, operand0: Any, operand1: Array
     return kept_bits(call["op1"], result, call.result.dtype)
 
 
-@instruction(
-    Engine.VECTOR,
-    operands=(Role(name="data"),),
-    result=like("data"),
-)
+@instruction(Engine.VECTOR, operands=(Role(name="data"),), result=like("data"))
 def reciprocal(call: Call, data: Array) -> Array:
     """``dst = 1 / data`` on the Vector Engine."""
     result: Array = np.reciprocal(as_float(data))

@@ -419,10 +419,7 @@ _BY_TABLE: dict[str, Any] = {
     "operands": (
         Role(name="src", buffers=HBM),
         Role(
-            name="metadata_tensor",
-            buffers=DMA_SPACES,
-            dtypes=(np.dtype(np.uint32),),
-            shape=_table,
+            name="metadata_tensor", buffers=DMA_SPACES, dtypes=(np.dtype(np.uint32),), shape=_table
         ),
     ),
     "buffers": HBM,

@@ -133,11 +133,7 @@ def _snakes(call: Call) -> None:
     limits(
         call,
         (src.partitions % lanes, f"partitions are a multiple of {lanes}", f"{src.partitions}"),
-        (
-            not N_RANGE[0] <= n <= N_RANGE[1],
-            f"n is {N_RANGE[0]} to {N_RANGE[1]}",
-            f"n={n}",
-        ),
+        (not N_RANGE[0] <= n <= N_RANGE[1], f"n is {N_RANGE[0]} to {N_RANGE[1]}", f"n={n}"),
         (
             src.free_size * lanes < n,
             f"src has n elements in each {lanes} partitions",

@@ -396,10 +396,7 @@ def _probability_of_integers(call: Call) -> None:
 
 @instruction(
     Engine.VECTOR,
-    operands=(
-        Role(name="data"),
-        Role(name="prob", takes=Takes.VECTOR_OR_NUMBER, dtypes=FLOATS),
-    ),
+    operands=(Role(name="data"), Role(name="prob", takes=Takes.VECTOR_OR_NUMBER, dtypes=FLOATS)),
     rules=(_keeps_integers, _probability_of_integers),
     only={"nki": (one_dtype("data", "dst"),)},
     result=like("data"),

@@ -145,11 +145,7 @@ def matches(
     Engine.VECTOR,
     operands=(Role(name="data"), Role(name="vals", whole_rows=True)),
     options=("all_ones",),
-    rules=(
-        length("data", at_least_eight=True),
-        _eight_values,
-        same_partitions("data", "vals"),
-    ),
+    rules=(length("data", at_least_eight=True), _eight_values, same_partitions("data", "vals")),
     destinations=(Role(name="dst", dtypes=INDEX_DTYPES),),
     result=lambda call: Result((call["data"].partitions, EIGHT), call.wanted_dtype(UINT32)),
     reduced=free_axes,
@@ -241,11 +237,7 @@ def _gatherable(call: Call) -> None:
     ),
     destinations=(Role(name="dst", buffers=SBUF_ONLY),),
     options=("num_elem_per_idx", "num_valid_indices"),
-    rules=(
-        same_partitions("src_buffer", "index"),
-        _gatherable,
-        one_dtype("src_buffer", "dst"),
-    ),
+    rules=(same_partitions("src_buffer", "index"), _gatherable, one_dtype("src_buffer", "dst")),
     result=lambda call: Result(
         (call["src_buffer"].partitions, _used(call), call["num_elem_per_idx"]),
         call.wanted_dtype(call["src_buffer"].dtype),
@@ -273,10 +265,7 @@ def local_gather(call: Call, src_buffer: Array, index: Array) -> Array:
 
 @instruction(
     Engine.GPSIMD,
-    operands=(
-        Role(name="indices", dtypes=(UINT32,)),
-        Role(name="data", whole_rows=True),
-    ),
+    operands=(Role(name="indices", dtypes=(UINT32,)), Role(name="data", whole_rows=True)),
     rules=(same_partitions("data", "indices"),),
     result=lambda call: Result(call["indices"].shape, call.wanted_dtype(call["data"].dtype)),
     pages=("nki/api/generated/nki.language.gather_flattened",),

@@ -263,10 +263,7 @@ def nc_match_replace8(use: Use) -> tuple[Any, Any]:
         at = _places(rows[p][kept[p]], wanted[p], 0, backwards=use["backwards"])
         places[p] = at
         rows[p][np.flatnonzero(kept[p])[at]] = np.float32(use["imm"])
-    return (
-        Made(rows.reshape(use.shape)),
-        Made(places, np.broadcast_to(lanes, places.shape)),
-    )
+    return (Made(rows.reshape(use.shape)), Made(places, np.broadcast_to(lanes, places.shape)))
 
 
 @means("local_gather")

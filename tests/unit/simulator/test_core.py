@@ -79,6 +79,7 @@ def test_what_is_called_after_an_error_has_its_own_line():
         return nl.ndarray((2, 2), nl.float32, buffer=nl.shared_hbm)
 
     core = Core(TRN2, (), record=True, tile=Tensor)
+    core.trace.dialect = "classic"
     with core.running():
         kernel()
     assert lines(core.trace) == [
@@ -91,6 +92,7 @@ def test_what_is_called_after_an_error_has_its_own_line():
 
 def test_an_event_counts_what_it_touches():
     core = Core(TRN2, (), record=False, tile=Tensor)
+    core.trace.dialect = "classic"
     with core.running():
         a = nl.zeros((2, 3), nl.float32)
         b = nl.exp(a)

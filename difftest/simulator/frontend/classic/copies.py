@@ -9,13 +9,7 @@ from difftest.simulator.capacity import check_partitions
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import INT32
 from difftest.simulator.errors import ShapeError
-from difftest.simulator.frontend.arguments import (
-    as_member,
-    dge_mode,
-    need_two,
-    not_taken,
-    oob_mode,
-)
+from difftest.simulator.frontend.arguments import as_member, dge_mode, need_two, not_taken, oob_mode
 from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE, issue, on_chip
 from difftest.simulator.frontend.classic.expressions import Mask, check_partitions_first
 from difftest.simulator.frontend.classic.operators import (

@@ -129,11 +129,7 @@ def unary(name: str, x: Any, *, dtype: object = None, mask: object = None) -> An
     if dtype is None:
         dtype = BOOL if op.comparison else data.dtype
     return issue(
-        vector.tensor_scalar,
-        (data, 0, None),
-        (op, False, None, False),
-        dtype=dtype,
-        mask=mask,
+        vector.tensor_scalar, (data, 0, None), (op, False, None, False), dtype=dtype, mask=mask
     )
 
 

@@ -294,7 +294,7 @@ def public(function: Function, runs: Callable[..., Any] | None = None) -> Functi
             raise _misfit(function.__name__, signature, error, kwargs) from None
         return args, options
 
-    wrapper = functools.wraps(function)(entering(leveled if rows else run, refit))
+    wrapper = functools.wraps(function)(entering(leveled if rows else run, refit, "nki"))
     if of_module:
         API[module][own] = wrapper
     return cast(Function, wrapper)

@@ -23,11 +23,7 @@ from difftest.simulator.frontend.nki.calls import (
     issue,
     stage,
 )
-from difftest.simulator.frontend.nki.constants import (
-    UNKNOWN,
-    matmul_perf_mode,
-    member_of,
-)
+from difftest.simulator.frontend.nki.constants import UNKNOWN, matmul_perf_mode, member_of
 from difftest.simulator.frontend.nki.constants import engine as engines
 from difftest.simulator.frontend.nki.constants import reduce_cmd as registers
 from difftest.simulator.frontend.nki.levels import check_level, is_before, public

@@ -12,6 +12,7 @@ from numpy.testing import assert_array_equal
 from difftest.simulator import KernelError, NkiError, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.frontend.nki import language as todays
 from tests.every import every
 from tests.unit.simulator.on_tiles import normal, on_tiles
 
@@ -106,6 +107,12 @@ REFUSED = [
         "nl.add takes x in sbuf or psum",
         "x = t [6, 8] float32 in shared_hbm",
     ),
+    (
+        "the other dialect",
+        lambda x, t: todays.add(x, x),
+        "nki's compiler refuses",
+        "nki's add in a kernel of neuronxcc.nki",
+    ),
 ]
 
 
@@ -125,6 +132,6 @@ def test_numpys_functions_do_not_take_tiles():
     for function in (np.exp, np.sum, np.add.reduce):
         with pytest.raises(TypeError, match="operand 'Tensor' does not support ufuncs"):
             on_tiles(function, A)
-    for function in (np.sort, np.ravel, np.array):
-        with pytest.raises(KernelError, match="a tile is not an array"):
+    for function in (np.sort, np.ravel, np.array, float):
+        with pytest.raises(KernelError, match="a tile is no array"):
             on_tiles(function, A)
