@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Mapping
 from importlib import import_module
@@ -39,7 +40,12 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in self.modules:
             return None
-        command: click.Command = getattr(import_module(self.modules[name]), name)
+        if (module := self.modules[name]) not in sys.modules:
+            gc.disable()
+            import_module(module)
+            gc.freeze()  # what is loaded stays: each collection of garbage would look through it
+            gc.enable()
+        command: click.Command = getattr(sys.modules[module], name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -94,9 +100,7 @@ MEASURED = ("kernel", "own", "reference")
 
 
 @click.group(
-    cls=LazyGroup,
-    modules=OTHERS,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=LazyGroup, modules=OTHERS, context_settings={"help_option_names": ["-h", "--help"]}
 )
 @click.version_option(package_name="nki-difftest")
 def main() -> None:

@@ -19,11 +19,7 @@ _RUNPY = (runpy.__file__, "<frozen runpy>")
 
 
 def run_script(
-    script: str,
-    arguments: Sequence[str] = (),
-    level: str | None = None,
-    *,
-    strict: bool = False,
+    script: str, arguments: Sequence[str] = (), level: str | None = None, *, strict: bool = False
 ) -> int:
     """Run `script` as `python script *arguments` would, on the embedded simulator; its exit code.
 

@@ -2,12 +2,12 @@
 
 Standard library and pytest alone at import time: a session that asks for no backend pays nothing.
 
-Options, and the ini keys that take the place of those that others have declared too, are in
-:mod:`difftest.plugin.options`.
+Options, and the ini keys that may take their place, are in :mod:`difftest.plugin.options`.
 """
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,12 +94,11 @@ def pytest_collect_file(
     if session.request.wants_backends or not any(collectors):
         return collectors
     from difftest.plugin.collection import UncollectedModule, holds_kernel_tests, holds_other_tests
+    from difftest.plugin.session import make_importable
 
     if not holds_kernel_tests(file_path):
         return collectors
     if holds_other_tests(file_path):
-        from difftest.plugin.session import make_importable
-
         make_importable(parent.config)
         session.uncollected.update(collector.nodeid for collector in collectors)
         return collectors
@@ -117,8 +116,6 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, A
         with no_exit():
             return (yield)
     except SystemExit:
-        import traceback
-
         text = f"{collector.nodeid} ends the program:\n{traceback.format_exc(limit=-1)}"
         return pytest.CollectReport(collector.nodeid, "failed", text, [])
 
@@ -278,11 +275,10 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     config = session.config
     runner = _session(config).runner
     if runner is not None:
+        from difftest.plugin.run_report import add_suite_properties
         from difftest.report.failure import waiting_for
 
         config.add_cleanup(waiting_for(runner).close)
-        from difftest.plugin.run_report import add_suite_properties
-
         add_suite_properties(config, runner.backends)
 
 

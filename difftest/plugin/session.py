@@ -8,8 +8,9 @@ import gc
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,15 @@ if TYPE_CHECKING:
     from difftest.harness.tally import Tally
 
 
+class _Plain:
+    """Finds modules before pytest does, which is slow to read the packages that it rewrites."""
+
+    @staticmethod
+    def find_spec(name: str, path: Sequence[str] | None = None, *_: object) -> ModuleSpec | None:
+        is_plain = name.partition(".")[0] in ("difftest", "hypothesis", "numpy", "ml_dtypes")
+        return PathFinder.find_spec(name, path) if is_plain else None
+
+
 def prepare(config: pytest.Config, request: Request) -> ExitStack:
     """What must be there before conftests are: the embedded modules, and Hypothesis's profiles.
 
@@ -43,6 +53,8 @@ def prepare(config: pytest.Config, request: Request) -> ExitStack:
     done = ExitStack()
     _at_end(config, done.close)
     if request.wants_backends:
+        sys.meta_path.insert(0, _Plain)
+        done.callback(sys.meta_path.remove, _Plain)
         from difftest.plugin.profiles import default_profile
 
         done.enter_context(default_profile(request.device))
@@ -76,7 +88,8 @@ def start_session(config: pytest.Config, request: Request) -> Session:
     if request.wants_backends:
         session.runner = _make_runner(config, request)
         gc.freeze()  # what is loaded stays: each collection of garbage would look through it
-        config.add_cleanup(gc.unfreeze)
+        if config.invocation_params.plugins:  # a program that runs pytest, and goes on
+            config.add_cleanup(gc.unfreeze)
         if request.case is None and not request.device:
             from difftest.scale.replayed import with_findings
 

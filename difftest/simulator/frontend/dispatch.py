@@ -203,17 +203,17 @@ class Binder:
         dialect: Mapping[str, Converter],
         prepare: Callable[[dict[str, Any], str], None] | None = None,
     ) -> None:
-        self.stub, self.where = stub, stub.__name__
-        self.parameters = inspect.signature(stub).parameters
+        self.stub, self.where, self.record, code = stub, stub.__name__, record, stub.__code__
+        parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         if not stub.__doc__ and (doc := record.meaning.__doc__):
-            stub.__doc__ = doc if "dst" in self.parameters else doc.replace("dst = ", "")
-        has_body = "locals" in stub.__code__.co_names
-        self.known = stub.__code__.co_varnames if has_body else tuple(self.parameters)
+            stub.__doc__ = doc if "dst" in parameters else doc.replace("dst = ", "")
+        has_body = "locals" in code.co_names
+        self.known = code.co_varnames if has_body else parameters
         unsaid = {name: value for name, value in record.defaults.items() if name not in self.known}
         constants = {n: v for n, v in {**unsaid, **settings}.items() if n not in self.known}
-        roles = [role.name for role in record.operands]
+        self.roles = [role.name for role in record.operands]
         self.dst, *self.further = [role.name for role in record.destinations] or [""]
-        needed = {*roles, *record.options, *self.further}
+        needed = {*self.roles, *record.options, *self.further}
         if wrong := (needed - {*self.known, *constants}) | (constants.keys() - {*needed, self.dst}):
             raise TypeError(f"{self.where} and {record.name} differ in {', '.join(sorted(wrong))}")
         self.by_call = {**dialect, **settings}
@@ -223,8 +223,11 @@ class Binder:
         self.scope: dict[str, Any] = {f"_{name}": value for name, value in constants.items()}
         self.scope.update(_record=record, _where=self.where, _stub=stub, _prepare=prepare)
         self.scope["_constants"] = constants
-        self.operands = self.each(roles, self.text)
-        self.options = self.each(record.options, self.value)
+
+    @functools.cached_property
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        """Those of the stub."""
+        return inspect.signature(self.stub).parameters
 
     def text(self, name: str) -> str:
         """An operand or a destination as it was given."""
@@ -254,28 +257,29 @@ class Binder:
         """A tuple of all of them."""
         return f"({''.join(f'{of(name)}, ' for name in names)})"
 
-    def compiled(self, expression: str, **names: Any) -> Callable[..., Any]:
-        """The function, which gives what an expression does of these names; made when called."""
-        placed = [p.name for p in self.parameters.values() if p.kind is not p.KEYWORD_ONLY]
-        named = [name for name in self.parameters if name not in placed]
-        head = ", ".join([*placed, *(["*"] if named else []), *named])
-        prepares = ""
-        if self.scope["_prepare"] is not None:
-            prepares = "given = {**_constants, **locals()}; _prepare(given, _where); "
-        elif self.given:
-            arguments = (f"{name}={name}" if name in named else name for name in self.parameters)
-            prepares = f"given = _stub({', '.join(arguments)}); "
-        code = self.stub.__code__
-        lines = "\n" * (code.co_firstlineno - 1)  # an error names the stub's
-        source = f"{lines}def {self.where}({head}): {prepares}return {expression}"
+    def compiled(self, write: Callable[[Binder], str]) -> Callable[..., Any]:
+        """The function; ``write`` gives what it returns, in words, when it is called first."""
 
         def made() -> Any:
-            exec(compile(source, code.co_filename, "exec"), scope)
-            entry.__code__ = scope[self.where].__code__
+            returned, parameters = write(self), self.parameters.values()
+            placed = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
+            named = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+            head = ", ".join([*placed, *(["*"] if named else []), *named])
+            prepares = ""
+            if self.scope["_prepare"] is not None:
+                prepares = "given = {**_constants, **locals()}; _prepare(given, _where); "
+            elif self.given:
+                arguments = [*placed, *(f"{name}={name}" for name in named)]
+                prepares = f"given = _stub({', '.join(arguments)}); "
+            code = self.stub.__code__
+            lines = "\n" * (code.co_firstlineno - 1)  # an error names the stub's
+            source = f"{lines}def {self.where}({head}): {prepares}return {returned}"
+            exec(compile(source, code.co_filename, "exec"), self.scope)
+            entry.__code__ = self.scope[self.where].__code__
             return entry
 
-        scope = {**self.scope, **names, "_made": made}
-        entry: Any = functools.update_wrapper(FunctionType(_FIRST, scope), self.stub)
+        self.scope["_made"] = made
+        entry: Any = functools.update_wrapper(FunctionType(_FIRST, self.scope), self.stub)
         entry.__defaults__, entry.__kwdefaults__ = self.stub.__defaults__, self.stub.__kwdefaults__
         return entry  # type: ignore[no-any-return]
 

@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+from importlib.machinery import SourceFileLoader
 
 SCRIPT = """
 import os
@@ -34,3 +35,9 @@ def test_quick_is_the_default_and_ci_where_the_environment_says_so(tmp_path):
     assert said.splitlines() == ["20 False False", "50 True True", "2000", "3 False"], (
         "with a device few cases, and those that failed before, whatever the environment says"
     )
+
+
+def test_pytest_rewrites_no_assert_of_what_a_session_of_kernels_loads():
+    """To read packages with a plugin, which it rewrites, takes it a third of a small session."""
+    loaded = [sys.modules[name] for name in ("difftest.harness.spec", "hypothesis.core")]
+    assert {type(module.__loader__) for module in loaded} == {SourceFileLoader}

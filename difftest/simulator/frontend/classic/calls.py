@@ -63,17 +63,16 @@ class Functions(dict[str, Callable[..., Any]]):
         self, record: Instruction, **settings: Any
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Make of a stub the function that issues ``record``; ``settings`` are the binder's."""
-        return lambda stub: self.by_hand(_issuing(record, stub, settings))
+        return lambda stub: self.by_hand(
+            Binder(stub, record, settings, _CONVERTERS).compiled(_expression)
+        )
 
 
 ISA, LANGUAGE = Functions(), Functions()
 
 
-def _issuing(
-    record: Instruction, stub: Callable[..., Any], settings: dict[str, Any]
-) -> Callable[..., Any]:
-    """The function of a stub: one with a ``dst`` writes it and gives None, others a new tile."""
-    binder = Binder(stub, record, settings, _CONVERTERS)
+def _expression(binder: Binder) -> str:
+    """What a call does: one with a ``dst`` writes it and gives None, others a new tile."""
     how, writes = [], "dst" in binder.parameters
     if binder.further:
         how.append(f"others={binder.each(binder.further, binder.text)}")
@@ -84,16 +83,17 @@ def _issuing(
         how.append(f"dst=_into({binder.text('dst')}, {dtype}, _where)")
     elif dtype is not None:
         how.append(f"dtype={dtype}")
-    taken = ", ".join(["_record", binder.operands, binder.options, *how])
+    options = binder.each(binder.record.options, binder.value)
+    taken = ", ".join(["_record", binder.each(binder.roles, binder.text), options, *how])
     expression = f"_bare({taken})"
     if "mask" in binder.parameters:
         mask = binder.text("mask")
         expression += f" if {mask} is None else _issue({taken}, mask={mask})"
     if writes:
         expression = f"({expression}, None)[1]"
-    into = _into if record.destinations[0].takes is Takes.TILE else _indexed
-    names = {"_bare": gate.issue, "_issue": issue, "_into": into}
-    return binder.compiled(expression, **names)
+    into = _into if binder.record.destinations[0].takes is Takes.TILE else _indexed
+    binder.scope.update(_bare=gate.issue, _issue=issue, _into=into)
+    return expression
 
 
 def _into(dst: Any, dtype: Any, where: str) -> Any:

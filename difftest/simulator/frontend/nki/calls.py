@@ -117,14 +117,17 @@ def call(
 
     def make(signature: Callable[..., None]) -> Callable[..., NkiInstruction]:
         binder = Binder(signature, record, settings, _CONVERTERS, prepare)
+        return cast(Callable[..., NkiInstruction], public(signature, binder.compiled(expression)))
+
+    def expression(binder: Binder) -> str:
         dst = binder.text(binder.dst) if record.destinations else None
         engine = binder.value("engine") if "engine" in binder.parameters else "_unknown"
-        others = binder.each(binder.further, binder.text)
+        options = binder.each(record.options, binder.value)
+        taken = f"_record, {dst}, {binder.each(binder.roles, binder.text)}, {options}"
         issues = run or (perform if record.name in EFFECTS else issue)
-        taken = f"_record, {dst}, {binder.operands}, {binder.options}"
-        expression = f"_issue({taken}, others={others}, engine={engine})"
-        issuing = binder.compiled(expression, _issue=issues, _unknown=Engine.UNKNOWN)
-        return cast(Callable[..., NkiInstruction], public(signature, issuing))
+        binder.scope.update(_issue=issues, _unknown=Engine.UNKNOWN)
+        others = binder.each(binder.further, binder.text)
+        return f"_issue({taken}, others={others}, engine={engine})"
 
     return make
 
