@@ -21,6 +21,7 @@ from difftest.backends.sdk import CLASSIC, PACKAGES, dialect_of
 from difftest.harness.case import Case
 from difftest.harness.explicit import case_from_json
 from difftest.harness.failures import DifferentialFailure
+from difftest.harness.reference import bytes_of
 from difftest.harness.rounding import Array
 from difftest.harness.runner import Runner
 from difftest.harness.signature import home_of, name_of, told_apart
@@ -79,9 +80,8 @@ def agreement(outputs: Mapping[str, Outputs]) -> Iterator[tuple[str, str, str, b
 
 def _equal(ours: tuple[Array, ...], theirs: tuple[Array, ...]) -> bool:
     return len(ours) == len(theirs) and all(
-        array.shape == other.shape
-        and array.dtype == other.dtype
-        and np.array_equal(np.asarray(array, np.float64), np.asarray(other, np.float64), True)
+        (array.shape, array.dtype) == (other.shape, other.dtype)
+        and (np.array_equal(bytes_of(array), bytes_of(other)) or np.array_equal(array, other, True))
         for array, other in zip(ours, theirs, strict=True)
     )
 

@@ -415,9 +415,9 @@ def misused(
     """
     rule = "A kernel reads its inputs; what it writes in place is named under outputs="
     for name, before, now in zip(names, inputs, after, strict=True):
-        width = before.dtype.itemsize
-        changed = (bytes_of(before) != bytes_of(now)).view(f"u{width}") != 0
-        count, did = int(changed.sum()), ""
+        width = f"u{before.dtype.itemsize}"
+        changed = bytes_of(before).view(width) != bytes_of(now).view(width)
+        count, did = int(np.count_nonzero(changed)), ""
         if count:
             first = [int(index) for index in np.argwhere(changed.reshape(before.shape))[0]]
             did = f"overwrites its input {name}: {count} of {changed.size} elements, the first at "

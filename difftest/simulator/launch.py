@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from difftest.simulator.arrays import (
     Arguments,
     as_arrays,
@@ -51,6 +53,9 @@ from difftest.simulator.witness import Testimony, witness
 
 if TYPE_CHECKING:
     from difftest.simulator.exact.run import ExactOutput, ExactRun, ExactSettings
+
+# From now on glibc keeps up to twice this of what is freed: its pages cost as much as products.
+np.empty(2**25 - 2**13, np.uint8)  # mallopt(3), M_MMAP_THRESHOLD
 
 
 @dataclass(frozen=True)

@@ -406,17 +406,15 @@ def nc_matmul(run: Run, call: Call, *operands: Bounded) -> Bounded:
 
 def matrix_product(run: Run, left: Bounded, right: Bounded) -> Bounded:
     """``left.T @ right`` for [K, M] and [K, N], summed in float32 in whatever order."""
-    value = left.value.T @ right.value
-    depth = left.value.shape[0]
-    sizes = [np.abs(left.value), np.abs(right.value)]
-    errors = [spread(left), spread(right)]
-    growth = run.gamma(depth, value.size)
+    values, depth = (left.value, right.value), len(left.value)
+    value = values[0].T @ values[1]
+    sizes, errors = [*map(np.abs, values)], [spread(left), spread(right)]
     wide = [s if e is None else s + e for s, e in zip(sizes, errors, strict=True)]
-    most = _sizes_product(*wide)
-    small = errors[0] is None and errors[1] is None and most.max(initial=0.0) <= LARGEST_SUM
-    if small and all(bounded.is_integral(side.value) for side in (left, right)):
+    growth = run.gamma(depth, value.size)
+    whole = left.error is right.error is None and all(map(bounded.is_integral, values))
+    if whole and _sizes_product(*wide).max(initial=0.0) <= LARGEST_SUM:
         return Bounded(value, None, FLOAT32)
-    error = np.multiply(most, growth, out=most)
+    error = _sizes_product(wide[0], wide[1], growth)
     if errors[0] is not None:
         error += errors[0].T @ wide[1]
     if errors[1] is not None:
@@ -425,13 +423,13 @@ def matrix_product(run: Run, left: Bounded, right: Bounded) -> Bounded:
     return Bounded(value, bounded.defined(value, error), FLOAT32)
 
 
-def _sizes_product(left: Float64, right: Float64) -> Any:
-    """``left.T @ right`` of sizes, at least: float32 is enough where it holds them."""
+def _sizes_product(left: Float64, right: Float64, times: float = 1.0) -> Any:
+    """``left.T @ right`` of sizes, at least, so often: float32 is enough where it holds them."""
     peak = float(left.max(initial=0.0)) * float(right.max(initial=0.0)) * left.shape[0]
     if not peak < 1e30:
-        return left.T @ right
+        return times * (left.T @ right)
     narrow = left.astype(np.float32).T @ right.astype(np.float32)
-    return np.multiply(narrow, 1 + 2 * left.shape[0] * bounded.UNIT, dtype=np.float64)
+    return np.multiply(narrow, times * (1 + 2 * len(left) * bounded.UNIT), dtype=np.float64)
 
 
 # -- microscaling ---------------------------------------------------------------------------------

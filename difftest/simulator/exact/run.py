@@ -310,7 +310,7 @@ class Shadow(Follower):
             sums = int(tile._gather(exact.sums).max())
         if own is not None and not own.all():
             value, error = np.where(own, value, raw_values(tile)), np.where(own, error, 0.0)
-        if not error.any():
+        if not (error.flat[:1].any() or error.any()):  # the first tells, of most
             error = None
         result = Bounded(value, error, tile.dtype, sums, partial=exact.partial)
         if self.losses is not None:

@@ -249,9 +249,16 @@ def numbers_of(names: Sequence[str], others: Sequence[str], frame: FrameType) ->
     parts = [(name, own.get(name, known.get(name))) for name in (*names, *others)]
     numbers = parts[: len(names)]
     for _ in range(2):
-        parts = [part for pair in parts for part in _held(*pair)]
+        parts = [part for at, v in parts if _holds(type(v)) for part in _held(at, v)]  # type: ignore[arg-type]
         numbers += parts
     return {place: v for place, v in numbers if isinstance(v, (int, float, np.number))}
+
+
+@lru_cache(maxsize=1024)
+def _holds(kind: type) -> bool:
+    """Whether objects of a class may hold something of the kernel's own."""
+    other = kind in (ModuleType, type) or kind.__module__.startswith("difftest.")
+    return not other and (kind in (list, tuple, dict) or kind.__dictoffset__ != 0)
 
 
 def _held(place: str, value: Any) -> Iterable[tuple[str, Any]]:
@@ -259,12 +266,10 @@ def _held(place: str, value: Any) -> Iterable[tuple[str, Any]]:
     kind = type(value)
     if kind in (list, tuple):
         return [(f"len({place})", len(value)), *((f"{place}[{n}]", v) for n, v in enumerate(value))]
-    if kind is FunctionType and value.__closure__ and not is_inside(value.__code__):
-        return inspect.getclosurevars(value).nonlocals.items()
-    if kind in (FunctionType, ModuleType, type) or kind.__module__.startswith("difftest."):
-        return []
-    own = value if kind is dict else getattr(value, "__dict__", {})
-    return [(f"{key} of {place}", part) for key, part in own.items()]
+    if kind is FunctionType:
+        own = value.__closure__ and not is_inside(value.__code__)
+        return inspect.getclosurevars(value).nonlocals.items() if own else []
+    return [(f"{k} of {place}", v) for k, v in (value if kind is dict else vars(value)).items()]
 
 
 def _names(step: dis.Instruction) -> tuple[str, ...]:

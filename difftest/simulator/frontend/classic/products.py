@@ -139,10 +139,6 @@ class Product(NamedTuple):
     writes: tuple[int, int]
     """How often each operand's tensor had been written."""
 
-    def is_current(self) -> bool:
-        """Whether the operands still hold what was multiplied."""
-        return self.writes == _writes(self.stationary, self.moving)
-
 
 def _writes(stationary: Tile, moving: Tile) -> tuple[int, int]:
     return stationary._storage.allocation.writes, moving._storage.allocation.writes
@@ -161,11 +157,6 @@ def product(
     return tile
 
 
-def _is_product(tile: Tile) -> bool:
-    """Whether a tile is all of its tensor, and not another dtype's view of it."""
-    return tile._is_whole() and tile.dtype is tile._storage.dtype
-
-
 def accumulate_product(target: Tile, added: Tile) -> None:
     """Add a matmul's result to ``target``, in float32, as the matmul's own accumulation.
 
@@ -173,9 +164,10 @@ def accumulate_product(target: Tile, added: Tile) -> None:
     ------
     ShapeError : it is not of the result's shape. LimitError : it does not lie in one PSUM bank.
     """
-    source = added._storage.producer
-    if not isinstance(source, Product) or not (source.is_current() and _is_product(added)):
-        update("add", target, added)
+    source, dtype = added._storage.producer, added._storage.dtype
+    whole = added.dtype is dtype and added._is_whole()
+    if not (isinstance(source, Product) and whole and source.writes == _writes(*source[:2])):
+        update("add", target, added)  # of a part, of another dtype's view, or of what was before
         return
     fresh = target._fresh()
     adds = fresh is None or not fresh.all()
