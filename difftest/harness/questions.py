@@ -116,10 +116,11 @@ class Reference:
         The most of all elements: that one stays where it is may be chance.
         """
         signs = np.random.default_rng(0)
-        moved = [
-            self._of(lambda array: array * (1 + FLOAT32_UNIT * signs.choice((-1, 1), array.shape)))
-            for _ in range(2)
-        ]
+
+        def shaken(array: Float64) -> Float64:
+            return array * (1 + FLOAT32_UNIT * signs.choice((-1.0, 1.0), array.shape))
+
+        moved = [self._of(shaken) for _ in range(2)]
         if self.wide is None or None in moved:
             return None
         pairs = zip(*(as_float64(run) for run in (self.wide, *moved) if run), strict=True)

@@ -35,7 +35,7 @@ from difftest.verdict.judgement import Judgement, add_memory, add_time
 from difftest.verdict.outcome import Outcome
 
 _TIMES = ("predicted_us", "low_us", "high_us", "limited_by", "caution")
-_TRIES, _BYTES = 10, 2**14
+_TRIES, _BYTES = 10, 2**10
 """For each case so many draws are tried, each from so many random bytes."""
 
 

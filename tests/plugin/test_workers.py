@@ -11,6 +11,7 @@ from tests.plugin.conftest import KERNEL, REFERENCE
 from tests.plugin.test_running import counts
 
 SHOWN = """
+import sys
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 from difftest.plugin import told
@@ -18,6 +19,7 @@ from difftest.plugin import told
 # as in runs in this process: see tests/plugin/conftest.py
 providers._get_local_constants = Constants
 told.fresh_run = lambda config, failure: ""
+sys.modules["libcst"] = None  # Hypothesis imports it to write patches: half a second
 
 
 def pytest_report_header(config):
@@ -40,7 +42,7 @@ def test_workers_give_the_verdicts_and_counts_of_one_process(project, whole_prof
     project.add_test(more=WIDE)
     project.add_test("subtract", name="test_wrong")
     arguments = ("--simulate", "--hypothesis-seed=3", "-o", "addopts=", "-p", "no:cacheprovider")
-    alone = project.run_apart(*arguments)  # what is drawn depends on the modules of a process
+    alone = project.run(*arguments)
     spread = project.run(*arguments, "-n", "2", "--difftest-report=report.json")
     alone.assert_outcomes(passed=4, failed=1)
     spread.assert_outcomes(passed=4, failed=1)

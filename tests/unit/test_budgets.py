@@ -96,7 +96,7 @@ def over(package: Path, budget: Budget) -> str:
 
 
 @functools.cache
-def _parsed(text: str) -> ast.Module:
+def parsed(text: str) -> ast.Module:
     return ast.parse(text)
 
 
@@ -105,7 +105,7 @@ def _nodes(
 ) -> Iterator[tuple[str, ast.AST]]:
     for file in sorted(package.rglob("*.py")):
         place = file.relative_to(package).as_posix()
-        for node in of(_parsed(file.read_text(encoding="utf-8"))):
+        for node in of(parsed(file.read_text(encoding="utf-8"))):
             yield place, node
 
 

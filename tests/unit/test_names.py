@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.every import every
-from tests.unit.test_budgets import statements
+from tests.unit.test_budgets import parsed, statements
 
 PACKAGE = Path(__file__).parents[2] / "difftest"
 
@@ -21,7 +21,7 @@ def trees(folder: Path) -> Iterator[tuple[str, ast.Module]]:
     assert files, f"no modules in {folder}"
     for file in files:
         path = file.relative_to(folder).as_posix()
-        yield path, ast.parse(file.read_text(encoding="utf-8"))
+        yield path, parsed(file.read_text(encoding="utf-8"))
 
 
 def classes_of_one_name(folder: Path) -> list[str]:

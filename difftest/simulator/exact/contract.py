@@ -116,7 +116,7 @@ class Contract:
         for name in settings.dtypes:
             self.allow(as_dtype(name, "an exact run's dtypes"))
         self.sums = self._coarsest
-        results = [np.dtype(result) for result in settings.results]
+        results: list[DType] = [np.dtype(result) for result in settings.results]
         for result in results:
             self.allow(result)
         self._again = self._coarsest if any(map(_unit, results)) else math.inf

@@ -177,7 +177,7 @@ def mask_box(mask: Array) -> Box | None:
     """The smallest box that holds a mask's true elements; None if there are none."""
     if not mask.any():
         return None
-    box = []
+    box: list[slice] = []
     for axis in range(mask.ndim):
         others = tuple(k for k in range(mask.ndim) if k != axis)
         true = np.flatnonzero(mask.any(axis=others))
