@@ -361,18 +361,18 @@ class Package:
     def __init__(self, folder: Path, output: Path) -> None:
         self.folder, self.output = folder.resolve(), output.resolve()
         self.files = sorted(self.folder.rglob("*.py"))
-        self._returns: dict[Path, dict[str, KnownTile]] = {}
+        self._results: dict[Path, Migrated | None] = {}
 
     def migrated(self) -> dict[Path, Migrated]:
         """The new files, by their places in the folder."""
-        results: dict[Path, Migrated] = {}
-        for _ in range(2):  # what a function returns is known when the files are read again
-            for file in self.files:
-                text = file.read_text(encoding="utf-8")
-                result = migrate(text, self)
-                self._returns[file] = result.returns
-                results[file.relative_to(self.folder)] = result
-        return results
+        return {file.relative_to(self.folder): self._migrated(file) for file in self.files}
+
+    def _migrated(self, file: Path) -> Migrated:
+        result = self._results.get(file)
+        if result is None:
+            self._results[file] = None  # for what it imports and is imported by
+            result = self._results[file] = migrate(file.read_text(encoding="utf-8"), self)
+        return result
 
     def _named(self, name: str) -> Iterator[tuple[int, list[str]]]:
         """Where the folder stands in a module's dotted name, and what follows it there."""
@@ -416,6 +416,7 @@ class Package:
         return name
 
     def returns(self, name: str) -> dict[str, KnownTile]:
-        """What the functions of a module return, as far as that is known yet."""
+        """What a module's functions return; nothing is known of one that is being read itself."""
         file = self.file_of(name)
-        return {} if file is None else self._returns.get(file, {})
+        is_read = file in self._results and self._results[file] is None
+        return {} if file is None or is_read else self._migrated(file).returns
