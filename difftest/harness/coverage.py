@@ -8,7 +8,7 @@ From Python 3.12 on ``sys.monitoring`` tells, beside any debugger or coverage to
 forks have shown all that they can is watched no longer, so that a session soon pays nothing.
 
 Before that there is ``sys.settrace``, where nobody else traces. Every call of any function costs
-then, so that a test is watched only until a few cases in a row have brought nothing new.
+then, so that the simulator turns it off within itself.
 """
 
 from __future__ import annotations
@@ -36,8 +36,6 @@ SAYINGS = {True: TURNS, False: BRANCHES}
 """Of what loops, and of what does not."""
 _MONITORING: Any = getattr(sys, "monitoring", None)
 _TOOL = "difftest"
-_PATIENCE = 10
-"""Cases in a row that bring nothing new, after which ``sys.settrace`` is given up for a test."""
 FREE_TOOLS = (5, 4)
 """Ids of ``sys.monitoring``: that of optimizers, and one that has no name, which HypoFuzz takes."""
 _Codes = dict[int, CodeType]
@@ -265,13 +263,8 @@ class Watch:
         self._over: _Codes = {}
         self._watched: _Codes = {}
         self._codes: dict[Callable[..., Any], _Codes] = {}
-        self._idle = 0
         self._seen: WatchedCall | None = None
         self._tool: int | None = None
-
-    def start(self) -> None:
-        """A test begins."""
-        self._idle = 0
 
     @contextlib.contextmanager
     def call(self, kernel: Callable[..., Any]) -> Iterator[WatchedCall]:
@@ -284,7 +277,6 @@ class Watch:
     def learn(self, kernel: Callable[..., Any], seen: WatchedCall) -> None:
         """What a case did counts: functions that have nothing more to show are left alone."""
         self._codes.setdefault(kernel, {}).update(seen.codes)
-        self._idle = self._idle + 1 if seen.done <= self._total.done else 0
         seen.tell("", self._total)
         for code in tuple(self._watched.values()):
             if self._has_shown_all(code):
@@ -365,22 +357,13 @@ class Watch:
         elif self._seen is not None:
             self._seen.line(sys._getframe(1), line)
 
-    def _hindrance(self) -> str:
-        """Why ``sys.settrace`` is not to be used now; empty if it is."""
-        if self._idle >= _PATIENCE:
-            return f"before Python 3.12 a test is watched until {_PATIENCE} cases bring nothing new"
-        if sys.gettrace() is not None:
-            return "a debugger or a coverage tool traces; from Python 3.12 on both can"
-        return ""
-
     @contextlib.contextmanager
     def _tracing(self, kernel: Callable[..., Any], seen: WatchedCall) -> Iterator[None]:
         """Every call costs while somebody traces: a kernel that has shown all goes untraced."""
-        if kernel in self._codes and not self._codes[kernel].keys() & self._watched.keys():
-            yield
-            return
-        if why := self._hindrance():
-            self.unknown = why
+        shown = kernel in self._codes and not self._codes[kernel].keys() & self._watched.keys()
+        if shown or sys.gettrace() is not None:
+            if not shown:
+                self.unknown = "a debugger or a coverage tool traces; from Python 3.12 on both can"
             yield
             return
 
@@ -403,6 +386,7 @@ class Watch:
             seen.start(frame)
             return local
 
+        start.of_kernels = True  # type: ignore[attr-defined] # the simulator spares itself
         sys.settrace(start)
         threading.settrace(start)
         try:

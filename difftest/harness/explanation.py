@@ -227,6 +227,8 @@ class History:
     agreed: deque[Case] = field(default_factory=lambda: deque(maxlen=KEPT))
     failing: list[Case] = field(default_factory=list)
     largest: dict[str, tuple[Case, Mismatch]] = field(default_factory=dict)
+    _said: dict[tuple[str, int], tuple[str, ...]] = field(default_factory=dict)
+    """What each of them looks like, which each failing case asks again."""
 
     def failed(self, case: Case, backend: str, verdict: Mismatch) -> None:
         self.failing.append(case)
@@ -241,7 +243,9 @@ class History:
         said, where = looks_of(self.spec, case, verdict), ""
         if not said and backend in self.largest:
             other, larger = self.largest[backend]
-            said = looks_of(self.spec, other, larger)
+            if (key := (backend, larger.elements)) not in self._said:
+                self._said[key] = looks_of(self.spec, other, larger)
+            said = self._said[key]
             where = (
                 f" (in {', '.join(f'{k}={v}' for k, v in other.values.items())}, which fails too)"
             )

@@ -126,8 +126,6 @@ class Runner:
         self.again = again
         self.repeats, self.histories = Repeats(), {}
         self.hazards = {}
-        if self.watch is not None:
-            self.watch.start()
 
     @contextmanager
     def on(self, backends: tuple[Backend, ...]) -> Iterator[None]:

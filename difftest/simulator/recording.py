@@ -7,6 +7,7 @@ pays for recording, not for detectors.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -59,6 +60,9 @@ class Lines:
         self._of: FrameType | None = None
         self._stacks: dict[int, tuple[Location, ...]] = {}
         """By place in the code of that frame."""
+        self._tracer = sys.gettrace()
+        if getattr(self._tracer, "of_kernels", False):
+            self.__class__ = _Traced
 
     def stack(self) -> tuple[Location, ...]:
         """The lines, innermost first.
@@ -77,6 +81,15 @@ class Lines:
         if lines is None:
             lines = self._stacks[frame.f_lasti] = kernel_stack(frame)
         return lines
+
+
+class _Traced(Lines):
+    """Of a kernel that ``sys.settrace`` watches: within the simulator, most of it, nobody does."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "caller" and sys.gettrace() is (self._tracer if value else None):
+            sys.settrace(None if value else self._tracer)
 
 
 Part = tuple["Tile", "Array | None"]
