@@ -36,6 +36,8 @@ SAYINGS = {True: TURNS, False: BRANCHES}
 """Of what loops, and of what does not."""
 _MONITORING: Any = getattr(sys, "monitoring", None)
 _TOOL = "difftest"
+_AFTERWARDS = os.path.join("difftest", "inspection", "inspector.py")
+"""What looks at a launch when the kernel has run."""
 FREE_TOOLS = (5, 4)
 """Ids of ``sys.monitoring``: that of optimizers, and one that has no name, which HypoFuzz takes."""
 _Codes = dict[int, CodeType]
@@ -379,6 +381,9 @@ class Watch:
             if id(code) in self._over:
                 return None
             if id(code) not in self._watched:
+                if code.co_filename.endswith(_AFTERWARDS):
+                    sys.settrace(None)
+                    return None
                 if not self._is_own(code):
                     self._over[id(code)] = code
                     return None
