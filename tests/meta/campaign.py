@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
+import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +25,7 @@ from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec
 from difftest.harness.strategies import cases
 from difftest.harness.verdict import Inconclusive
+from tests.meta.drawing import Enough
 from tests.meta.operators import OPERATORS
 
 ROUND = 500
@@ -50,10 +54,13 @@ class Findings:
         )
 
 
-def drawn(spec: KernelSpec, count: int, seed: int = 0) -> list[Case]:
-    """The same cases each time."""
+def drawn(
+    spec: KernelSpec, count: int, seed: int = 0, ends: Callable[[Case], bool] = lambda case: False
+) -> list[Case]:
+    """The same cases each time, up to one that ``ends`` them."""
     found: list[Case] = []
-    while len(found) < count:
+    ended = False
+    while len(found) < count and not ended:
 
         @hypothesis.seed(seed)
         @settings(
@@ -65,9 +72,15 @@ def drawn(spec: KernelSpec, count: int, seed: int = 0) -> list[Case]:
         )
         @hypothesis.given(cases(spec))
         def draw(case: Case) -> None:
-            found.append(case)
+            nonlocal ended
+            if not ended:
+                found.append(case)
+                ended = ends(case)
+            if ended:
+                raise Enough
 
-        draw()
+        with contextlib.suppress(Enough):
+            draw()
         seed += 1
     return found[:count]
 
@@ -75,8 +88,10 @@ def drawn(spec: KernelSpec, count: int, seed: int = 0) -> list[Case]:
 def examined(spec: KernelSpec, count: int, seed: int = 0, *, until_red: bool = False) -> Findings:
     """Run drawn cases of a spec on the embedded simulator."""
     runner = Runner((EmbeddedSimulator(),), verbose=True)
-    findings = Findings()
-    for number, case in enumerate(drawn(spec, count, seed), 1):
+    findings, numbers = Findings(), itertools.count(1)
+
+    def is_red(case: Case) -> bool:
+        number = next(numbers)
         try:
             (verdict,) = runner.check(spec, case).values()
             findings.counts[type(verdict).__name__.lower()] += 1
@@ -87,8 +102,9 @@ def examined(spec: KernelSpec, count: int, seed: int = 0, *, until_red: bool = F
             findings.counts["red"] += 1
             question: Any = getattr(wrong, "question", "")
             findings.first = findings.first or (number, question, str(failure))
-            if until_red:
-                break
+        return until_red and findings.first is not None
+
+    drawn(spec, count, seed, is_red)
     return findings
 
 

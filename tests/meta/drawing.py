@@ -9,9 +9,10 @@ a second PSUM tile, a block that begins beyond row 256. Nothing runs a kernel.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,12 +33,24 @@ from difftest.simulator.machine import TRN2
 KERNEL_TESTS = Path(__file__).parent.parent / "kernels"
 
 
-def drawn(spec: KernelSpec, count: int, seed: int = 0) -> list[Case]:
-    """The cases that a kernel test of ``count`` examples runs; here nothing does."""
+class Enough(Exception):
+    """No more cases need to be drawn."""
+
+
+def drawn(
+    spec: KernelSpec, count: int, seed: int = 0, ends: Callable[[Case], bool] = lambda case: False
+) -> list[Case]:
+    """The cases that a kernel test of ``count`` examples runs, up to one that ``ends`` them."""
     found: list[Case] = []
+    ended = False
 
     def check(case):
-        found.append(case.case)
+        nonlocal ended
+        if not ended:
+            found.append(case.case)
+            ended = ends(case.case)
+        if ended:
+            raise Enough
         case.verdicts = {"none": Match(elements=1, exact=True)}
 
     plain = settings(
@@ -47,7 +60,8 @@ def drawn(spec: KernelSpec, count: int, seed: int = 0) -> list[Case]:
         deadline=None,
         suppress_health_check=list(hypothesis.HealthCheck),
     )
-    plain(hypothesis.seed(seed)(decorate(spec, check)))(difftest_runner=Runner(()))
+    with contextlib.suppress(Enough):
+        plain(hypothesis.seed(seed)(decorate(spec, check)))(difftest_runner=Runner(()))
     return found
 
 
