@@ -173,8 +173,8 @@ def _shift_lines(pairs: Sequence[tuple[Row, Row]], names: Sequence[str]) -> Iter
         ratio, changed = math.exp(statistics.median(changes)), np.count_nonzero(changes)
         way = "slower" if ratio > 1 else "faster" if ratio < 1 else "shifted"
         yield (
-            f"{way}: {group}: {ratio:.3f} times, the median of {len(changes)} points, "
-            f"{changed} changed (predicted; p = {chance:.2g}, Wilcoxon)"
+            f"{way}: {group}: {ratio:.3f} times, median of {len(changes)}, "
+            f"{changed} changed (predicted; p = {chance:.2g})"
         )
     ratios = [(new["predicted_us"] / old["predicted_us"], old, new) for old, new in timed]
     if not sure:

@@ -261,7 +261,7 @@ def _ladder(tuner: Tuner, own: Attempt | None) -> Iterator[str]:
     """The improvements, how far the others were looked at, the best beside the kernel's own."""
     yield f"{len(tuner.attempts)} of {len(tuner.axes)} points looked at; all times are predicted"
     for before, attempt in zip([None, *tuner.ladder], tuner.ladder, strict=False):
-        yield f"{microseconds(attempt.latency_us):>10} us  {_step(before, attempt)}"
+        yield f"{microseconds(attempt.latency_us):>8} us  {_step(before, attempt)}"
     for status, count in Counter(attempt.status for attempt in tuner.attempts).most_common():
         yield f"  {count} {_LEFT.get(status, status.replace('_', ' '))}"
     if not tuner.ladder:
@@ -284,7 +284,7 @@ def _step(before: Attempt | None, attempt: Attempt) -> str:
         return point_text(attempt.point, [*attempt.point])
     old, new = before.point, attempt.point
     parts = [f"{name} {old[name]} -> {new[name]}" for name in new if old[name] != new[name]]
-    return f"{', '.join(parts)}: {_times(before, attempt)} times faster"
+    return f"{', '.join(parts)}: {_times(before, attempt)}x faster"
 
 
 def _times(slow: Attempt, fast: Attempt) -> str:

@@ -42,7 +42,7 @@ def test_what_is_slower_everywhere_or_in_one_dtype_is_told():
     assert any(line.startswith("slower: all points: 1.010 times") for line in lines)
     one = changed(lambda one: 0.8 if one["dtype"] == "float16" else 1.0, FEW)
     told = "\n".join(comparison(FEW, one, AXES)[0])
-    assert "faster: dtype=float16: 0.800 times, the median of 8 points, 8 changed" in told
+    assert "faster: dtype=float16: 0.800 times, median of 8, 8 changed" in told
     assert "dtype=float32" not in told
 
 
