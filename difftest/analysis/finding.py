@@ -117,8 +117,7 @@ class Hazard:
 PAGES = "docs/reference/detectors"
 
 
-@dataclass(frozen=True)
-class Suspicion:
+class Suspicion(NamedTuple):
     """What a trace alone cannot settle: whether the outputs depend on the order of what has none.
 
     Runs of the same case in other orders do: see :mod:`difftest.inspection.inspector`.

@@ -17,7 +17,6 @@ import itertools
 import math
 from bisect import insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,8 +69,7 @@ class Peak(NamedTuple):
     """What was live after each event at which that changed: the event, and bytes as above."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Placement:
+class Placement(NamedTuple):
     """How the tensors of one program fit one memory."""
 
     program: tuple[int, ...]

@@ -18,10 +18,9 @@ import importlib.util
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib import metadata
 from types import FunctionType, ModuleType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from difftest.backends.base import (
     SLIPS,
@@ -61,8 +60,7 @@ _COMPILER_TO_SDK = 5
 """neuronx-cc 2.21 is SDK 2.26, 2.22 is 2.27, 2.24 is 2.29, 2.27 is 2.32 (its release notes)."""
 
 
-@dataclass(frozen=True)
-class Detection:
+class Detection(NamedTuple):
     """What was found where one generation of the SDK would be: a module that can be used, or None.
 
     ``state`` is the ``version``, or why there is no module, in words.
@@ -82,8 +80,7 @@ class Detection:
         return f"{self.state}, whose {PACKAGES[self.dialect]} has no {function}"
 
 
-@dataclass(frozen=True)
-class Sdk:
+class Sdk(NamedTuple):
     """Both generations as they are installed here."""
 
     classic: Detection

@@ -19,9 +19,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,8 +41,7 @@ FAILURE_PROBABILITY = 1e-9
 """That a right result is called wrong, at most, in one case: once in a thousand million cases."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Expected:
+class Expected(NamedTuple):
     """One output that must lie between two bounds, rounded into the dtype that it must have.
 
     ``value`` is exact, float64; ``question`` is which of the two is asked, empty for both; with
@@ -113,7 +111,7 @@ def tolerated(
         "may leave no digit right"
     )
     within = around(value, dtype, error, exact=n == 0)
-    return within if gamma < 1 else replace(within, doubt=doubt)
+    return within if gamma < 1 else within._replace(doubt=doubt)
 
 
 Answer = Match | Mismatch | Inconclusive

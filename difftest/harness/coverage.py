@@ -24,7 +24,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from difftest.harness.frames import is_installed, is_library
 
@@ -44,8 +44,7 @@ _Codes = dict[int, CodeType]
 """By ``id``: functions of the same text at the same line of two files have equal code."""
 
 
-@dataclass(frozen=True)
-class Fork:
+class Fork(NamedTuple):
     """An ``if`` or a loop: the line where it begins, the first and last of its body."""
 
     line: int
@@ -147,8 +146,7 @@ def coverage_from_list(document: list[Any]) -> Coverage:
     return Coverage(*tables)
 
 
-@dataclass(frozen=True)
-class Missed:
+class Missed(NamedTuple):
     """What no case did at a fork: the first thing that never happened there.
 
     ``kernels`` ran its function; ``file`` is from the working directory, ``source`` the line;

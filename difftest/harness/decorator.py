@@ -6,8 +6,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import hypothesis
 
@@ -32,8 +31,7 @@ OBSERVED = "HYPOTHESIS_EXPERIMENTAL_OBSERVABILITY"
 """How the environment variables begin by which Hypothesis writes what it ran."""
 
 
-@dataclass(frozen=True)
-class KernelTest:
+class KernelTest(NamedTuple):
     """What the plugin needs to know of a decorated test: checks, which take the runner.
 
     Beside it they take ``case`` and what fixtures the test's function asks for, or ``rejection``,

@@ -11,8 +11,9 @@ import shlex
 import subprocess
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
+from typing import NamedTuple
 
 from difftest.analysis.finding import Finding, Severity
 from difftest.backends.base import Outcome, Ran, Rejected, Unsupported
@@ -49,8 +50,7 @@ _ONE_SIDED = {
 """Who failed and how, in words."""
 
 
-@dataclass(frozen=True)
-class Reproduction:
+class Reproduction(NamedTuple):
     """How a test was run: its pytest node, and the options that chose the backends.
 
     ``case_key`` is the ini key that takes the case where ``--case`` is another plugin's; ``edges``
@@ -400,7 +400,7 @@ class EdgeFailure(DifferentialFailure, NotRejectedError):
         own = {name for name in spec.inputs if spec.input(name).dtypes}
         is_case = not edge.shapes and edge.case.dtype in spec.dtypes and own == {*edge.case.dtypes}
         super().__init__(spec, edge.case, dict([verdict]), again)
-        self.again = again and replace(again, edges="" if is_case else edge.why)
+        self.again = again and again._replace(edges="" if is_case else edge.why)
         self.edge, self.shapes = edge, edge.shapes
 
     def title(self) -> str:

@@ -9,7 +9,7 @@ to. Neither needs a number from the user.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -255,7 +255,7 @@ def _compare_algorithms(
         verdict = check_values(index, within, output.value)
         if isinstance(verdict, Mismatch):  # in the output's own digits, if they show it
             got = round_once(output.value, dtype)
-            shown = check_values(index, replace(within, dtype=dtype), got)
+            shown = check_values(index, within._replace(dtype=dtype), got)
             verdict = shown if isinstance(shown, Mismatch) else verdict
         verdicts.append(verdict)
     return verdicts

@@ -386,7 +386,7 @@ def _explained(trial: Trial, verdict: Mismatch, backend: Backend, beside: Ran | 
     outcome: Outcome | None = beside
     if outcome is None and trial.settings is not None:
         call = make_call(trial.spec, trial.case, trial.inputs)
-        outcome = run_kernel(backend, replace(call, exact=replace(trial.settings, losses=True)))
+        outcome = run_kernel(backend, replace(call, exact=trial.settings._replace(losses=True)))
     exact = outcome.exact if isinstance(outcome, Ran) else None
     return verdict if exact is None else replace(verdict, how=explained(verdict, exact))
 

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -46,8 +46,7 @@ class SimulateAction(argparse.Action):
         setattr(namespace, self.dest, choice or SIMULATORS[0])
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(NamedTuple):
     """A command line option, and the ini key that takes its place.
 
     Attributes
@@ -65,7 +64,7 @@ class Option:
     key: str
     help: str
     accepted: tuple[str, ...] = ()
-    declaration: Mapping[str, Any] = field(default_factory=dict)
+    declaration: Mapping[str, Any] = {}
     meaning: str = ""
     forms: tuple[str, ...] = ()
 
@@ -172,8 +171,7 @@ _FREE_FORM = (CASE, REPORT, SAVE, TIMEOUT, MEMORY, MUTATE)
 OPTIONS = (SIMULATE, DEVICE, LEVEL, STRICTNESS, NO_EXACT, HAZARDS, *_FREE_FORM)
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """What the session was asked for.
 
     Attributes
@@ -203,12 +201,12 @@ class Request:
     strictness: str | None = None
     exact: bool = True
     strict: bool = False
-    taken: tuple[Option, ...] = field(default=(), kw_only=True)
-    case_key: str | None = field(default=None, kw_only=True)
-    save: str | None = field(default=None, kw_only=True)
-    timeout: float | None = field(default=None, kw_only=True)
-    memory: float | None = field(default=None, kw_only=True)
-    mutate: float | None = field(default=None, kw_only=True)
+    taken: tuple[Option, ...] = ()
+    case_key: str | None = None
+    save: str | None = None
+    timeout: float | None = None
+    memory: float | None = None
+    mutate: float | None = None
 
     @property
     def wants_backends(self) -> bool:

@@ -113,7 +113,7 @@ def session_document(
             for (kernel, backend), counts in sorted(tally.rows.items())
         ],
         "inconclusive": sorted(tally.reasons),
-        "not_reached": [asdict(place) for place in missed(tally.coverage)],
+        "not_reached": [place._asdict() for place in missed(tally.coverage)],
         "tests": [_test(report, labels) | alike.get(id(report), {}) for report in deciding],
         "not_collected": sorted(not_collected),
         "exit_code": exit_code,

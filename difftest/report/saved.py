@@ -15,9 +15,9 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 from difftest.harness.case import Edge
 from difftest.harness.decorator import kernel_test_of
@@ -36,8 +36,7 @@ class SavedError(ValueError):
     """A file is no saved failure, or what it holds cannot be imported here."""
 
 
-@dataclass(frozen=True)
-class Saved:
+class Saved(NamedTuple):
     """What a file holds.
 
     Attributes

@@ -16,7 +16,6 @@ import contextvars
 import functools
 import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -29,8 +28,7 @@ from difftest.simulator.trace import Space
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Order:
+class Order(NamedTuple):
     """Forward, reversed, or shuffled with a seed: the programs, or the iterations of one loop.
 
     Attributes

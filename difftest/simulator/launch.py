@@ -271,7 +271,8 @@ class Launch:
         if self.exact:
             from difftest.simulator.exact.run import ExactSettings, Shadow
 
-            followers.append(Shadow(ExactSettings() if self.exact is True else self.exact))
+            settings = ExactSettings() if isinstance(self.exact, bool) else self.exact
+            followers.append(Shadow(settings))
         if self.plain:
             from difftest.simulator.oracle.judge import Oracle
 

@@ -99,7 +99,7 @@ def programs(trace: Trace, machine: Machine) -> Found:
 def _without_barriers(race: Finding | Suspicion) -> Finding | Suspicion:
     """The same with a remedy that the classic dialect has."""
     if isinstance(race, Suspicion):
-        return replace(race, differs=replace(race.differs, remedy=_PARTS))
+        return race._replace(differs=replace(race.differs, remedy=_PARTS))
     return replace(race, remedy=_PARTS) if race.remedy is _BARRIER else race
 
 
@@ -117,7 +117,7 @@ def _told_once(results: Found) -> Found:
         return
     for race in races:
         if isinstance(race, Suspicion) and race.agrees in ignored[1:]:
-            yield replace(race, agrees=None)
+            yield race._replace(agrees=None)
         else:
             yield race
 

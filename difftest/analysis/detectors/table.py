@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from difftest.analysis.detectors import (
     memory,
@@ -45,8 +45,7 @@ DETECTORS: tuple[Detector, ...] = tuple(
 _RANK = {severity: rank for rank, severity in enumerate(Severity)}
 
 
-@dataclass(frozen=True)
-class Detected:
+class Detected(NamedTuple):
     """What the detectors say of one trace.
 
     Attributes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,8 +71,7 @@ class Narrowing(NamedTuple):
     dtype: DType
 
 
-@dataclass(frozen=True)
-class ExactSettings:
+class ExactSettings(NamedTuple):
     """How an exact run counts roundings.
 
     Attributes
@@ -136,7 +134,7 @@ class Contract:
         """The settings of a run that knows the outputs, if scratch has excused its roundings."""
         if self._coarsest <= max([self._sure, *map(_unit, outputs)]):
             return None
-        return replace(self.settings, results=tuple(outputs) or (FLOAT32,))
+        return self.settings._replace(results=tuple(outputs) or (FLOAT32,))
 
     def into(self, numbers: Bounded, dtype: DType, chain: Chain, name: str) -> Bounded:
         """What an instruction of this name writes to a tensor of ``dtype``."""

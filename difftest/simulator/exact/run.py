@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -421,8 +420,7 @@ def _pending(tile: Any, result: Any, where: Array | None) -> Pending:
 # -- what it gives back ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ExactOutput:
+class ExactOutput(NamedTuple):
     """One output of an exact run.
 
     Attributes
@@ -436,8 +434,7 @@ class ExactOutput:
     error: Float64 | None
 
 
-@dataclass(frozen=True)
-class ExactRun:
+class ExactRun(NamedTuple):
     """The exact run of a launch.
 
     Attributes
@@ -464,7 +461,7 @@ class ExactRun:
     def of(self, arrays: Sequence[Array]) -> ExactRun:
         """The same run, whose outputs are what the kernel left in these mutable arguments."""
         left = {id(array): output for array, output in self.arguments}
-        return replace(self, outputs=tuple(left[id(array)] for array in arrays))
+        return self._replace(outputs=tuple(left[id(array)] for array in arrays))
 
 
 def exact_output(shadow: Shadow, tile: Tile) -> ExactOutput:

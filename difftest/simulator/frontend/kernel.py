@@ -13,10 +13,9 @@ import functools
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from difftest.simulator.arrays import outputs_of
 from difftest.simulator.core import is_running
@@ -131,8 +130,7 @@ _OURS = b'{"format":"difftest '
 """With this begins each file that the simulator writes."""
 
 
-@dataclass(frozen=True)
-class Artifacts:
+class Artifacts(NamedTuple):
     """The files of one launch. ``folders`` are created if they are missing."""
 
     traces: tuple[Path, ...] = ()
