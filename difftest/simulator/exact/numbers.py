@@ -406,30 +406,30 @@ def nc_matmul(run: Run, call: Call, *operands: Bounded) -> Bounded:
 
 def matrix_product(run: Run, left: Bounded, right: Bounded) -> Bounded:
     """``left.T @ right`` for [K, M] and [K, N], summed in float32 in whatever order."""
-    values, depth = (left.value, right.value), len(left.value)
-    value = values[0].T @ values[1]
-    sizes, errors = [*map(np.abs, values)], [spread(left), spread(right)]
-    wide = [s if e is None else s + e for s, e in zip(sizes, errors, strict=True)]
+    values, errors = (left.value, right.value), (spread(left), spread(right))
+    value, depth = values[0].T @ values[1], len(left.value)
     growth = run.gamma(depth, value.size)
+    wide = [v if e is None else np.abs(v) + e for v, e in zip(values, errors, strict=True)]
     whole = left.error is right.error is None and all(map(bounded.is_integral, values))
     if whole and _sizes_product(*wide).max(initial=0.0) <= LARGEST_SUM:
         return Bounded(value, None, FLOAT32)
     error = _sizes_product(wide[0], wide[1], growth)
     if errors[0] is not None:
-        error += errors[0].T @ wide[1]
+        error += errors[0].T @ np.abs(wide[1])
     if errors[1] is not None:
-        error += sizes[0].T @ errors[1]
+        error += np.abs(values[0]).T @ errors[1]
     error += bounded.TINY * depth
     return Bounded(value, bounded.defined(value, error), FLOAT32)
 
 
 def _sizes_product(left: Float64, right: Float64, times: float = 1.0) -> Any:
-    """``left.T @ right`` of sizes, at least, so often: float32 is enough where it holds them."""
-    peak = float(left.max(initial=0.0)) * float(right.max(initial=0.0)) * left.shape[0]
-    if not peak < 1e30:
-        return times * (left.T @ right)
-    narrow = left.astype(np.float32).T @ right.astype(np.float32)
-    return np.multiply(narrow, times * (1 + 2 * len(left) * bounded.UNIT), dtype=np.float64)
+    """``abs(left).T @ abs(right)``, at least, so often: in float32 where that holds them."""
+    sides = [side.astype(np.float32) for side in (left, right)]
+    peaks = [float(np.abs(side, out=side).max(initial=0.0)) for side in sides]
+    if not peaks[0] * peaks[1] * len(left) < 1e30:
+        return times * (np.abs(left).T @ np.abs(right))
+    slack = 1 + 2 * len(left) * bounded.UNIT
+    return np.multiply(sides[0].T @ sides[1], times * slack, dtype=np.float64)
 
 
 # -- microscaling ---------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ from difftest.simulator.misuses import WRITE_TO_CONSTANT, WRITE_TO_PARAMETER
 from difftest.simulator.recording import Part, Touched
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Purpose
 
 _KEPT = 4096
 """Calls kept for each machine and dialect; beyond that they are forgotten, and checked anew."""
@@ -89,7 +90,7 @@ def run(core: Core, issued: Issue) -> Any:
     if observer is not None and (observer.alarm or call.counts):
         observer.look(call, issued, results)
     if not in_place:
-        _put(issued, results, in_part)
+        _put(call, issued, results, in_part)
     if issued.gaps is not None:
         issued.gaps.settle(issued.where)
     for tell in core.followers.after:
@@ -144,13 +145,13 @@ def _results(call: Call, issued: Issue) -> Any:
     )
 
 
-def _put(issued: Issue, results: Any, in_part: list[Part]) -> None:
+def _put(call: Call, issued: Issue, results: Any, in_part: list[Part]) -> None:
     """Write results to the destinations; its ``where`` says where ``dst`` was written.
 
     Further destinations of which only some elements are written are appended to ``in_part``.
     """
     if type(results) is np.ndarray:
-        write(issued.dst, results, issued.where)
+        write(issued.dst, results, issued.where, kept=call.keeps and issued.gaps is None)
         return
     further: list[tuple[Tile, Any]] = []
     if type(results) is tuple:
@@ -255,6 +256,9 @@ def prepare(core: Core, issued: Issue) -> Call:
         call = check(core, issued)
         call.watches = watches_of(call)
         call.counts = counts(call)
+        dtypes = {call.result.dtype, *(tile.dtype for tile in call.tiles.values())}
+        moves = call.instruction.purpose in (Purpose.COPY, Purpose.TRANSPOSE)
+        call.keeps = moves and len(dtypes) == 1 and dtypes <= NARROW
         call.is_ambiguous = not all(isinstance(option, _DISTINCT) for option in issued.options)
         if len(calls) >= _KEPT:
             calls.clear()
@@ -297,27 +301,21 @@ def check_destination(dst: Tile) -> None:
         raise immutable(dst)
 
 
-def write(dst: Tile, values: Array, where: Array | None = None) -> None:
+def write(dst: Tile, values: Array, where: Array | None = None, *, kept: bool = False) -> None:
     """Round an instruction's results once into ``dst``'s dtype and store them.
 
-    ``values`` broadcast to ``dst``. ``where`` limits the write to a mask's true elements.
+    ``values`` broadcast to ``dst``. ``where`` limits the write to a mask's true elements. ``kept``
+    says that they are of ``dst``'s dtype already.
     """
     storage = dst._storage
     check_destination(dst)
-    rounded = round_to(values, dst.dtype)
+    rounded = values if kept else round_to(values, dst.dtype)
     if rounded is not values and dst.dtype in NARROW and np.isinf(rounded).any():
         overflowed(values, rounded)
     if storage.holds_bits:
         rounded = to_bits(rounded, dst.dtype)
-    if (
-        where is None
-        and rounded.base is None
-        and rounded.shape == dst.shape
-        and dst._is_whole()
-        and rounded.flags.c_contiguous
-        and rounded.flags.writeable
-        and storage.replace(rounded)
-    ):
+    owned = where is None and rounded.base is None and rounded.flags.carray
+    if owned and rounded.shape == dst.shape and dst._is_whole() and storage.replace(rounded):
         return
     store(dst, rounded, where)
 

@@ -158,6 +158,8 @@ class Call:
     """
     counts: bool = False
     """Whether it makes integers of integers, which float32 may not have."""
+    keeps: bool = False
+    """Whether it moves values of its result's dtype, which rounding leaves as they are."""
     plan: Any = None
     """What an exact run knows of it."""
 
