@@ -90,7 +90,7 @@ def test_elements_that_are_left_out_are_seen(monkeypatch):
     judged(doubled, X)
     write = gate.write
 
-    def half(dst, values, where=None):
+    def half(dst, values, where=None, **kept):
         chosen = np.zeros(dst.shape, np.bool_)
         chosen[:2] = True
         write(dst, np.broadcast_to(values, dst.shape), chosen)
