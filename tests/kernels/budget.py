@@ -1,6 +1,7 @@
 """How much the kernels' tests draw and run, by the profile of Hypothesis: see tests/README.md."""
 
 import itertools
+import sys
 
 from hypothesis import settings
 
@@ -16,6 +17,11 @@ large_cases = settings(max_examples=CASES // 10 if NIGHTLY else 3 if IN_CI else 
 """For a kernel whose drawn cases take a tenth of a second each."""
 middling_cases = settings(max_examples=CASES // 4 if NIGHTLY else min(CASES, 12))
 """For one whose cases take some hundredths."""
+
+
+def half(values):
+    """Every other one; every night all. The next Python has the others, and the next commit it."""
+    return [*values] if NIGHTLY else [*values][sys.version_info.minor % 2 :: 2]
 
 
 def in_turn(dtypes, inputs, *examples):

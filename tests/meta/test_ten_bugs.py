@@ -1,17 +1,13 @@
 """Ten bugs whose smallest case is known by argument, and the page that shows them."""
 
-import sys
-
 import pytest
-from hypothesis import settings
 
 from tests.every import every
+from tests.kernels.budget import NIGHTLY, half
 from tests.meta.ten_bugs import BUGS, PAGE, page
 
-NIGHTLY = settings.default.max_examples >= 1000
 SEEDS = range(5 if NIGHTLY else 1)
-SHRUNK = range(len(BUGS)) if NIGHTLY else range(sys.version_info.minor % 2, len(BUGS), 2)
-"""Half of the bugs on each Python, as this file goes from one to the next with each commit."""
+SHRUNK = half(range(len(BUGS)))
 
 
 @pytest.fixture(scope="module")

@@ -336,7 +336,8 @@ def topk(use: Use) -> tuple[Any, Any]:
     chosen = np.zeros(values.shape, np.bool_)
     for first in range(0, partitions, lanes):
         numbers = [rows[first + i % lanes, i // lanes] for i in range(count)]
-        order = sorted(range(count), key=lambda place: (float(numbers[place]), -place))[-k:]
+        keys = [(n == n, n if n == n else 0.0, -at) for at, n in enumerate(map(float, numbers))]
+        order = sorted(range(count), key=keys.__getitem__)[-k:]  # NaN is the least
         for j, place in enumerate(order):
             at = first + j % lanes, j // lanes
             values[at], places[at], chosen[at] = numbers[place], place, True

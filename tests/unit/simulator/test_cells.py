@@ -15,7 +15,7 @@ from difftest.simulator.errors import KernelError, NkiError, OracleError, ShapeE
 from difftest.simulator.frontend.nki.tensor import IndirectTensor
 from difftest.simulator.instructions.record import EFFECTS, INSTRUCTIONS
 from tests.every import every
-from tests.kernels.budget import NIGHTLY
+from tests.kernels.budget import NIGHTLY, half
 from tests.unit.simulator.cells import (
     FOLLOWED,
     MASKS,
@@ -99,7 +99,7 @@ def repeated(call: DrawnCall, role: str) -> DrawnCall:
     )
 
 
-@every("view", VIEWS)
+@every("view", half(VIEWS))
 def test_a_view_is_the_elements_that_it_names(view):
     """For each record, role and what is followed: as on a plain tile, or refused.
 

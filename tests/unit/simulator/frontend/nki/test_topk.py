@@ -55,6 +55,14 @@ def test_each_sixteen_partitions_are_one_problem(k):
         assert (numbers[rows, columns:] == 99).all()
 
 
+def test_nan_is_the_least_in_both_modes():
+    """The oracle's order of NaN among numbers was that of chance."""
+    x = np.resize([np.inf, 1, -0.0, np.nan, -np.inf, 0], (16, 8)).astype(ml_dtypes.bfloat16)
+    fast, plain = (launch(kernel(32, 125), [x], level="0.7", plain=one) for one in (False, True))
+    assert_array_equal(fast.outputs[1], plain.outputs[1])
+    assert not np.isnan(fast.outputs[0].astype(np.float32)).any()
+
+
 def test_what_the_last_column_has_beyond_the_results_counts_as_never_written():
     with pytest.raises(UnwrittenError, match="by topk at"):
         launch(kernel(8, 32), [shuffled(1, 2)], level="0.7")
