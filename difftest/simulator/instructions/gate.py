@@ -27,7 +27,7 @@ from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.checks import check
 from difftest.simulator.instructions.definedness import Gapped
 from difftest.simulator.instructions.observing import counts, overflowed, watches_of
-from difftest.simulator.instructions.record import Call, Instruction, Issue, Masked, Reach
+from difftest.simulator.instructions.record import Call, Instruction, Issue, Masked, Reach, moved
 from difftest.simulator.lifted import spread
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import DEFINED
@@ -35,7 +35,6 @@ from difftest.simulator.misuses import WRITE_TO_CONSTANT, WRITE_TO_PARAMETER
 from difftest.simulator.recording import Part, Touched
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Purpose
 
 _KEPT = 4096
 """Calls kept for each machine and dialect; beyond that they are forgotten, and checked anew."""
@@ -257,8 +256,7 @@ def prepare(core: Core, issued: Issue) -> Call:
         call.watches = watches_of(call)
         call.counts = counts(call)
         dtypes = {call.result.dtype, *(tile.dtype for tile in call.tiles.values())}
-        moves = call.instruction.purpose in (Purpose.COPY, Purpose.TRANSPOSE)
-        call.keeps = moves and len(dtypes) == 1 and dtypes <= NARROW
+        call.keeps = call.instruction.moves is moved and len(dtypes) == 1 and dtypes <= NARROW
         call.is_ambiguous = not all(isinstance(option, _DISTINCT) for option in issued.options)
         if len(calls) >= _KEPT:
             calls.clear()

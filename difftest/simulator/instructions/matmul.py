@@ -465,6 +465,7 @@ def _of_the_data(call: Call) -> Walk:
     engine=_transpose_engine,
     result=_transposed,
     walk=_of_the_data,
+    moves=moved,
     purpose=Purpose.TRANSPOSE,
 )
 def nc_transpose(call: Call, data: Array) -> Any:
