@@ -336,15 +336,15 @@ def add(args: list[str], *words: str) -> None:
 
 def _free(parser: pytest.Parser) -> tuple[Option, ...]:
     """Those of our options that nobody else has declared yet."""
-    return tuple(option for option in OPTIONS if not _is_known(parser, option.name))
+    unknown = _unknown(parser, [option.name for option in OPTIONS])
+    return tuple(option for option in OPTIONS if option.name in unknown)
 
 
-def _is_known(parser: pytest.Parser, name: str) -> bool:
+def _unknown(parser: pytest.Parser, names: list[str]) -> list[str]:
     try:
-        _, unknown = parser.parse_known_and_unknown_args([name])
-    except pytest.UsageError:  # it takes an argument, and there is none
-        return True
-    return name not in unknown
+        return parser.parse_known_and_unknown_args(names)[1]
+    except pytest.UsageError:  # one takes an argument, and there is none
+        return [name for name in names if len(names) > 1 and _unknown(parser, [name])]
 
 
 def _options(
