@@ -365,7 +365,7 @@ def _rng_engine(call: Call, wanted: Engine) -> Engine:
 )
 def rng(call: Call) -> Array:
     """Every element of ``dst`` becomes random bits: the lowest of 32."""
-    bits = current().numbers().integers(0, 2**32, call.result.shape, dtype=np.uint32)
+    bits: Array = current().numbers().integers(0, 2**32, call.result.shape, dtype=np.uint32)
     dtype = call.result.dtype
     return bits.astype(f"u{dtype.itemsize}").view(dtype)
 
@@ -398,7 +398,8 @@ def rand2(call: Call, low: Any, high: Any) -> Array:
         did = f"got a min of {np.max(bottom)!s} and a max of {np.min(top)!s}"
         raise call.refused(rule, did, f"min up to {np.max(bottom)!s}, max from {np.min(top)!s}")
     share = current().numbers().random(shape, dtype=np.float32)
-    return np.clip(bottom + share * (top - bottom), bottom, top)
+    between: Array = bottom + share * (top - bottom)
+    return np.clip(between, bottom, top)
 
 
 # -- seeds and states ------------------------------------------------------------------------------
