@@ -41,7 +41,7 @@ class _Plain:
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, *_: object) -> ModuleSpec | None:
         # Not the package itself: of one that pytest did not rewrite its next session here warns.
-        is_plain = name.startswith(("difftest.", "hypothesis.", "numpy", "ml_dtypes"))
+        is_plain = name.startswith(("difftest.", "hypothesis.", "numpy.", "ml_dtypes."))
         return PathFinder.find_spec(name, path) if is_plain else None
 
 

@@ -3,6 +3,8 @@ import subprocess
 import sys
 from importlib.machinery import SourceFileLoader
 
+from difftest.plugin.session import _Plain
+
 SCRIPT = """
 import os
 from hypothesis import Phase, settings
@@ -41,3 +43,9 @@ def test_pytest_rewrites_no_assert_of_what_a_session_of_kernels_loads():
     """To read packages with a plugin, which it rewrites, takes it a third of a small session."""
     loaded = [sys.modules[name] for name in ("difftest.harness.spec", "hypothesis.core")]
     assert {type(module.__loader__) for module in loaded} == {SourceFileLoader}
+
+
+def test_a_test_whose_name_begins_as_a_package_has_its_asserts_rewritten(tmp_path, monkeypatch):
+    (tmp_path / "numpy_test.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert _Plain.find_spec("numpy_test") is None
