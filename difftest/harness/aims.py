@@ -1,78 +1,81 @@
 """Values that aim at the conditions in the kernel's source: where each of them changes.
 
-They are read off the source. What a condition compares with a number says of the name at its left
-which values make both sides equal: 217 of ``n == 217``, 33 and each 64th after it of
-``n % 64 == 33``. Of a loop over a range the third turn is such a place.
+A condition is asked of the values of one name after another, while the others stay: ``n % 64 ==
+33`` holds at 33 and each 64th after it, ``rows + columns == 777`` at what is left to 777. What a
+name was assigned stands in its place. Of a loop over a range the third turn is such a condition.
 """
 
 from __future__ import annotations
 
 import ast
 import contextlib
+import copy
 import functools
 import inspect
+import itertools
 import random
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import FunctionType, ModuleType
 from typing import Any
 
 from difftest.backends.sdk import function_of
+from difftest.harness.repeats import RANGE
+from difftest.harness.spec import KernelSpec
 
-_SHARE, _NAMES, _STEPS, _LEAST = 0.6, 0.8, 5, 3
-"""Of the cases and of a case's names how many aim at something; how many steps are tried; and what
-numbers are aimed at: smaller ones are drawn anyhow."""
+_SHARE, _NAMES, _LEAST = 0.6, 0.8, 3
+"""Of the cases and of a case's names how many aim at something; and what numbers are aimed at:
+smaller ones are drawn anyhow."""
 _ASIDE = (*6 * (0,), -1, 1)
 """How far beside a place is aimed."""
-_ENDLESS = 2**62
-"""The step of a term that has one value alone."""
+_ASKED, _BASES, _KEPT, _LONG, _WORK = 1024, 4, 64, 100, 120
+"""Of how many values of a name a condition is asked, beside how many of the others; places kept;
+nodes of what stands in a name's place at most, and of a condition, times its names."""
 _TURNS = ("range", "affine_range", "sequential_range", "static_range")
+_CALLED = ("abs", "bin", "bool", "divmod", "int", "len", "max", "min", "range", "sum")
+"""Functions that run when a condition is asked."""
+_DATA = (int, str, tuple, list, dict, set, frozenset, ModuleType)
 
-Term = tuple[int, int]
-"""A step, and the first of the values that are so far apart."""
-Condition = tuple[str, int, list[Term], list[Term]]
-"""Its file and line, what those around it ask, and what it asks itself."""
+Place = dict[str, int]
+"""Values of names of the domain, at which a condition changes."""
+Condition = tuple[str, int, list[list[Place]], list[list[Place]]]
+"""Its file and line, the places of those around it, and of each that it joins itself."""
 
 
-def aimed(groups: Sequence[Sequence[Term]], names: Sequence[str], seed: int) -> dict[str, int]:
+def aimed(groups: Sequence[Sequence[list[Place]]], seed: int) -> Place:
     """Values for names of the domain in a case; empty for one that aims at nothing."""
     chance = random.Random(seed)
     if chance.random() > _SHARE:
         return {}
-    mine = [chance.choice(groups) for _ in range(2)]
-    group = chance.choice((mine[:1], mine))
-    terms: dict[str, Term] = {}
-    for name in names:
-        if chance.random() < _NAMES:
-            several = chance.choice(group)  # the last are of the condition itself
-            terms[name] = several[max(chance.randrange(len(several)) for _ in range(2))]
-    return {
-        name: first + step * chance.randrange(_STEPS) + chance.choice(_ASIDE)
-        for name, (step, first) in terms.items()
-    }
+    values: Place = {}
+    for group in [chance.choice(groups) for _ in range(chance.choice((1, 2)))]:
+        for places in chance.sample(group, len(group)):
+            values |= chance.choice(places)
+    return {n: at + chance.choice(_ASIDE) for n, at in values.items() if chance.random() < _NAMES}
 
 
-def nearest(terms: Sequence[Term], cases: Sequence[Mapping[str, Any]]) -> tuple[int, str]:
-    """How far the nearest of some cases' values are from terms, and which they are, in words."""
-    places = [(step or _ENDLESS, first) for step, first in terms]
+def nearest(joined: Sequence[list[Place]], cases: Sequence[Mapping[str, Any]]) -> tuple[int, str]:
+    """How far the nearest of some cases' values are from conditions, and which, in words."""
 
-    def apart(values: Mapping[str, Any]) -> int:
-        sizes = [size for size in values.values() if type(size) is int] or [0]
-        far = ([min((n - at) % step, (at - n) % step) for n in sizes] for step, at in places)
-        return sum(map(min, far))
+    def far(case: Mapping[str, Any]) -> int:
+        return sum(min(sum(abs(case[n] - at[n]) for n in at) for at in places) for places in joined)
 
-    values = min(cases, key=apart)
-    shown = ", ".join(f"{name}={value}" for name, value in values.items())
-    return apart(values), f"nearest of the last {len(cases)} cases: {shown}"
+    case = min(cases, key=far)
+    shown = ", ".join(f"{name}={value}" for name, value in case.items())
+    return far(case), f"nearest of the last {len(cases)} cases: {shown}"
 
 
-@functools.lru_cache(maxsize=64)  # to find the source of a function takes long
-def conditions_of(kernels: tuple[Callable[..., Any], ...]) -> list[Condition]:
-    """Each condition of kernels, and of functions of theirs, that asks for a number."""
-    left: list[Any] = [function_of(kernel) for kernel in kernels]
+@functools.lru_cache(maxsize=8)  # to find the source of a function takes long
+def conditions_of(spec: KernelSpec) -> list[Condition]:
+    """Each condition of the kernels, and of functions of theirs, that changes with a number."""
+    sources = ((name, getattr(source, RANGE, source)) for name, source in spec.domain.items())
+    free = range(1, _ASKED)  # as far as is known of what depends on others
+    lists = ((name, own if isinstance(own, Sequence) else free) for name, own in sources)
+    ranges = {name: own for name, own in lists if {*map(type, own[:_ASKED])} == {int}}
+    left: list[Any] = [function_of(kernel) for kernel in (spec.kernel, *spec.others)]
     done: list[FunctionType] = []
     conditions: list[Condition] = []
-    while left:
+    while left and ranges:
         function = left.pop()
         if not isinstance(function, FunctionType) or function in done:
             continue
@@ -83,79 +86,94 @@ def conditions_of(kernels: tuple[Callable[..., Any], ...]) -> list[Condition]:
         with contextlib.suppress(OSError, TypeError, SyntaxError):  # it has no source
             lines, first = inspect.getsourcelines(function)
             tree = ast.increment_lineno(ast.parse(textwrap.dedent("".join(lines))), first - 1)
-            source = _Source(function.__code__.co_filename, tree, function.__globals__)
-            conditions += source.conditions(tree, [])
+            conditions += _Source(function, tree, ranges).conditions(tree, [])
     return conditions
 
 
-class _Source:
-    """A function's source, the numbers of its module, and what its names are."""
+class _Source(ast.NodeTransformer):
+    """A function's source: a name becomes what it was assigned, and what cannot be told a name."""
 
-    def __init__(self, file: str, tree: ast.AST, numbers: Mapping[str, Any]) -> None:
-        self._file = file
-        self._known = {n: v for n, v in numbers.items() if isinstance(v, (int, ModuleType))}
-        self._assigned = {
-            node.targets[0].id: node.value
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
-        }
+    def __init__(self, function: FunctionType, tree: ast.AST, ranges: Mapping[str, Any]) -> None:
+        self._file, self._ranges = function.__code__.co_filename, ranges
+        self._known = {n: v for n, v in function.__globals__.items() if isinstance(v, _DATA)}
+        gets = (f"{n}.get" for n, v in self._known.items() if isinstance(v, dict))
+        self._called, self._assigned = {*_CALLED, *gets}, {}
+        nodes = [*ast.walk(tree)]
+        self._turning = [ast.unparse(node.target) for node in nodes if isinstance(node, ast.For)]
+        for node in nodes:
+            if isinstance(node, ast.Assign):
+                names, values = (getattr(s, "elts", [s]) for s in (node.targets[0], node.value))
+                for name, value in zip(names, values, strict=False):
+                    told = self.visit(value)
+                    if len(names) == len(values) and len([*ast.walk(told)]) < _LONG:
+                        self._assigned[ast.unparse(name)] = told
 
-    def conditions(self, node: Any, around: list[Term]) -> Iterator[Condition]:
+    def conditions(self, node: Any, around: list[list[Place]]) -> Iterator[Condition]:
         """The conditions below a node; what is refused counts for nothing."""
         refuses = isinstance(node, ast.If) and isinstance(node.body[-1], ast.Raise)
         if refuses or isinstance(node, ast.Assert):
             return
-        test: Any = node if isinstance(node, (ast.Compare, ast.BoolOp)) else None
-        test = getattr(node, "test", test)
-        if own := [*self._terms(test)] if test is not None else [*self._turns(node)]:
+        test = node if isinstance(node, (ast.Compare, ast.BoolOp)) else getattr(node, "test", None)
+        if own := [places for part in self._parts(node, test) if (places := self._places(part))]:
             yield self._file, node.lineno, around, own
-        for inner in ast.iter_child_nodes(node) if test is not node else ():
+        for inner in () if test is node else ast.iter_child_nodes(node):
             if inner is not test:
                 yield from self.conditions(inner, [*around, *own])
 
-    def _terms(self, test: ast.AST) -> Iterator[Term]:
-        nodes = [*ast.walk(test)]
-        compared = [node for node in nodes if isinstance(node, ast.Compare)]
-        sides = [(node.left, node.comparators[0]) for node in compared]
-        binary = [node for node in nodes if isinstance(node, ast.BinOp)]
-        alone = [(node, ast.Constant(0)) for node in binary if isinstance(node.op, ast.Mod)]
-        for side, other in sides or alone:
-            for left, right in ((side, other), (other, side)):
-                value = self._number(right)
-                step, first = (0, 0) if value is None else self._solved(left, value)
-                if max(step, first) >= _LEAST:
-                    yield step, first
+    def _parts(self, node: Any, test: Any) -> list[ast.expr]:
+        """What all has to hold of what a node asks: of a loop, that it turns thrice."""
+        turns = ast.unparse(node.iter) if isinstance(node, ast.For) else ""
+        if turns.partition("(")[0].rpartition(".")[2] in _TURNS:
+            return [ast.parse(f"len({turns}) > 2", mode="eval").body]
+        is_and = isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)
+        return test.values if is_and else [test] if test else []
 
-    def _turns(self, node: ast.AST) -> Iterator[Term]:
-        turns = node.iter if isinstance(node, ast.For) else None
-        if isinstance(turns, ast.Call) and ast.unparse(turns.func).rpartition(".")[2] in _TURNS:
-            size = (self._number(turns.args[2]) or 1) if len(turns.args) > 2 else 1
-            term = self._solved(turns.args[min(1, len(turns.args) - 1)], 2 * size + 1)
-            yield from [term] if term[1] > _LEAST else []
+    def _places(self, test: ast.expr) -> list[Place]:
+        """Where a condition changes with one of its names."""
+        whole = ast.fix_missing_locations(ast.Expression(self.visit(copy.deepcopy(test))))
+        code, chance = compile(whole, "<condition>", "eval"), random.Random(0)
+        open_names = dict.fromkeys(n.id for n in ast.walk(whole) if isinstance(n, ast.Name))
+        names = [name for name in open_names if name not in self._known and name not in _CALLED]
+        outer = [name for name in names if name not in self._turning]
+        numbers: list[Any] = [getattr(node, "value", None) for node in ast.walk(whole)]
+        near = {n + step for n in numbers if type(n) is int for step in (-1, 0, 1, 2)}
+        places: list[Place] = []
+        often = min(_BASES, _WORK // (len([*ast.walk(whole)]) * max(1, len(names))))
+        for _ in range(1 if len(names) == 1 and names[0] in self._ranges else often):
+            to = {n: n if n in self._ranges else chance.choice([*self._ranges]) for n in outer}
+            own = {n: self._ranges[to[n]] if n in to else range(_BASES) for n in names}
+            base = {n: chance.choice(values) for n, values in own.items()}
+            for name in outer:
+                for at in self._changes(code, base, name, sorted({*own[name][:_ASKED], *near})):
+                    places.append({to[n]: at if n == name else base[n] for n in outer})
+        return chance.sample(places, min(_KEPT, len(places)))
 
-    def _solved(self, side: ast.expr, value: int, step: int = 0, depth: int = 8) -> Term:
-        """What makes a side this value, as far as numbers alone are added, multiplied, divided."""
-        if isinstance(side, ast.Name) and side.id in self._assigned and depth:
-            return self._solved(self._assigned[side.id], value, step, depth - 1)
-        number = self._number(side.right) if isinstance(side, ast.BinOp) else None
-        if not isinstance(side, ast.BinOp) or not number:
-            return step, value
-        if isinstance(side.op, ast.Mod):
-            return self._solved(side.left, value, number, depth)
-        if isinstance(side.op, (ast.Add, ast.Sub)):
-            value += number if isinstance(side.op, ast.Sub) else -number
-        elif isinstance(side.op, ast.FloorDiv):
-            value, step = value * number, step * number
-        else:
-            return step, value
-        return self._solved(side.left, value, step, depth)
+    def _changes(self, code: Any, base: Place, name: str, asked: Sequence[int]) -> list[int]:
+        """The ends of those of a name's values for which it is what it is for few."""
+        held = []
+        for value in asked:
+            try:
+                held.append(bool(eval(code, self._known, {**base, name: value})))
+            except Exception:  # what it would raise for
+                held.append(False)
+        is_rare = sum(held) * 2 < len(held)
+        by_side = itertools.groupby(zip(asked, held, strict=True), lambda pair: pair[1])
+        runs = [[value for value, _ in run] for side, run in by_side if side is is_rare]
+        often = len(runs) > 4 and held.count(is_rare) * 4 > len(held)  # it is drawn anyhow
+        ends = {run[end] for run in runs for end in (0, -1)} - {asked[0], asked[-1]}
+        return [at for at in ends if at >= _LEAST and not often]
 
-    def _number(self, node: ast.expr) -> int | None:
-        """The number that an expression is, if it is one for which nothing runs."""
-        if any(isinstance(part, ast.Call) for part in ast.walk(node)):
-            return None
-        whole = ast.fix_missing_locations(ast.Expression(node))
-        with contextlib.suppress(Exception):  # a name of the function's own
-            value = eval(compile(whole, "<number>", "eval"), {"__builtins__": {}}, self._known)
-            return value if type(value) is int else None
-        return None
+    def visit_Name(self, node: ast.Name) -> Any:
+        return self._assigned.get(node.id, node)
+
+    def visit_Call(self, node: Any) -> Any:
+        is_call = isinstance(node, ast.Call)
+        path = ast.unparse(node.func if is_call else node)
+        if is_call and path.rpartition(".")[2] in _TURNS:
+            path, node.func = "range", ast.Name("range", ast.Load())
+        known = (
+            path in self._called if is_call else path.replace("[", ".").split(".")[0] in self._known
+        )
+        return self.generic_visit(node) if known else ast.Name(ast.unparse(node), ast.Load())
+
+    visit_Attribute = visit_Subscript = visit_Call

@@ -251,8 +251,8 @@ class Runner:
         coverage = self.tally.coverage
         for history in self.histories.values() if missed(coverage) else ():
             cases = [case.values for case in history.agreed]
-            for file, line, _, terms in conditions_of((history.spec.kernel,)) if cases else ():
-                coverage.tried.add((file, line, *nearest(terms, cases)))
+            for file, line, _, own in conditions_of(history.spec) if cases else ():
+                coverage.tried.add((file, line, *nearest(own, cases)))
 
     def settings_of(self, spec: KernelSpec, case: Case) -> ExactSettings | None:
         """How the exact run of a case counts roundings; None if none is wanted."""

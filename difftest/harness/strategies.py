@@ -17,7 +17,7 @@ from hypothesis.control import current_build_context
 from hypothesis.internal import scrutineer
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from difftest.harness.aims import Term, aimed, conditions_of
+from difftest.harness.aims import Place, aimed, conditions_of
 from difftest.harness.case import Case
 from difftest.harness.frames import PACKAGE
 from difftest.harness.nature import FAR, Nature, nature_of
@@ -322,8 +322,7 @@ def cases_like(spec: KernelSpec, nature: Nature) -> SearchStrategy[Case]:
     names = names[: max(map(names.index, sizes), default=-1) + 1]
     sources = [getattr(spec.domain[name], RANGE, spec.domain[name]) for name in names]
     room = math.prod(len(source) for source in sources if isinstance(source, Sequence))
-    conditions = conditions_of((spec.kernel, *spec.others))
-    groups = [[*around, *own] for *_, around, own in conditions]
+    groups = [[*around, *own] for *_, around, own in conditions_of(spec)]
     return _cases_with(spec, nature, sizes, groups, names if room >= _ROOM else [])
 
 
@@ -333,7 +332,7 @@ def _cases_with(
     spec: KernelSpec,
     nature: Nature,
     sizes: Sequence[str],
-    groups: list[list[Term]],
+    groups: list[list[list[Place]]],
     point: Sequence[str],
 ) -> Case:
     """The same with sizes that may be equal, values to aim at, and names whose values are new."""
@@ -341,7 +340,7 @@ def _cases_with(
     ticket, points = _number(_TICKETS), points_of_run()
     assume(is_free is not None)
     is_equal = len(sizes) > 1 and ticket % (_EQUAL + 1) == _EQUAL
-    aims = aimed(groups, [*spec.domain], ticket) if groups and not is_equal else {}
+    aims = aimed(groups, ticket) if groups and not is_equal else {}
 
     def wanted(earlier: Mapping[str, Any], name: str, source: Any) -> int | None:
         size = earlier[sizes[0]] if is_equal and name in sizes[1:] else aims.get(name)

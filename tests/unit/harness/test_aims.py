@@ -43,6 +43,24 @@ def of_a_turn(rows, columns):
     return wrong
 
 
+def of_few(rows, columns):
+    return rows in (37, 111) and columns in (5, 350)
+
+
+def of_two(rows, columns):
+    low, left = 0, rows + columns
+    return low + left == 777
+
+
+def of_a_product(rows, columns):
+    return rows * columns % 1000 == 7
+
+
+def of_itself(rows, columns):
+    columns = columns or rows
+    return columns == 333
+
+
 def refusing(rows, columns):
     assert rows % 64 == 0
     if columns > 512:
@@ -69,7 +87,7 @@ def spec_of(kernel, dtypes=("float32",), **more):
     return spec
 
 
-@every("kernel", [both, apart, of_a_helper, of_a_turn])
+@every("kernel", [both, apart, of_a_helper, of_a_turn, of_few, of_two, of_a_product])
 @pytest.mark.parametrize("seed", range(8 if NIGHTLY else 1))
 def test_a_rare_bug_is_met_within_three_hundred_cases(kernel, seed):
     @hypothesis.seed(seed)
@@ -123,18 +141,27 @@ def test_a_case_that_aims_shrinks_as_any_other():
 
 
 @every(
-    "kernel, groups",
+    "kernel, asked",
     [
-        (both, [[(0, 217), (64, 33)]]),
-        (apart, [[(128, 77)], [(128, 77), (32, 31)]]),
-        (helper, [[(192, -1)]]),
-        (of_a_turn, [[(0, 577)], [(0, 577), (0, 288), (0, 6)]]),
+        (both, [[{217}, {*range(33, 700, 64)}]]),
+        (apart, [[{*range(77, 700, 128)}], [{*range(77, 700, 128)}, {*range(31, 300, 32)}]]),
+        (helper, [[{191, 383, 575}]]),
+        (of_a_turn, [[{577}], [{577}, {5}]]),
+        (of_few, [[{37, 111}, {5, 350}]]),
         (refusing, []),
         (spec_of, []),
     ],
 )
-def test_what_a_source_asks_for(kernel, groups):
-    assert [[*around, *own] for *_, around, own in conditions_of((kernel,))] == groups
+def test_what_a_source_asks_for(kernel, asked):
+    """Sizes between the ends of the domain, each condition with those around it."""
+    conditions = conditions_of(spec_of(kernel))
+    groups = [[*around, *own] for *_, around, own in conditions]
+    assert [[{n for at in places for n in at.values()} for places in g] for g in groups] == asked
+
+
+def test_a_name_that_keeps_its_value_or_takes_another_is_aimed_at():
+    ((*_, joined),) = conditions_of(spec_of(of_itself))
+    assert any(at["columns"] == 333 for places in joined for at in places)
 
 
 def test_a_condition_is_at_its_line_and_knows_what_came_nearest():
@@ -143,7 +170,7 @@ def test_a_condition_is_at_its_line_and_knows_what_came_nearest():
         {"rows": 219, "columns": 98},
         {"rows": 200, "columns": 97},
     ]
-    (file, line, _, terms), *_ = conditions_of((both,))
+    (file, line, _, joined), *_ = conditions_of(spec_of(both))
     assert (file, line) == (__file__, both.__code__.co_firstlineno + 1)
-    assert nearest(terms, cases) == (3, "nearest of the last 3 cases: rows=219, columns=98")
-    assert nearest(terms, cases[:1])[0] == (217 - 50) + (33 - 30)
+    assert nearest(joined, cases) == (3, "nearest of the last 3 cases: rows=219, columns=98")
+    assert nearest(joined, cases[:1])[0] == (217 - 30) + (50 - 33)
