@@ -26,14 +26,12 @@ from difftest.harness.spec import KernelSpec
 _SHARE, _NAMES, _LEAST = 0.6, 0.8, 3
 """Of the cases and of a case's names how many aim at something; and what numbers are aimed at:
 smaller ones are drawn anyhow."""
-_ASIDE = (*6 * (0,), -1, 1)
-"""How far beside a place is aimed."""
+_ASIDE = (*6 * (0,), -1, 1)  # how far beside a place is aimed
 _ASKED, _BASES, _KEPT, _LONG, _WORK = 1024, 4, 64, 100, 120
 """Of how many values of a name a condition is asked, beside how many of the others; places kept;
 nodes of what stands in a name's place at most, and of a condition, times its names."""
 _TURNS = ("range", "affine_range", "sequential_range", "static_range")
 _CALLED = ("abs", "bin", "bool", "divmod", "int", "len", "max", "min", "range", "sum")
-"""Functions that run when a condition is asked."""
 _DATA = (int, str, tuple, list, dict, set, frozenset, ModuleType)
 
 Place = dict[str, int]
@@ -69,8 +67,7 @@ def nearest(joined: Sequence[list[Place]], cases: Sequence[Mapping[str, Any]]) -
 def conditions_of(spec: KernelSpec) -> list[Condition]:
     """Each condition of the kernels, and of functions of theirs, that changes with a number."""
     sources = ((name, getattr(source, RANGE, source)) for name, source in spec.domain.items())
-    free = range(1, _ASKED)  # as far as is known of what depends on others
-    lists = ((name, own if isinstance(own, Sequence) else free) for name, own in sources)
+    lists = ((n, own if isinstance(own, Sequence) else range(1, _ASKED)) for n, own in sources)
     ranges = {name: own for name, own in lists if {*map(type, own[:_ASKED])} == {int}}
     left: list[Any] = [function_of(kernel) for kernel in (spec.kernel, *spec.others)]
     done: list[FunctionType] = []
@@ -171,9 +168,8 @@ class _Source(ast.NodeTransformer):
         path = ast.unparse(node.func if is_call else node)
         if is_call and path.rpartition(".")[2] in _TURNS:
             path, node.func = "range", ast.Name("range", ast.Load())
-        known = (
-            path in self._called if is_call else path.replace("[", ".").split(".")[0] in self._known
-        )
+        root = path.replace("[", ".").split(".")[0]
+        known = path in self._called if is_call else root in self._known
         return self.generic_visit(node) if known else ast.Name(ast.unparse(node), ast.Load())
 
     visit_Attribute = visit_Subscript = visit_Call

@@ -19,14 +19,14 @@ from difftest.backends.base import Backend
 from difftest.backends.embedded import EmbeddedSimulator
 from difftest.backends.sdk import CLASSIC, PACKAGES, dialect_of
 from difftest.harness.case import Case
+from difftest.harness.compare import are_equal
 from difftest.harness.explicit import case_from_json
 from difftest.harness.failures import DifferentialFailure
-from difftest.harness.reference import bytes_of
 from difftest.harness.rounding import Array
 from difftest.harness.runner import Runner
 from difftest.harness.signature import home_of, name_of, told_apart
 from difftest.harness.spec import KernelSpec
-from difftest.harness.verdict import Verdict
+from difftest.harness.verdict import Match, Verdict
 
 Outputs = Mapping[str, tuple[Array, ...]]
 """By the name of the backend."""
@@ -75,15 +75,7 @@ def agreement(outputs: Mapping[str, Outputs]) -> Iterator[tuple[str, str, str, b
     """
     for (first, ours), (second, theirs) in combinations(outputs.items(), 2):
         for backend in ours.keys() & theirs.keys():
-            yield first, second, backend, _equal(ours[backend], theirs[backend])
-
-
-def _equal(ours: tuple[Array, ...], theirs: tuple[Array, ...]) -> bool:
-    return len(ours) == len(theirs) and all(
-        (array.shape, array.dtype) == (other.shape, other.dtype)
-        and (np.array_equal(bytes_of(array), bytes_of(other)) or np.array_equal(array, other, True))
-        for array, other in zip(ours, theirs, strict=True)
-    )
+            yield first, second, backend, are_equal(ours[backend], theirs[backend])
 
 
 def check_each(runner: Runner, spec: KernelSpec, case: Case) -> dict[str, Verdict]:
@@ -92,6 +84,7 @@ def check_each(runner: Runner, spec: KernelSpec, case: Case) -> dict[str, Verdic
     The others run although one is wrong: what came of them says where to look.
     """
     __tracebackhide__ = True
+    runner.right = {}
     if not spec.others:
         return runner.check(spec, case)
     reference = runner.reference(spec, case, spec.inputs_of(case))
@@ -105,6 +98,7 @@ def check_each(runner: Runner, spec: KernelSpec, case: Case) -> dict[str, Verdic
             except DifferentialFailure as wrong:
                 failures[part.name], own = wrong, wrong.verdicts
         outputs[part.name] = runner.outputs
+        runner.right |= {b: (runner.outputs[b], v) for b, v in own.items() if isinstance(v, Match)}
         verdicts |= {f"{part.name} on {backend}": verdict for backend, verdict in own.items()}
     pairs = [*agreement(outputs)]
     for first, second, backend, equal in pairs:

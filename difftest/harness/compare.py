@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from difftest.harness.reference import as_float64
+from difftest.harness.reference import as_float64, bytes_of
 from difftest.harness.rounding import (
     Array,
     Float64,
@@ -39,6 +39,15 @@ from difftest.harness.verdict import Inconclusive, Match, Mismatch, WrongElement
 
 FAILURE_PROBABILITY = 1e-9
 """That a right result is called wrong, at most, in one case: once in a thousand million cases."""
+
+
+def are_equal(ours: Sequence[Array], theirs: Sequence[Array]) -> bool:
+    """Whether all bits of outputs agree; any NaN is as any other, and a zero as one of its sign."""
+    return len(ours) == len(theirs) and all(
+        (array.shape, array.dtype) == (other.shape, other.dtype)
+        and (np.array_equal(bytes_of(array), bytes_of(other)) or np.array_equal(array, other, True))
+        for array, other in zip(ours, theirs, strict=True)
+    )
 
 
 class Expected(NamedTuple):

@@ -60,6 +60,28 @@ def test_a_wrong_kernel_is_found_wherever_it_stands_and_the_other_is_cleared(ker
     assert "beside:      add agrees with the reference" in text
 
 
+def test_the_bits_of_a_kernel_that_agrees_need_no_exact_run_of_another():
+    """After three cases, in which a wrong algorithm shows though its bits do not; other bits do."""
+    asked = []
+
+    def at_last_wrong(a, b):
+        return one_more(a, b) if len(a) > 4 else add(a, b)
+
+    class Backend(PlainBackend):
+        def run(self, call):
+            asked.append((call.kernel.__name__, call.exact is not None))
+            return super().run(call)
+
+    runner, spec = Runner((Backend("plain"),)), spec_of(add, at_last_wrong)
+    for n in (1, 2, 3, 4):
+        BoundCase(spec, Case({"n": n}, "float32", CASE.data), runner).check()
+    each = [("add", True), ("at_last_wrong", True)]
+    assert asked == [*each, *each, *each, ("add", True), ("at_last_wrong", False)]
+    with pytest.raises(DifferentialFailure, match="at_last_wrong disagrees"):
+        BoundCase(spec, Case({"n": 5}, "float32", CASE.data), runner).check()
+    assert asked[-2:] == [("at_last_wrong", False), ("at_last_wrong", True)]
+
+
 def test_kernels_that_are_wrong_alike_point_to_the_reference():
     with pytest.raises(DifferentialFailure, match=r"same bits: look at the reference and the spec"):
         checked(spec_of(add, also_add, reference=lambda a, b: np.float64(a) + b + 1))
