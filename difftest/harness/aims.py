@@ -24,12 +24,11 @@ from difftest.harness.repeats import RANGE
 from difftest.harness.spec import KernelSpec
 
 _SHARE, _NAMES, _LEAST = 0.6, 0.8, 3
-"""Of the cases and of a case's names how many aim at something; and what numbers are aimed at:
-smaller ones are drawn anyhow."""
+"""Of the cases, and of their names, how many aim at something; smaller numbers are drawn anyhow."""
 _ASIDE = (*6 * (0,), -1, 1)  # how far beside a place is aimed
-_ASKED, _BASES, _KEPT, _LONG, _WORK = 1024, 4, 64, 100, 120
-"""Of how many values of a name a condition is asked, beside how many of the others; places kept;
-nodes of what stands in a name's place at most, and of a condition, times its names."""
+_ASKED, _BASES, _KEPT, _LONG, _WORK = 1024, 16, 64, 100, 60_000
+"""Of how many values of a name a condition is asked, beside how many of another one at most; places
+kept; nodes of what stands in a name's place at most, and those that are evaluated in all."""
 _TURNS = ("range", "affine_range", "sequential_range", "static_range")
 _CALLED = ("abs", "bin", "bool", "divmod", "int", "len", "max", "min", "range", "sum")
 _DATA = (int, str, tuple, list, dict, set, frozenset, ModuleType)
@@ -135,10 +134,11 @@ class _Source(ast.NodeTransformer):
         numbers: list[Any] = [getattr(node, "value", None) for node in ast.walk(whole)]
         near = {n + step for n in numbers if type(n) is int for step in (-1, 0, 1, 2)}
         places: list[Place] = []
-        often = min(_BASES, _WORK // (len([*ast.walk(whole)]) * max(1, len(names))))
+        work = len(numbers) * sum(len(self._ranges.get(n, range(_ASKED))[:_ASKED]) for n in names)
+        often = min(_BASES, _WORK // max(1, work)) if len(names) < 3 else 0
         for _ in range(1 if len(names) == 1 and names[0] in self._ranges else often):
             to = {n: n if n in self._ranges else chance.choice([*self._ranges]) for n in outer}
-            own = {n: self._ranges[to[n]] if n in to else range(_BASES) for n in names}
+            own = {n: self._ranges[to[n]] if n in to else range(4) for n in names}
             base = {n: chance.choice(values) for n, values in own.items()}
             for name in outer:
                 for at in self._changes(code, base, name, sorted({*own[name][:_ASKED], *near})):
