@@ -33,8 +33,7 @@ _TURNS = ("range", "affine_range", "sequential_range", "static_range")
 _CALLED = ("abs", "bin", "bool", "divmod", "int", "len", "max", "min", "range", "sum")
 _DATA = (int, str, tuple, list, dict, set, frozenset, ModuleType)
 
-Place = dict[str, int]
-"""Values of names of the domain, at which a condition changes."""
+Place = dict[str, int]  # values of names of the domain, at which a condition changes
 Condition = tuple[str, int, list[list[Place]], list[list[Place]]]
 """Its file and line, the places of those around it, and of each that it joins itself."""
 

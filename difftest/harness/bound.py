@@ -28,8 +28,7 @@ from difftest.harness.signature import home_of, name_of, told_apart
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Match, Verdict
 
-Outputs = Mapping[str, tuple[Array, ...]]
-"""By the name of the backend."""
+Outputs = Mapping[str, tuple[Array, ...]]  # by the name of the backend
 
 
 @lru_cache(maxsize=16)  # each case of a test asks

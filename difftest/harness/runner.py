@@ -89,8 +89,7 @@ class Runner:
     tally, again : of the test that runs: its counts, and how to run it again.
     traces, outputs : of the last case, by the name of the backend that ran the kernel to its end.
     right : outputs of another kernel in the same case, by backend, with the verdict: they agree.
-    verbose : whether a failure's report says all that is known of its rounding errors.
-    strict : whether a hazard that only warns makes a test fail.
+    verbose, strict : whether a report says all of rounding errors; whether hazards that warn fail.
     hazards : errors and warnings of the test by id and places, each with its first case.
     repeats, histories : cases that are known to agree; what came of them, by the kernel's name.
     exact : whether cases run without rounding too, where their specs want it.
@@ -138,19 +137,17 @@ class Runner:
         finally:
             self.backends = every
 
-    def run(self, trial: Trial, backend: Backend, exact: Any) -> tuple[KernelCall, Outcome]:
-        """Run a case; what a kernel of the embedded simulator did in its own code is tallied."""
-        call = make_call(trial.spec, trial.case, trial.inputs)
-        call = replace(call, record=self.record, inspect=True, exact=exact)
+    def run(self, spec: KernelSpec, backend: Backend, call: KernelCall) -> Outcome:
+        """Run a call; what a kernel of the embedded simulator did in its own code is tallied."""
         if self.watch is None or backend.name not in ("embedded", "plain"):
-            return call, run_kernel(backend, call)
+            return run_kernel(backend, call)
         with self.watch.call(call.kernel) as seen:
             outcome = run_kernel(backend, call)
         if isinstance(outcome, Ran):
             self.watch.learn(call.kernel, seen)
-            seen.tell(trial.spec.name, self.tally.coverage)
+            seen.tell(spec.name, self.tally.coverage)
             self.tally.coverage.unknown |= {self.watch.unknown} - {""}
-        return call, outcome
+        return outcome
 
     def check(
         self, spec: KernelSpec, case: Case, reference: Reference | Exception | None = None
@@ -182,10 +179,10 @@ class Runner:
         spec, case, reference = trial.spec, trial.case, trial.reference
         sure = len(self._history(spec).agreed) >= _SURE
         outputs, right = self.right.get(backend.name, ((), None)) if sure else ((), None)
-        call, ran = self.run(trial, backend, None if right else trial.settings)
+        call, ran = self._launched(trial, backend, None if right else trial.settings)
         alike = isinstance(ran, Ran) and are_equal(ran.outputs, outputs)
         if right and not (alike and all(mask is None for mask in getattr(ran, "unwritten", ()))):
-            right, (call, ran) = None, self.run(trial, backend, trial.settings)
+            right, (call, ran) = None, self._launched(trial, backend, trial.settings)
         outcome = ran if right else self._with_exact_run(trial, backend, ran)
         with self._defects(spec, case):
             verdict, said = right or verdict_on(reference, outcome), ""
@@ -211,6 +208,11 @@ class Runner:
             self._history(spec).failed(case, backend.name, verdict)
         trial.verdicts[backend.name] = verdict
         return verdict
+
+    def _launched(self, trial: Trial, backend: Backend, exact: Any) -> tuple[KernelCall, Outcome]:
+        call = make_call(trial.spec, trial.case, trial.inputs)
+        call = replace(call, record=self.record, inspect=True, exact=exact)
+        return call, self.run(trial.spec, backend, call)
 
     def suspected(
         self, trial: Trial, backend: Backend, call: KernelCall, ran: Ran

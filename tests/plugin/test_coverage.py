@@ -91,7 +91,7 @@ def run(project, whole_profiles):
             test = TEST.format(name=name, **given)
             kernels = KERNELS.replace("{large}", large).replace("NAME", name)
             project.pytester.makepyfile(**{f"{name}_kernels": kernels, f"test_{name}": test})
-        arguments = ("--simulate", "-p", "no:cacheprovider", "--hypothesis-seed=2", *options)
+        arguments = ("--simulate", "-p", "no:cacheprovider", "--hypothesis-seed=4", *options)
         # Hypothesis warns where its own place in sys.monitoring is taken.
         arguments += ("-W", "error::hypothesis.errors.HypothesisWarning")
         result = project.run(*arguments)
