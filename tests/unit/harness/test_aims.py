@@ -61,6 +61,19 @@ def of_itself(rows, columns):
     return columns == 333
 
 
+def seldom_false(rows, columns):
+    return 1 if rows % 64 else 2
+
+
+def often_true(rows, columns):
+    return 1 if columns % 2 else 2
+
+
+def of_three(rows, columns, depth):
+    """Places of all would fix them in most cases."""
+    return rows + columns + depth == 777
+
+
 def refusing(rows, columns):
     assert rows % 64 == 0
     if columns > 512:
@@ -148,6 +161,9 @@ def test_a_case_that_aims_shrinks_as_any_other():
         (helper, [[{191, 383, 575}]]),
         (of_a_turn, [[{577}], [{577}, {5}]]),
         (of_few, [[{37, 111}, {5, 350}]]),
+        (seldom_false, [[{64, 128, 192, 256}]]),
+        (often_true, []),
+        (of_three, []),
         (refusing, []),
         (spec_of, []),
     ],

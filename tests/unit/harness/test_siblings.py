@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -80,6 +82,23 @@ def test_the_bits_of_a_kernel_that_agrees_need_no_exact_run_of_another():
     with pytest.raises(DifferentialFailure, match="at_last_wrong disagrees"):
         BoundCase(spec, Case({"n": 5}, "float32", CASE.data), runner).check()
     assert asked[-2:] == [("at_last_wrong", False), ("at_last_wrong", True)]
+
+
+def test_what_a_kernel_never_wrote_is_not_right_by_the_bits_of_another():
+    """Nothing wrote the NaN that is right there."""
+
+    class Backend(PlainBackend):
+        def run(self, call):
+            ran = super().run(call)
+            skips = call.kernel is also_add and len(call.inputs[0]) == 4
+            mask = np.ones(ran.outputs[0].shape, bool) if skips else None
+            return replace(ran, unwritten=(mask,))
+
+    runner, spec = Runner((Backend("plain"),)), spec_of(add, also_add)
+    for n in (1, 2, 3):
+        BoundCase(spec, Case({"n": n}, "float32", CASE.data), runner).check()
+    with pytest.raises(DifferentialFailure, match="also_add disagrees"):
+        BoundCase(spec, Case({"n": 4}, "float32", CASE.data), runner).check()
 
 
 def test_kernels_that_are_wrong_alike_point_to_the_reference():
