@@ -35,7 +35,7 @@ ALSO_CALLED = {"nisa.iota": {"pattern": "expr"}}
 """By function: names under which kernels give an argument, and those that AWS documents."""
 _TODAYS = frozenset({"dst", "offset", "channel_multiplier"})
 """Parameters of instructions in today's dialect; some have the first in both."""
-_HOMES = {"classic": "neuronxcc.nki"}
+_HOMES = {"classic": "neuronxcc.nki"}  # what a dialect is imported as, if not by its name
 CLOSED = frozenset(
     (
         *("nisa.dma_copy", "nisa.get_nc_version", "nisa.local_gather", "nisa.sequence_bounds"),
