@@ -89,30 +89,38 @@ def named(tile: Patterned, items: tuple[Any, ...]) -> Named | None:
     steps: list[int] = []
     partition, axis, inside = None, 0, tile._axes is None
     for item in items:
+        kind = type(item)
+        if kind is int:
+            if not 0 <= item < sizes[axis]:
+                inside = False
+            offset += item * strides[axis]
+            axis += 1
+            continue
         if item is None:
             counts.append(1)
             steps.append(0)
             continue
-        start = last = item
-        if type(item) is slice:
-            start, last, step = item.start, item.stop, 1
-            if start is last is item.step is None:
-                start, last = 0, sizes[axis]
-            elif item.step is not None or type(start) is not int or type(last) is not int:
-                start, last, step = slice_bounds(item, sizes[axis])
-            count = last - start if step == 1 else -(-(last - start) // step)
+        if kind is not slice:
+            return None
+        if axis == partition_axis:
+            partition = len(counts)
+        count, stride = sizes[axis], strides[axis]
+        start, end, step = item.start, item.stop, item.step
+        if not start is end is step is None:
+            if step is None and type(start) is type(end) is int:
+                count = end - start
+            else:
+                start, end, step = slice_bounds(item, count)
+                count = -(-(end - start) // step)
+                end = start + (count - 1) * step + 1
+                stride *= step
             if count < 1:
                 raise no_element(item, f"axis {axis} of {tile!r}")
-            last = start + (count - 1) * step
-            if axis == partition_axis:
-                partition = len(counts)
-            counts.append(count)
-            steps.append(strides[axis] * step)
-        elif type(item) is not int:
-            return None
-        if start < 0 or last >= sizes[axis]:
-            inside = False
-        offset += start * strides[axis]
+            if start < 0 or end > sizes[axis]:
+                inside = False
+            offset += start * strides[axis]
+        counts.append(count)
+        steps.append(stride)
         axis += 1
     if partition_axis is not None and partition_axis >= axis:
         partition = len(counts) + partition_axis - axis

@@ -148,6 +148,8 @@ class Storage:
         held = self.data
         if self.in_hbm or self.shared or values.dtype != held.dtype or values.shape != held.shape:
             return False
+        if not values.flags.carray:
+            return False
         self.data = values
         self.products = self.gaps = None
         return True

@@ -185,8 +185,9 @@ class Allocation:
     @property
     def is_temporary(self) -> bool:
         """A result that was only moved, or accumulated, elsewhere: it has no memory of its own."""
-        moved = self.reads == 1 == self.writes == self.moves and self.address is None
-        return moved or self.is_absorbed
+        if not self.moves:
+            return self.is_absorbed
+        return self.reads == 1 == self.writes == self.moves and self.address is None
 
     def __str__(self) -> str:
         label = self.name or f"tensor {self.id}"

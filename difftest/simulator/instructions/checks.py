@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
+from itertools import compress
 from operator import itemgetter
 from typing import Any, TypeGuard
 
@@ -162,12 +163,12 @@ def check(core: Core, issued: Issue) -> Call:
 def _foresee_event(call: Call, issued: Issue) -> None:
     """Note what the event of a simple call says of its operands."""
     operands = issued.operands
-    indirect = any(isinstance(tile, IndirectTile) for tile in (issued.dst, *operands))
+    call.is_indirect = any(isinstance(tile, IndirectTile) for tile in (issued.dst, *operands))
     further = any(other is not None for other in issued.others)
-    call.is_simple = not (indirect or further)
-    call.read_places = tuple(k for k, tile in enumerate(operands) if isinstance(tile, Tile))
+    call.is_simple = not (call.is_indirect or further)
+    call.are_tiles = tuple(isinstance(operand, Tile) for operand in operands)
     roles = [role.name for role in call.instruction.operands]
-    names = issued.sources or [roles[place] for place in call.read_places]
+    names = issued.sources or [*compress(roles, call.are_tiles)]
     call.roles = ("dst", *names, *(("dst",) if call.reads_dst else ()))
     places = [k for k, value in enumerate(operands) if is_number(value) or isinstance(value, Index)]
     call.numbers = _chooser(places, operands)

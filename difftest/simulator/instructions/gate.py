@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import operator
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -113,14 +114,10 @@ def _reads_gaps(core: Core, call: Call, issued: Issue) -> bool:
     """Whether something that a call reads may not be defined."""
     if call.reduces and core.registers.origins:
         return True
-    for operand in issued.operands:
-        if isinstance(operand, Tile):
-            if operand._storage.gaps is not None:
-                return True
-        elif isinstance(operand, IndirectTile):
+    for tile in compress(issued.operands, call.are_tiles):
+        if tile._storage.gaps is not None:
             return True
-    dst = issued.dst
-    return isinstance(dst, IndirectTile) or (call.reads_dst and dst._storage.gaps is not None)
+    return call.is_indirect or (call.reads_dst and issued.dst._storage.gaps is not None)
 
 
 def _let_move(call: Call, issued: Issue) -> None:
@@ -179,7 +176,7 @@ def _record(core: Core, call: Call, issued: Issue, in_part: list[Part]) -> None:
     numbers = call.numbers(operands) if tells and call.numbers is not None else ()
     if call.is_simple and not issued.indices:
         if issued.sources is None:
-            reads = [operands[place] for place in call.read_places]
+            reads = [*compress(operands, call.are_tiles)]
         else:
             reads = [*issued.sources.values()]
         if call.reads_dst:
@@ -237,7 +234,7 @@ def prepare(core: Core, issued: Issue) -> Call:
         issued.options,
         issued.dtype,
         issued.engine,
-        dst._signature() if isinstance(dst, Tile) else _signature(dst),
+        None if dst is None else dst._signature() if isinstance(dst, Tile) else _signature(dst),
         *[
             operand._signature() if isinstance(operand, Tile) else _signature(operand)
             for operand in issued.operands
@@ -312,8 +309,8 @@ def write(dst: Tile, values: Array, where: Array | None = None, *, kept: bool = 
         overflowed(values, rounded)
     if storage.holds_bits:
         rounded = to_bits(rounded, dst.dtype)
-    owned = where is None and rounded.base is None and rounded.flags.carray
-    if owned and rounded.shape == dst.shape and dst._is_whole() and storage.replace(rounded):
+    is_whole = where is None and dst._pattern is storage.whole and dst._strided
+    if is_whole and rounded.base is None and storage.replace(rounded):
         return
     store(dst, rounded, where)
 

@@ -147,8 +147,10 @@ class Call:
     """Whether its engine's registers may take part."""
     is_simple: bool = False
     """Whether it reads tiles and writes one: what its event says is known beforehand."""
-    read_places: tuple[int, ...] = ()
-    """Which of a simple call's operands are tiles."""
+    is_indirect: bool = False
+    """Whether a tile says where it reads or writes."""
+    are_tiles: tuple[bool, ...] = ()
+    """Of each operand, whether it is a tile whose pattern is known."""
     roles: tuple[str, ...] = ()
     """Of a simple call's destination, then of what it reads."""
     watches: tuple[Callable[..., None], ...] = ()

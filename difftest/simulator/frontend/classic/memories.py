@@ -266,10 +266,13 @@ def note_mixed(core: Core) -> None:
 
     AWS's compiler refuses it: what it places itself would collide with the rest.
     """
-    on_chip = [t for t in core.trace.allocations if not t.space.is_hbm and t.first >= 0]
-    placed = [t for t in on_chip if (t.address or t.places) and not t.is_temporary]
-    left = [t for t in on_chip if not t.areas and not t.is_temporary] if placed else []
-    if not left:
+    made = core.trace.allocations
+    if not any(tensor.address or tensor.places for tensor in made):
+        return
+    used = [t for t in made if not (t.space.is_hbm or t.is_temporary) and t.first >= 0]
+    placed = [t for t in used if t.areas]
+    left = [t for t in used if not t.areas]
+    if not (placed and left):
         return
     error = KernelError(
         "a kernel that places a tensor places all that it has on chip",
