@@ -41,7 +41,7 @@ def adds(event: Event) -> bool:
 def reducing(trace: Trace) -> Iterator[tuple[Event, object, tuple[object, ...]]]:
     """The events that use the reduction registers of an engine: how, and which registers."""
     for event in trace.events:
-        command = event.arguments.get("reduce_cmd", "idle")
+        command = event.kind.options.get("reduce_cmd", "idle")
         if command != "idle":
             yield event, command, (event.program, event.engine)
 

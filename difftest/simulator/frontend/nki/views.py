@@ -309,22 +309,23 @@ def _indexed(view: Views, items: tuple[Any, ...]) -> Pattern:
         items = expand_ellipsis(items, len(shape), view)
     sizes: list[int] = []
     steps: list[int] = []
-    for axis, item in enumerate(items):
-        stride = strides[axis]
+    for axis, (item, count, stride) in enumerate(zip(items, shape, strides, strict=True)):
+        kind = type(item)
         # hasattr, of is_integer, is slow where it says no, and every access comes by here
-        if isinstance(item, (slice, DynamicSlice)) or not is_integer(item):
-            start, count, step = _range(view, axis, item)
-        else:
-            size, number = shape[axis], as_integer(item, "index")
-            if not -size <= number < size:
+        if kind is int or (kind not in _RANGES and is_integer(item)):
+            number = item if kind is int else as_integer(item, "index")
+            if not -count <= number < count:
                 raise _outside(view, axis, f"index {number}")
-            start, count, step = number % size, 1, 1
+            offset += number % count * stride
             if axis or in_hbm:
-                offset += start * stride
                 continue
-        offset += start * stride
+            count = 1
+        elif kind is not slice or not item.start is item.stop is item.step is None:
+            start, count, step = _range(view, axis, item)
+            offset += start * stride
+            stride *= step
         sizes.append(count)
-        steps.append(stride * step)
+        steps.append(stride)
     least = 1 if in_hbm or len(shape) < 2 else 2
     while len(sizes) < least:
         sizes.append(1)
@@ -332,14 +333,18 @@ def _indexed(view: Views, items: tuple[Any, ...]) -> Pattern:
     return Pattern(offset, tuple(sizes), tuple(steps))
 
 
+_RANGES = (slice, DynamicSlice)
+
+
 def _range(view: Views, axis: int, item: object) -> tuple[int, int, int]:
     """First index, number and step of what a slice or ``nl.ds`` selects."""
     size = view.shape[axis]
-    if isinstance(item, DynamicSlice):
-        start, stop, step = item.start, item.start + item.size, 1
-    elif isinstance(item, slice):
+    if isinstance(item, slice):
         start, stop, step = slice_bounds(item, size)
-        start, stop = start + size * (start < 0), stop + size * (stop < 0)
+        start += size if start < 0 else 0
+        stop += size if stop < 0 else 0
+    elif isinstance(item, DynamicSlice):
+        start, stop, step = item.start, item.start + item.size, 1
     else:
         kinds, remedy = "integers, slices, nl.ds and '...'", _INSTEAD.get(type(item).__name__)
         error = no_index(item, kinds, f"dimension {axis} of {_said(view)}", remedy)
