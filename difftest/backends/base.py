@@ -98,27 +98,27 @@ class Ran:
 
 
 @dataclass(frozen=True)
-class Rejected:
+class Refused:
+    """The kernel did not run to its end."""
+
+    error: BaseException
+
+
+class Rejected(Refused):
     """The kernel's contract, or a rule of the machine, refused the call."""
 
-    error: BaseException
 
-
-@dataclass(frozen=True)
-class Unsupported:
+class Unsupported(Refused):
     """The backend lacks what the kernel uses: whether the kernel is correct is not known."""
 
-    error: BaseException
-
 
 @dataclass(frozen=True)
-class Crashed:
+class Crashed(Refused):
     """Something broke that is no rule: a bug, whatever the reference says.
 
     ``in_backend`` says that it is a bug of the backend itself, not of the kernel.
     """
 
-    error: BaseException
     in_backend: bool = False
 
 

@@ -10,7 +10,8 @@ from rich.console import Console
 
 from difftest.cli.launching import KernelRun, run_options
 from difftest.host.loading import MOST_PROGRAMS
-from difftest.host.output import OutputFile, write_file
+from difftest.host.options import OutputFile
+from difftest.host.output import write_file
 from difftest.inspection import Inspector, finding_text, memory_text
 from difftest.simulator.witness import witnessing
 

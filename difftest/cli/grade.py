@@ -21,7 +21,7 @@ from difftest.course.grading import (
 )
 from difftest.host.installation import embedded_with_predictions
 from difftest.host.loading import load_kernel
-from difftest.host.waiting import patient
+from difftest.host.options import patient
 from difftest.simulator import NkiError
 
 SEEDS = click.IntRange(0, 2**32 - 1)  # what NumPy's RandomState takes

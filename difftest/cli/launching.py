@@ -17,7 +17,7 @@ from difftest.cli.run import level_option
 from difftest.harness.limits import CaseLimitError, too_large, within_limits
 from difftest.harness.reference import place_of
 from difftest.host.loading import load_kernel, parse_bounds, parse_grid, parse_keywords, parse_shape
-from difftest.host.waiting import call_text, patient
+from difftest.host.options import call_text, patient
 from difftest.simulator import (
     MACHINES,
     TRN2,

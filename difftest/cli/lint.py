@@ -10,8 +10,8 @@ import click
 
 from difftest.breakdown import broken
 from difftest.cli.launching import KernelRun, argument_options
+from difftest.host.options import patient
 from difftest.host.output import write_file
-from difftest.host.waiting import patient
 from difftest.lint import files as reading
 from difftest.lint.check import rules
 from difftest.lint.formats import FORMATS, rules_page, summary

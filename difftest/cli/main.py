@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from difftest.breakdown import tell_broken
-from difftest.host.output import end_interrupted, fit_streams, unwritten
+from difftest.host.output import fit_streams, unwritten
 
 
 class LazyGroup(click.Group):
@@ -61,8 +61,9 @@ class LazyGroup(click.Group):
         ctx.call_on_close(tell_broken)
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            end_interrupted("interrupted")
+        except KeyboardInterrupt as interrupt:
+            click.echo(str(interrupt) or "interrupted", err=True)
+            ctx.exit(130)  # what shells make of it: 128 + SIGINT
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run a command line; an output that cannot be written is one line."""

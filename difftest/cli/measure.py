@@ -15,7 +15,8 @@ from difftest.backends.device.timers import StageResult, measured, opened_timer
 from difftest.course.assignment import performance_tests
 from difftest.course.grading import KERNEL
 from difftest.host.loading import load_kernel
-from difftest.host.output import OutputFile, write_file
+from difftest.host.options import OutputFile
+from difftest.host.output import write_file
 
 _OURS = BackendMissingError, InfrastructureError, NoCoreError, UntrustedDeviceError
 

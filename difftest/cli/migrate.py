@@ -19,8 +19,8 @@ from difftest.harness.limits import too_large
 from difftest.harness.strategies import sizes as between
 from difftest.host.collecting import with_spec
 from difftest.host.loading import parse_grid, parse_keywords, parse_shape
-from difftest.host.output import OutputFile, write_file
-from difftest.host.waiting import patient
+from difftest.host.options import OutputFile, patient
+from difftest.host.output import write_file
 from difftest.migration.proof import (
     ProofCall,
     ProofError,

@@ -14,7 +14,8 @@ from difftest.analysis.finding import Finding
 from difftest.choices import missing
 from difftest.cli.launching import KernelRun, run_options
 from difftest.host.console import print_table, table_console
-from difftest.host.output import OutputFile, replacing, write_file
+from difftest.host.options import OutputFile
+from difftest.host.output import replacing, write_file
 from difftest.inspection import memory_text
 from difftest.lint.check import unused_helpers
 from difftest.simulator import Machine, Trace

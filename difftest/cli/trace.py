@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from difftest.cli.launching import KernelRun, run_options
-from difftest.host.output import STDOUT, OutputFile, write_file
+from difftest.host.options import STDOUT, OutputFile
+from difftest.host.output import write_file
 from difftest.simulator import trace_to_json
 
 

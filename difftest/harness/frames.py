@@ -11,7 +11,8 @@ from types import CodeType, TracebackType
 from typing import Any
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_LIBRARIES = tuple(os.path.realpath(at) + os.sep for at in (os.path.dirname(os.__file__), PACKAGE))
+_real = functools.cache(os.path.realpath)
+_LIBRARIES = tuple(_real(at) + os.sep for at in (os.path.dirname(os.__file__), PACKAGE))
 """Python's, and this package itself, which calls what others wrote."""
 _INSTALLED = {"site-packages", "dist-packages"}
 _RAISE = opcode.opmap["RAISE_VARARGS"]
@@ -74,13 +75,13 @@ def is_own(entry: TracebackType, function: Callable[..., Any]) -> bool:
 @functools.cache
 def is_library(file: str) -> bool:
     """Whether a file is of Python's standard library, or of this package."""
-    return os.path.realpath(file).startswith(_LIBRARIES)
+    return file.startswith(_LIBRARIES) or _real(file).startswith(_LIBRARIES)
 
 
 @functools.cache
 def is_installed(file: str) -> bool:
     """Whether a file belongs to an installed package."""
-    return not _INSTALLED.isdisjoint(os.path.realpath(file).split(os.sep))
+    return not _INSTALLED.isdisjoint(_real(file).split(os.sep))
 
 
 def is_authors(file: str) -> bool:

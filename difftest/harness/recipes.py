@@ -7,10 +7,9 @@ that a person can read. The order of the classes here is the order of shrinking.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass, fields
 from numbers import Integral, Real
 from types import MappingProxyType
 from typing import Any
@@ -61,7 +60,7 @@ class Recipe:
     """What fields are at least, and at most, in each recipe that has them."""
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
+        for field in fields(self):
             name, value = f"{self.kind}.{field.name}", getattr(self, field.name)
             is_kind, accepted = _FIELDS[str(field.type)]
             if not is_kind(value):
@@ -90,11 +89,10 @@ class Recipe:
 
         NaN and infinities, which JSON lacks, are their names.
         """
-        fields = {name: _as_json(value) for name, value in asdict(self).items()}
-        return {self.kind: fields} if fields else self.kind
+        values = {name: _as_json(value) for name, value in asdict(self).items()}
+        return {self.kind: values} if values else self.kind
 
 
-@dataclass(frozen=True)
 class Zeros(Recipe):
     """All elements 0."""
 
@@ -104,7 +102,6 @@ class Zeros(Recipe):
         return np.zeros(size)
 
 
-@dataclass(frozen=True)
 class Ones(Recipe):
     """All elements 1."""
 
@@ -114,7 +111,6 @@ class Ones(Recipe):
         return np.ones(size)
 
 
-@dataclass(frozen=True)
 class Iota(Recipe):
     """Element i, in row-major order, is i modulo a prime: 251, or less where a dtype holds less."""
 
@@ -265,5 +261,5 @@ def recipe_from_json(document: object) -> Recipe:
             f"recipe {kind}: received the field {unknown[0]!r}; "
             f"accepted: {', '.join(accepted) or 'no fields'}"
         )
-    needed = {name: None for name, f in accepted.items() if f.default is dataclasses.MISSING}
+    needed = {name: None for name, f in accepted.items() if f.default is MISSING}
     return recipe(**{**needed, **{name: _from_json(value) for name, value in fields.items()}})

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from hypothesis import assume
 from hypothesis import strategies as st
 from hypothesis.control import current_build_context
 from hypothesis.internal import scrutineer
+from hypothesis.internal.conjecture import providers
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from difftest.harness.aims import Place, aimed, conditions_of
@@ -37,8 +38,13 @@ from difftest.harness.spec_arguments import SpecError, check_integers, refused
 from difftest.harness.structured import Given, Uniform
 from difftest.simulator.machine import TRN2
 
+# Hypothesis draws numbers of others' files, ours it would parse for 2 s. Whose a file is it asks by
+# resolving paths, 0.1 s for what is loaded by now: no library's are to be looked at.
 if isinstance(_folders := getattr(scrutineer, "SITE_PACKAGES_DIRS", None), set):
-    _folders.add(Path(PACKAGE))  # Hypothesis draws numbers of other files: it parses them for 2 s
+    _folders.add(Path(PACKAGE))
+if isinstance(_seen := getattr(providers, "_seen_modules", None), set):
+    _ours = {"difftest", *sys.stdlib_module_names}
+    _seen |= {id(at) for name, at in [*sys.modules.items()] if name.split(".")[0] in _ours}
 
 HARDWARE_LIMITS = (TRN2.partitions, TRN2.gemm_moving_fmax)
 """Sizes at which tiles end: where kernels go wrong."""
@@ -442,7 +448,7 @@ def _as_recipe(name: str, shape: tuple[int, ...], drawn: Any) -> Recipe:
     return Given.of(array)
 
 
-def seeded(recipe: type[Recipe], **fields: Any) -> SearchStrategy[Recipe]:
+def seeded(recipe: type[Recipe], **values: Any) -> SearchStrategy[Recipe]:
     """A recipe with all seeds and these fields: ``seeded(Uniform, low=0.1, high=2.0)``.
 
     Raises
@@ -451,18 +457,18 @@ def seeded(recipe: type[Recipe], **fields: Any) -> SearchStrategy[Recipe]:
     RecipeError : a field's value is none for it.
     """
     is_recipe = isinstance(recipe, type) and issubclass(recipe, Recipe)
-    names = [field.name for field in dataclasses.fields(recipe)] if is_recipe else []
+    names = [field.name for field in fields(recipe)] if is_recipe else []
     if "seed" not in names:
         raise refused("seeded", recipe, "a recipe with a seed, e.g. Uniform, Indices, Random")
     names.remove("seed")
-    for name in fields.keys() - {*names}:
+    for name in values.keys() - {*names}:
         raise SpecError(
-            f"seeded: received {name}={fields[name]!r:.80} for {recipe.__name__}; accepted: "
+            f"seeded: received {name}={values[name]!r:.80} for {recipe.__name__}; accepted: "
             f"its fields, {', '.join(names) or 'none'}"
         )
-    recipe(**fields)  # says which value is none
+    recipe(**values)  # says which value is none
     return st.builds(
         recipe,
         seed=st.integers(0, _MAX_SEED),
-        **{name: st.just(value) for name, value in fields.items()},
+        **{name: st.just(value) for name, value in values.items()},
     )

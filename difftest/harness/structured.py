@@ -84,7 +84,6 @@ class Rowwise(Recipe):
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
 class Sorted(Rowwise):
     """Rows of normally distributed numbers, in ascending order."""
 
@@ -94,7 +93,6 @@ class Sorted(Rowwise):
         return np.sort(generator.standard_normal((rows, columns)), axis=1)
 
 
-@dataclass(frozen=True)
 class OneHot(Rowwise):
     """Rows of zeros with a single 1."""
 
@@ -106,7 +104,6 @@ class OneHot(Rowwise):
         return values
 
 
-@dataclass(frozen=True)
 class Permutation(Rowwise):
     """Rows that hold each integer from 0 to their length less 1 once."""
 

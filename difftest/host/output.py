@@ -1,4 +1,4 @@
-"""What commands write: files, asked for before the work whose result they are to hold."""
+"""What is written: files as a whole or not at all, and what a stream cannot show."""
 
 from __future__ import annotations
 
@@ -9,13 +9,6 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
-
-import click
-
-STDOUT = Path("-")
-INTERRUPTED = 130
-"""What shells make of a program that an interrupt ends: 128 + SIGINT."""
 
 _SIGNS = {**dict(zip("▁▂▃▄▅▆▇█", "12345678", strict=True)), "─": "-", "…": "~", "µ": "u"}
 """What is printed where a stream's encoding lacks a character: eighths of a bar are digits."""
@@ -33,25 +26,6 @@ def check_output(file: Path) -> None:
         pass
     if is_new:
         file.unlink(missing_ok=True)
-
-
-class OutputFile(click.Path):
-    """A file to write, in a folder that is there: refused before anything runs."""
-
-    def __init__(self, *, allow_dash: bool = False) -> None:
-        super().__init__(dir_okay=False, writable=True, path_type=Path, allow_dash=allow_dash)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        """The path, if a file can be written there."""
-        path = Path(os.fsdecode(super().convert(value, param, ctx)))
-        if not path.parent.is_dir():
-            self.fail(f"there is no folder {path.parent}", param, ctx)
-        try:
-            if path != STDOUT:
-                check_output(path)
-        except OSError as error:
-            self.fail(str(error), param, ctx)
-        return path
 
 
 @contextlib.contextmanager
@@ -114,9 +88,3 @@ def _alike(error: UnicodeError) -> tuple[str, int]:
 
 
 codecs.register_error(_ALIKE, _alike)
-
-
-def end_interrupted(said: str) -> NoReturn:
-    """End a command that Ctrl-C stopped, and say where its work is."""
-    click.echo(said, err=True)
-    raise click.exceptions.Exit(INTERRUPTED)

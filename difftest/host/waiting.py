@@ -1,22 +1,14 @@
-"""A line on the terminal for what takes long, so that nobody wonders what hangs; and its limits."""
+"""A line on the terminal for what takes long, so that nobody wonders what hangs."""
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import os
 import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TextIO
-
-import click
-
-from difftest.backends.base import KernelCall
-from difftest.backends.sdk import function_of
-from difftest.harness.limits import LIMITS, limit
 
 AFTER, LATER = 10.0, 60.0
 """Seconds before a terminal shows a case below the last line, and a log has a line, then twice."""
@@ -72,48 +64,6 @@ class Waiting:
         """Show a text in the line below the cursor's, which stays where it is."""
         # Down and up first: at the screen's end that scrolls, and with it the place to come back to
         print(f"\x1bD\x1b[A\x1b7\x1b[B\r\x1b[2K{text}\x1b8", end="", file=self._file, flush=True)
-
-
-def patient(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Have a command that calls kernels say what takes long, and stop it where it is asked to."""
-
-    @functools.wraps(command)
-    def waited(*args: Any, **keywords: Any) -> Any:
-        with contextlib.closing(Waiting(lambda: LIMITS.case, _shown)):
-            return command(*args, **keywords)
-
-    for option in _LIMITS:
-        waited = option(waited)
-    return waited
-
-
-def _shown(case: KernelCall | str) -> str:
-    return case if isinstance(case, str) else call_text(case.kernel, case.inputs)
-
-
-def call_text(kernel: Any, arrays: Sequence[Any]) -> str:
-    """``add on float32[128,512], float32[128,512]``."""
-    shapes = ", ".join(f"{array.dtype}[{','.join(map(str, array.shape))}]" for array in arrays)
-    return f"{getattr(function_of(kernel), '__name__', 'the kernel')} on {shapes}"
-
-
-def _limited(context: click.Context, option: click.Parameter, value: float | None) -> None:
-    """Hold calls to a limit until the command is over."""
-    limits = {"case_timeout": None, "case_memory": None, option.name: value}
-    try:
-        context.call_on_close(limit(limits["case_timeout"], limits["case_memory"]).close)
-    except OSError as error:
-        raise click.BadParameter(str(error)) from None
-
-
-_ABOVE = click.FloatRange(0, min_open=True)
-_LIMITS = tuple(
-    click.option(name, metavar=unit, type=_ABOVE, callback=_limited, expose_value=False, help=text)
-    for name, unit, text in (
-        ("--case-memory", "MIB", "What a call of the kernel may need more; Linux only."),
-        ("--case-timeout", "SECONDS", "What a call of the kernel may take."),
-    )
-)
 
 
 def _terminal() -> TextIO:

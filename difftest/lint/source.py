@@ -6,7 +6,6 @@ import ast
 import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -83,8 +82,7 @@ def applied(text: str, fixes: Iterable[Fix]) -> tuple[str, int]:
     return text, count
 
 
-@dataclass(frozen=True)
-class Spot:
+class Spot(NamedTuple):
     """Where a node stands: its file, the SDK that is asked for, the kernel's function if any."""
 
     source: Source

@@ -27,7 +27,7 @@ from difftest.harness.failures import CaseFailure, DifferentialFailure
 from difftest.harness.runner import Runner, make_call, run_kernel
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Mismatch, OneSided
-from difftest.host.waiting import patient
+from difftest.host.options import patient
 from difftest.report.failure import lines_around, raised_at, writer_of
 from difftest.report.saved import Saved, SavedError, read_saved
 from difftest.report.stepping import Around, IssuingLines, debugged, followed

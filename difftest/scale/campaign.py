@@ -12,7 +12,6 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path, PurePath
 from types import CodeType
 from typing import Any
@@ -240,7 +239,7 @@ class CampaignRunner(Runner):
             if before is not None:
                 self.findings.put(before)
         if stored is None or stored.state == CLOSED:
-            self.findings.put(replace(finding, found=stored.found) if stored else finding)
+            self.findings.put(finding._replace(found=stored.found) if stored else finding)
             print(f"difftest: {'back: ' if stored else ''}{finding}", file=sys.stderr, flush=True)
 
 

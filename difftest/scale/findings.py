@@ -13,10 +13,9 @@ import json
 import os
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hypothesis import settings
 from hypothesis.configuration import storage_directory
@@ -27,6 +26,7 @@ from difftest.harness.failures import BrokenReferenceError, CaseFailure, HazardF
 from difftest.harness.spec import KernelSpec
 from difftest.harness.strategies import HARDWARE_LIMITS
 from difftest.harness.verdict import Mismatch, OneSided
+from difftest.host.output import write_file
 from difftest.report.failure import raised_at, writer_of
 from difftest.simulator.trace import Location, Trace
 
@@ -37,8 +37,7 @@ class FoundError(ValueError):
     """A file or a database's entry is no finding."""
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(NamedTuple):
     """One bug that a campaign has found, and the smallest case that shows it.
 
     Attributes
@@ -100,18 +99,18 @@ class Found:
 
     def to_json(self) -> str:
         """A file's text."""
-        return json.dumps({"id": self.id, **asdict(self)}, indent=2) + "\n"
+        return json.dumps({"id": self.id, **self._asdict()}, indent=2) + "\n"
 
     def now(self, state: str, commit: str) -> Found:
         """The same in another state, from now on."""
-        return replace(self, state=state, changed=moment(), changed_at=commit)
+        return self._replace(state=state, changed=moment(), changed_at=commit)
 
 
 def found_from_json(text: str | bytes) -> Found:
     """What :meth:`Found.to_json` wrote; FoundError if it is something else."""
     try:
         document = json.loads(text)
-        members = {field.name: document[field.name] for field in fields(Found)}
+        members = {name: document[name] for name in Found._fields}
     except (ValueError, KeyError, TypeError) as error:
         raise FoundError(f"no finding ({type(error).__name__}: {error})") from None
     return Found(**{**members, "options": tuple(members["options"])})
@@ -242,8 +241,6 @@ class Findings:
 
     def put(self, finding: Found) -> None:
         """Keep a finding, in the place of what was known of it."""
-        from difftest.host.output import write_file  # with click, for commands
-
         write_file(self._file(finding), finding.to_json())
         self._forget(finding)
         if self.database is not None:

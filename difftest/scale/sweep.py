@@ -20,7 +20,8 @@ import numpy as np
 from difftest.harness.spec import KernelSpec
 from difftest.host.collecting import with_spec
 from difftest.host.console import print_table, progress, table_console, titled_table
-from difftest.host.output import OutputFile, end_interrupted, replacing
+from difftest.host.options import OutputFile
+from difftest.host.output import replacing
 from difftest.scale.axes import Axes, check_axes, parse_axes, parse_case
 from difftest.scale.engine import SweepOrders, judged_apart, judged_elsewhere, judged_here
 from difftest.scale.store import COLUMNS, Row, Store, identity_of, key_of, need, read_rows
@@ -285,7 +286,8 @@ def sweep(context: click.Context, /, test: str, file: Path, **options: Any) -> N
     try:
         rows = with_spec(test, lambda spec: sweep_spec(spec, orders, axes, file, **options))
     except KeyboardInterrupt:
-        end_interrupted(f"stopped: what is done is in {file}.jsonl; the same command goes on")
+        told = f"stopped: what is done is in {file}.jsonl; the same command goes on"
+        raise KeyboardInterrupt(told) from None
     print_rows(rows, list(axes[0]))
     if all(row["outcome"] in ("inconclusive", "weak_spec") for row in rows):
         raise click.ClickException("no point decides: each row says why in its column reason")

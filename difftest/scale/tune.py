@@ -22,7 +22,7 @@ from difftest.harness.spec import KernelSpec
 from difftest.host.collecting import with_spec
 from difftest.host.console import progress
 from difftest.host.loading import parse_keywords
-from difftest.host.waiting import patient
+from difftest.host.options import patient
 from difftest.scale.axes import Axes, PlacedSpec, Point, check_axes, placed
 from difftest.scale.engine import PointJudge
 from difftest.scale.store import identity_of, key_of, need

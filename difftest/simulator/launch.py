@@ -8,8 +8,8 @@ import inspect
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from types import NoneType
+from dataclasses import dataclass
+from types import MappingProxyType, NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -208,8 +208,7 @@ def _check_call(args: Any, kwargs: Any, machine: Any) -> None:
             raise wrong_kind(value, kind, "launch", name, remedy)
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(NamedTuple):
     """One run of a kernel: what :func:`launch` takes, and what only a run beside others has."""
 
     kernel: Any
@@ -225,7 +224,7 @@ class Launch:
     """Its place among several launches that talk to each other."""
     order: Order = FORWARD
     """That of what claims to have none."""
-    drawn: Mapping[Any, Any] = field(default_factory=dict)
+    drawn: Mapping[Any, Any] = MappingProxyType({})
     """The random numbers of a launch in another order."""
 
     def finished(self) -> Finished:
@@ -256,7 +255,7 @@ class Launch:
             follows = shadow is not None and not again
             exact = shadow.exact_run(leaves, arguments.mutable) if follows else None
         if again:
-            return replace(self, exact=again).finished()
+            return self._replace(exact=again).finished()
         return Finished(core, arguments, outputs, leaves, exact)
 
     def _core(self, target: Launchable) -> Core:
@@ -425,7 +424,7 @@ def launch_ranks(
     if not args or not all(isinstance(values, (list, tuple)) for values in args):
         raise wrong_kind(args, "a list of arguments for each rank", "launch_ranks")
     run = Launch(kernel, (), kwargs, machine=machine, level=level, record=record)
-    return ran([replace(run, args=values) for values in args], ranks=True)
+    return ran([run._replace(args=values) for values in args], ranks=True)
 
 
 def ran(runs: Sequence[Launch], *, ranks: bool = False) -> tuple[LaunchResult, ...]:
@@ -462,8 +461,8 @@ def _witnessed(runs: Sequence[Launch], *, ranks: bool = False) -> list[Finished]
 def _run(runs: Sequence[Launch], *, ranks: bool, **changes: Any) -> list[Finished]:
     """Run a launch, or the ranks, to their ends, before a caller's array changes."""
     if not ranks:
-        return [replace(runs[0], **changes).finished()]
+        return [runs[0]._replace(**changes).finished()]
     baton = Baton([f"rank {number}" for number in range(len(runs))], lambda before, after: None)
-    placed = [replace(run, rank=Rank(n, len(runs), baton), **changes) for n, run in enumerate(runs)]
+    placed = [run._replace(rank=Rank(n, len(runs), baton), **changes) for n, run in enumerate(runs)]
     finished: list[Finished] = baton.run([run.finished for run in placed])
     return finished

@@ -26,7 +26,7 @@ from difftest.harness.spec import KernelSpec
 from difftest.host.collecting import with_spec
 from difftest.host.console import progress
 from difftest.host.journal import Journal
-from difftest.host.output import end_interrupted, write_file
+from difftest.host.output import write_file
 from difftest.host.pool import LostTask, answer_all, results
 from difftest.plugin.run_report import versions
 from difftest.verdict.alone import (
@@ -125,7 +125,7 @@ def judge_batch(
     except KeyboardInterrupt:
         count = sum(keys[kernel] in journal.known for kernel in kernels)
         told = f"stopped: {count} of {len(kernels)} are in {results}; the same command goes on"
-        end_interrupted(told)
+        raise KeyboardInterrupt(told) from None
     documents = []
     for kernel in kernels:  # one key may have several
         document = journal.known[keys[kernel]]

@@ -22,7 +22,7 @@ from difftest.harness.spec import KernelSpec
 from difftest.harness.strategies import cases
 from difftest.harness.verdict import Match
 from difftest.host.collecting import with_spec
-from difftest.host.output import OutputFile
+from difftest.host.options import OutputFile
 from difftest.simulator.dtypes import Array, is_float
 from difftest.verdict.alone import CASES, JudgeSettings, judged
 from difftest.verdict.batch import judge_batch

@@ -19,7 +19,8 @@ import pytest
 from difftest.harness.tally import PROPERTY
 from difftest.host.collecting import with_specs
 from difftest.host.console import progress
-from difftest.host.output import OutputFile, write_file
+from difftest.host.options import OutputFile
+from difftest.host.output import write_file
 from difftest.report.mutants.campaign import FOLDER, Amount, BaselineError, Campaign, Ledger, Specs
 from difftest.report.mutants.judge import SUSPECTED, Fate
 from difftest.report.mutants.mutant import Mutant

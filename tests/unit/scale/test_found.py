@@ -113,11 +113,11 @@ def test_a_finding_is_known_by_kind_line_and_class_of_shapes(tmp_path):
     larger = found_here(failing(WRONG, replace(CASE, values={"n": 3})), tmp_path)
     assert found.id == larger.id
     assert found.shapes == "a (<128), b (<128)"
-    assert found.id == replace(found, line=99, test="other", state=CLOSED).id
+    assert found.id == found._replace(line=99, test="other", state=CLOSED).id
     others = [
         found_here(failing(WRONG, replace(CASE, values={"n": 128})), tmp_path),
         found_here(failing(replace(WRONG, kind="nan")), tmp_path),
-        *(replace(found, **{name: "x"}) for name in ("file", "source", "kernel")),
+        *(found._replace(**{name: "x"}) for name in ("file", "source", "kernel")),
     ]
     assert len({found.id, *(one.id for one in others)}) == 6
 

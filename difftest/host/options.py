@@ -1,0 +1,81 @@
+"""Options that commands share: a file to write, and what a call of a kernel may take."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from difftest.backends.base import KernelCall
+from difftest.backends.sdk import function_of
+from difftest.harness.limits import LIMITS, limit
+from difftest.host.output import check_output
+from difftest.host.waiting import Waiting
+
+STDOUT = Path("-")
+
+
+class OutputFile(click.Path):
+    """A file to write, in a folder that is there: refused before anything runs."""
+
+    def __init__(self, *, allow_dash: bool = False) -> None:
+        super().__init__(dir_okay=False, writable=True, path_type=Path, allow_dash=allow_dash)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """The path, if a file can be written there."""
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if not path.parent.is_dir():
+            self.fail(f"there is no folder {path.parent}", param, ctx)
+        try:
+            if path != STDOUT:
+                check_output(path)
+        except OSError as error:
+            self.fail(str(error), param, ctx)
+        return path
+
+
+def patient(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Have a command that calls kernels say what takes long, and stop it where it is asked to."""
+
+    @functools.wraps(command)
+    def waited(*args: Any, **keywords: Any) -> Any:
+        with contextlib.closing(Waiting(lambda: LIMITS.case, _shown)):
+            return command(*args, **keywords)
+
+    for option in _LIMITS:
+        waited = option(waited)
+    return waited
+
+
+def _shown(case: KernelCall | str) -> str:
+    return case if isinstance(case, str) else call_text(case.kernel, case.inputs)
+
+
+def call_text(kernel: Any, arrays: Sequence[Any]) -> str:
+    """``add on float32[128,512], float32[128,512]``."""
+    shapes = ", ".join(f"{array.dtype}[{','.join(map(str, array.shape))}]" for array in arrays)
+    return f"{getattr(function_of(kernel), '__name__', 'the kernel')} on {shapes}"
+
+
+def _limited(context: click.Context, option: click.Parameter, value: float | None) -> None:
+    """Hold calls to a limit until the command is over."""
+    limits = {"case_timeout": None, "case_memory": None, option.name: value}
+    try:
+        context.call_on_close(limit(limits["case_timeout"], limits["case_memory"]).close)
+    except OSError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+_ABOVE = click.FloatRange(0, min_open=True)
+_LIMITS = tuple(
+    click.option(name, metavar=unit, type=_ABOVE, callback=_limited, expose_value=False, help=text)
+    for name, unit, text in (
+        ("--case-memory", "MIB", "What a call of the kernel may need more; Linux only."),
+        ("--case-timeout", "SECONDS", "What a call of the kernel may take."),
+    )
+)
