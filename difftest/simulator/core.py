@@ -233,7 +233,7 @@ class Core:
         self.instructions = 0
         self.issued: Any = None
         self.calls: dict[Any, Any] = {}
-        self.followers = Followers(Events(self)) if record else NOBODY
+        self.followers = Followers(Events()) if record else NOBODY
         self.tape: Any = None
         self.draws = Draws(np.random.default_rng(0), {})
         self.loops, self.lines = Loops(), Lines()

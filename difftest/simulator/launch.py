@@ -266,7 +266,7 @@ class Launch(NamedTuple):
         core = Core(chosen, grid, record=self.record, tile=tensor)
         core.seat.rank, core.level = self.rank, known_level(self.level) or target.level
         core.loops.order, core.draws.states = self.order, dict(self.drawn)
-        followers: list[Follower] = [Observer(core)] if self.record else []
+        followers: list[Follower] = [Observer()] if self.record else []
         if self.exact:
             from difftest.simulator.exact.run import ExactSettings, Shadow
 

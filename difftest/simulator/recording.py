@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from difftest.simulator.descriptor import RUNNING
 from difftest.simulator.errors import Location, kernel_stack
 from difftest.simulator.follower import Follower
 from difftest.simulator.trace import Allocation, Event, Kind, Places, Region, Sight
@@ -29,6 +30,7 @@ _make = tuple.__new__  # a NamedTuple's own __new__ takes twice the time
 def region_of(tile: Tile, role: str) -> Region:
     """All of ``tile``, as the instruction touches it that calls it ``role``."""
     storage, pattern, dtype = tile._storage, tile._pattern, tile.dtype
+    strided = tile._strided
     return _make(
         Region,
         (
@@ -38,9 +40,9 @@ def region_of(tile: Tile, role: str) -> Region:
             pattern[2],
             tile._partition_axis,
             role,
-            tile._strided,
+            strided,
             None if dtype is storage.dtype else dtype,
-            None if tile._strided else Places(_numbers(tile)),
+            None if strided else Places(_numbers(tile)),
         ),
     )
 
@@ -127,18 +129,14 @@ class Events(Follower):
 
     name = "events"
 
-    def __init__(self, core: Any, moved: dict[int, Allocation] | None = None) -> None:
-        self._core = core
-        self.moved: dict[int, Allocation] = {} if moved is None else moved
-
-    def beside(self, core: Any) -> Events:
-        return Events(core, self.moved)
+    def __init__(self) -> None:
+        self.moved: dict[int, Allocation] = {}
 
     def touched(self, number: int, touched: Touched) -> None:
         kind, writes, reads, roles, numbers, parts, moved = touched
-        core = self._core
-        written = [*map(region_of, writes, roles)]
-        read = [*map(region_of, reads, roles[len(writes) :])]
+        core: Any = RUNNING.get()  # kept, it would hold its launch until garbage is collected
+        tiles, split = [*writes, *reads], len(writes)
+        regions = [*map(region_of, tiles, roles)]
         observer = core.followers.observer
         seen = () if observer is None else tuple(observer.sights)
         if seen:
@@ -146,11 +144,10 @@ class Events(Follower):
         if moved is not None:
             self.moved[number] = moved._storage.allocation
         if parts:
-            mark_in_part(written, writes, parts)
-            mark_in_part(read, reads, parts)
-        sides, stack = (tuple(written), tuple(read)), core.lines.stack()
-        turns, program = core.loops.turns, core.seat.program
-        event = Event(number, kind, *sides, stack, turns, program, seen, numbers)
+            mark_in_part(regions, tiles, parts)
+        stack, turns, program = core.lines.stack(), core.loops.turns, core.seat.program
+        written, read = tuple(regions[:split]), tuple(regions[split:])
+        event = Event(number, kind, written, read, stack, turns, program, seen, numbers)
         core.trace.events.append(event)
 
 

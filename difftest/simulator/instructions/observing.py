@@ -50,8 +50,7 @@ class Observer(Follower):
 
     name = "observer"
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self) -> None:
         self.sights: list[Sight] = []
         self.made: set[Seen] = set()
         self.alarm = False
@@ -61,21 +60,22 @@ class Observer(Follower):
         self.alarm = True
 
     def beside(self, core: Core) -> Observer:
-        return Observer(core)
+        return Observer()
 
     def look(self, call: Call, issued: Issue, results: Any) -> None:
         """Look at results that have what operands have not, and at integers that were rounded."""
         if self.alarm and issued.inner is None:
             self.alarm = False
-            _look(self._core, issued, results, in_place=call.instruction.in_place)
+            _look(current(), issued, results, in_place=call.instruction.in_place)
         if call.counts and issued.gaps is None and (self.sights or is_rounded(results)):
-            look_for_rounding(self._core, call, issued, results)
+            look_for_rounding(current(), call, issued, results)
 
     def note(self, what: Seen) -> None:
         """An instruction made such values: from now on what is stored is looked at."""
         if not self.made:
             self.after = self._stored
-            self._core.followers = Followers(*self._core.followers.all)
+            core = current()
+            core.followers = Followers(*core.followers.all)
         self.made.add(what)
 
     def _stored(self, call: Call, issued: Issue) -> None:
@@ -86,9 +86,9 @@ class Observer(Follower):
         tile = dst._base if isinstance(dst, IndirectTile) else dst
         values = tile._values(unwritten=True)
         if Seen.NAN_MADE in self.made:
-            see(self._core, Seen.NAN_STORED, "dst", np.isnan(values))
+            see(current(), Seen.NAN_STORED, "dst", np.isnan(values))
         if Seen.INFINITY_MADE in self.made:
-            see(self._core, Seen.INFINITY_STORED, "dst", np.isinf(values))
+            see(current(), Seen.INFINITY_STORED, "dst", np.isinf(values))
 
 
 def watches_of(call: Call) -> tuple[Watch, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 
 from difftest.simulator import Engine, Space, launch
@@ -59,6 +61,13 @@ def test_a_result_that_went_elsewhere_has_no_allocation():
     seen = {r.allocation.id for e in trace for r in (*e.writes, *e.reads)}
     assert seen == {a.id for a in trace.allocations}
     assert set(range(max(seen) + 1)) - seen == {6, 9}  # the products; the copy was the last
+
+
+def test_a_launch_leaves_nothing_to_the_garbage_collector():
+    launch(matmul, [STATIONARY, MOVING], exact=True)
+    gc.collect()
+    launch(matmul, [STATIONARY, MOVING], exact=True)
+    assert gc.collect() == 0
 
 
 def late_sums(a, b):
