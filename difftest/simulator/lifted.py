@@ -181,7 +181,7 @@ def settled(values: Any) -> Array:
 
 def is_array(value: object) -> bool:
     """Whether an operand is an array, and not one number."""
-    return isinstance(value, np.ndarray) or (isinstance(value, Lifted) and value.ndim > 0)
+    return isinstance(value, (np.ndarray, Lifted)) and value.ndim > 0
 
 
 def as_constant(value: Any, dtype: Any = np.float32) -> Array:

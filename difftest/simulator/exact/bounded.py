@@ -123,8 +123,8 @@ class Held(NamedTuple):
 
 def number(value: Any) -> Bounded:
     """A constant, which a machine rounds into float32."""
-    wide = np.asarray(value, np.float64)
-    exact, near = float(wide), float(wide.astype(np.float32))
+    exact = float(value)
+    wide, near = np.asarray(exact), float(np.float32(exact))
     if near == exact or math.isnan(exact) or math.isinf(near):
         return Bounded(wide, None, FLOAT32)
     return Bounded(wide, np.asarray(abs(exact) * UNIT + TINY), FLOAT32)

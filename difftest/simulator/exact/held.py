@@ -45,15 +45,12 @@ class Owners:
         chosen = None if where is None else over(where, tile.shape)[..., None]
         tile._give(self._bytes(storage, tile), number, chosen)
 
-    def own(self, tile: Tile) -> Array | str | None:
+    def own(self, tile: Tile) -> Array | str:
         """Which elements have the tensor's own exact values; the machine's are exact elsewhere.
 
-        None for all elements; why it is not known where other tensors' rounded values are, or may
-        be, among their bits.
+        Why it is not known where other tensors' rounded values are, or may be, among their bits.
         """
         storage: Any = tile._storage
-        if not storage.shared:
-            return None
         if storage.in_hbm:
             return "tensors share the bytes of an address"
         owners = tile._take(self._bytes(storage, tile))
@@ -81,31 +78,40 @@ class Owners:
         return np.ndarray(like.shape, _OWNER, owners, first * _OWNER.itemsize, steps)
 
 
-def holding(tile: Tile, numbers: Bounded, where: Array | None) -> Held:
-    """What a tile's tensor holds with these numbers; before they were the machine's own."""
+def holding(
+    tile: Tile, numbers: Bounded, where: Array | None, lines: tuple[Any, Any] = (None, None)
+) -> Held:
+    """What a tile's tensor holds with these numbers; before they were the machine's own.
+
+    ``lines`` are those of the kernel that round a sum and a product, as :class:`Held` has them.
+    """
     error = np.zeros(()) if numbers.error is None else spread(numbers)
     planes = [p if p.shape == tile.shape else fit(p, tile) for p in (numbers.value, error)]
     if where is not None or not tile._is_whole():
-        return _in_part(tile, (planes[0], planes[1], numbers.sums), where)
-    shape = tile._storage.allocation.shape
+        return _in_part(tile, (*planes, numbers.sums), where, (*lines, numbers.partial))
+    shape, sums = tile._storage.allocation.shape, None
     value, error = [_own(plane, tile.shape).reshape(shape) for plane in planes]
-    return Held(value, error, np.full(shape, numbers.sums, np.uint8) if numbers.sums else None)
+    if numbers.sums:
+        sums = np.full(shape, numbers.sums, np.uint8)
+    return Held(value, error, sums, *lines, numbers.partial)
 
 
-def _in_part(tile: Tile, parts: tuple[Any, Any, int], where: Array | None) -> Held:
+def _in_part(tile: Tile, parts: Any, where: Array | None, last: Any) -> Held:
     storage, sums = tile._storage, parts[2]
     exact = storage.exact
     if exact is None:
         filled = np.ascontiguousarray(raw_values(Tile._whole(storage)), np.float64)
         exact = Held(filled, np.zeros(filled.shape), None)
+    planes = exact[:3]
     if sums and exact.sums is None:
-        exact = exact._replace(sums=np.zeros(exact.value.shape, np.uint8))
+        planes = (*planes[:2], np.zeros(exact.value.shape, np.uint8))
     if where is not None and where.size == tile.size:
         where = where.reshape(tile.shape)
-    for plane, part in zip(exact[:3], parts, strict=True):
+    for plane, part in zip(planes, parts, strict=True):
         if plane is not None:
             tile._scatter(plane, part, where)
-    return exact
+    line, product, partial = last
+    return Held(*planes, line or exact.line, product, partial)
 
 
 def _own(array: Float64, shape: tuple[int, ...]) -> Float64:

@@ -65,31 +65,10 @@ _LOGIC = (np.logical_not, np.logical_and, np.logical_or, np.logical_xor)
 class Numbers(Lifted):
     """Numbers of one launch's exact run."""
 
-    __slots__ = ("_filled", "_held", "_rounded", "run")
+    __slots__ = ("held", "run", "shape")
 
-    def __init__(self, run: Run, held: Bounded, filled: Numbers | None = None) -> None:
-        self.run, self._held = run, held
-        self._filled = filled
-        """The array that was made to be filled in, if these are some of its elements; it alone
-        knows what became of it."""
-        self._rounded: bool | None = None
-        """Whether an array that was filled at once has errors; None for one filled bit by bit."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
-        shape: tuple[int, ...] = self._held.value.shape
-        return shape
-
-    @property
-    def held(self) -> Bounded:
-        """The numbers."""
-        held = self._held
-        if self._filled is None:
-            return held
-        about, rounded = self._filled._held, self._filled._rounded
-        rounded = held.error.any() if rounded is None else rounded
-        error = held.error if rounded else None
-        return Bounded(held.value, error, about.dtype, about.sums, about.adds, about.partial)
+    def __init__(self, run: Run, held: Bounded) -> None:
+        self.run, self.held, self.shape = run, held, held.value.shape
 
     def _of(self, operand: Any) -> Bounded:
         """An operand, which may be an array that nothing has rounded, or a number."""
@@ -103,38 +82,22 @@ class Numbers(Lifted):
         return Numbers(self.run, held)
 
     def moved(self, change: Callable[[Any], Any]) -> Numbers:
-        return Numbers(self.run, self._held.shaped(change), self._filled)
+        return Numbers(self.run, self.held.shaped(change))
 
     def settled(self) -> Array:
-        self.run.sure(self.held)
-        value: Array = self._held.value
+        held = self.held
+        self.run.sure(held)
+        value: Array = held.value
         return value
 
-    def __setitem__(self, index: Any, numbers: Any) -> None:
-        filled, source = self._filled, self._of(numbers)
-        assert filled is not None
-        self._held.value[index] = source.value
-        self._held.error[index] = 0.0 if source.error is None else source.error
-        held, whole, rounds = filled._held, index is ..., source.error is not None
-        sure = rounds or self is filled or filled._rounded is False
-        filled._rounded = rounds if whole and sure else None
-        about = (source.dtype, source.sums, source.adds and whole, source.partial)
-        if not whole and about != (held.dtype, held.sums, held.adds, held.partial):
-            about = (FLOAT32, 0, False, False)
-        held.dtype, held.sums, held.adds, held.partial = about
-
     def computed(self, ufunc: Any, *operands: Any) -> Numbers:
-        rule = ARITHMETIC.get(ufunc)
-        values = [self._of(operand) for operand in operands]
+        rule, values = ARITHMETIC.get(ufunc), [self._of(operand) for operand in operands]
         if rule is not None:
             return self._made(rule(*values))
-        if ufunc in _COMPARISONS:
-            return self._made(compared(self.run, ufunc, *values))
-        if ufunc in _LOGIC:
-            return self._made(_logic(self.run, ufunc, *values))
-        if ufunc in (np.mod, np.fmod):
-            return self._made(_remainder(self.run, ufunc, *values))
-        raise self._unknown(f"np.{ufunc.__name__}")
+        rule = _DECISIONS.get(ufunc)
+        if rule is None:
+            raise self._unknown(f"np.{ufunc.__name__}")
+        return self._made(rule(self.run, ufunc, *values))
 
     def reduced(self, ufunc: Any, axes: Axes, *, keepdims: bool) -> Numbers:
         rule = _REDUCTIONS.get(ufunc)
@@ -154,11 +117,8 @@ class Numbers(Lifted):
     def do_zeros(self, shape: tuple[int, ...]) -> Numbers:
         """An array to be filled in, for now with numbers like these."""
         like = self.held
-        zeros = Bounded(np.zeros(shape), np.zeros(shape), like.dtype, like.sums)
-        zeros.adds, zeros.partial = like.adds, like.partial
-        filled = self._made(zeros)
-        filled._filled = filled
-        return filled
+        planes = np.zeros(shape), np.zeros(shape)
+        return Filled(self.run, Bounded(*planes, like.dtype, like.sums, like.adds, like.partial))
 
     def do_full_like(self, like: Any, number: float) -> Numbers:
         return self._made(Bounded(np.full(like.shape, float(number)), None, like.held.dtype))
@@ -209,34 +169,70 @@ class Numbers(Lifted):
         """The machine's values are checked."""
 
     def do_activated(self, values: Numbers, name: str) -> Numbers:
+        held = values.held
         if name != "sign":
-            return self._made(FUNCTIONS[name](values.held))
-        value, unsure = np.sign(values.held.value), doubtful_truth(values.held)
-        if unsure is None or not unsure.any():
-            return self._made(Bounded(value, None, FLOAT32))
-        self.run.doubt("a rounded value decides", lost=False)
-        return self._made(Bounded(value, np.where(unsure, 2.0, 0.0), FLOAT32))
+            return self._made(FUNCTIONS[name](held))
+        return self._made(decided(self.run, np.sign(held.value), doubtful_truth(held), 2.0))
+
+
+class Filled(Numbers):
+    """An array that was made to be filled in, or some of its elements."""
+
+    __slots__ = ("_array", "_part", "_rounded")
+
+    def __init__(self, run: Run, part: Bounded, array: Filled | None = None) -> None:
+        self.run, self._part, self.shape = run, part, part.value.shape
+        self._array = array
+        """What has all the elements, and alone knows what became of them; None for itself."""
+        self._rounded: bool | None = None
+        """Whether an array that was filled at once has errors; None for one filled bit by bit."""
+
+    def _whole(self) -> Filled:
+        return self if self._array is None else self._array
+
+    @property
+    def held(self) -> Bounded:  # type: ignore[override]
+        part, array = self._part, self._whole()
+        about, rounded = array._part, array._rounded
+        rounded = part.error.any() if rounded is None else rounded
+        error = part.error if rounded else None
+        return Bounded(part.value, error, about.dtype, about.sums, about.adds, about.partial)
+
+    def moved(self, change: Callable[[Any], Any]) -> Filled:
+        return Filled(self.run, self._part.shaped(change), self._whole())
+
+    def __setitem__(self, index: Any, numbers: Any) -> None:
+        array, source = self._whole(), self._of(numbers)
+        self._part.value[index] = source.value
+        self._part.error[index] = 0.0 if source.error is None else source.error
+        held, whole, rounds = array._part, index is ..., source.error is not None
+        sure = rounds or self is array or array._rounded is False
+        array._rounded = rounds if whole and sure else None
+        about = (source.dtype, source.sums, source.adds and whole, source.partial)
+        if not whole and about != (held.dtype, held.sums, held.adds, held.partial):
+            about = (FLOAT32, 0, False, False)
+        held.dtype, held.sums, held.adds, held.partial = about
 
 
 # -- decisions -------------------------------------------------------------------------------------
 
 
-def decided(run: Run, value: Any, unsure: Any) -> Bounded:
-    """What a decision gives, 1 or 0, with a doubt where a rounding may have turned it round."""
+def decided(run: Run, value: Any, unsure: Any, apart: float = 1.0) -> Bounded:
+    """What a decision gives, with a doubt where a rounding may have turned it round.
+
+    Its results, such as 1 and 0, lie no further ``apart``.
+    """
     truth = np.asarray(value, dtype=np.float64)
     if unsure is None or not unsure.any():
         return Bounded(truth, None, FLOAT32)
     run.doubt("a rounded value decides", lost=False)
-    return Bounded(truth, np.where(unsure, 1.0, 0.0), FLOAT32)
+    return Bounded(truth, np.where(unsure, apart, 0.0), FLOAT32)
 
 
 def compared(run: Run, ufunc: Any, left: Bounded, right: Bounded) -> Bounded:
     """A comparison of exact values: unsure where the bounds let the machine decide otherwise."""
-    error = bounded.both(left.error, right.error)
-    unsure = None
-    if error is not None:
-        unsure = (np.abs(left.value - right.value) <= error) & (error > 0)
-    return decided(run, ufunc(left.value, right.value), unsure)
+    apart = Bounded(left.value - right.value, bounded.both(left.error, right.error))
+    return decided(run, ufunc(left.value, right.value), doubtful_truth(apart))
 
 
 def doubtful_truth(x: Bounded) -> Any:
@@ -269,6 +265,13 @@ def _remainder(run: Run, ufunc: Any, left: Bounded, right: Bounded) -> Bounded:
         run.doubt("a rounded value decides", lost=False)
         error = np.where(unsure, size + near, error)
     return bounded.rounded(value, error, left, right)
+
+
+_DECISIONS: dict[Any, Callable[..., Bounded]] = {
+    **dict.fromkeys(_COMPARISONS, compared),
+    **dict.fromkeys(_LOGIC, _logic),
+    **dict.fromkeys((np.mod, np.fmod), _remainder),
+}
 
 
 def chosen_from(condition: Any, unsure: Any, yes: Bounded, no: Bounded) -> Bounded:
@@ -484,7 +487,6 @@ RULES: dict[str, Callable[..., Any]] = {
     "quantize_mx": quantize_mx,
     "nc_matmul_mx": nc_matmul_mx,
 }
-"""``rule(run, call, *operands)``, with a :class:`Bounded` for each tile. It returns the numbers of
-``dst``, or those of all destinations, or None where the machine's are exact."""
-OF_TILES = ("nc_matmul_mx",)
-"""Instructions whose rule takes the tiles as they are."""
+"""``rule(run, call, *operands)``, with a :class:`Bounded` for each tile; that of ``nc_matmul_mx``
+takes tiles. It returns the numbers of ``dst``, or those of all destinations, or None where the
+machine's are exact."""

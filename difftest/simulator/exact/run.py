@@ -43,7 +43,7 @@ from difftest.simulator.exact.contract import NO_CHAIN, Contract, Narrowing, cha
 from difftest.simulator.exact.contract import ExactSettings as ExactSettings
 from difftest.simulator.exact.held import Owners, holding, raw_values
 from difftest.simulator.exact.losses import Loss, Losses
-from difftest.simulator.exact.numbers import OF_TILES, RULES, Numbers
+from difftest.simulator.exact.numbers import RULES, Numbers, nc_matmul_mx
 from difftest.simulator.follower import Follower
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import AluOp
@@ -70,15 +70,9 @@ class Doubt(NamedTuple):
     lost: bool
 
 
-class Pending(NamedTuple):
-    """What an instruction is about to write: to all of a tile, or where bools over it are true.
-
-    ``numbers`` is None where the machine's values are exact.
-    """
-
-    tile: Any
-    numbers: Bounded | None
-    where: Array | None = None
+Pending = tuple[Any, Bounded | None, Array | None]
+"""What an instruction is about to write: to all of a tile, or where bools over it are true. There
+are no numbers where the machine's values are exact."""
 
 
 class Plan:
@@ -87,7 +81,8 @@ class Plan:
     def __init__(self, call: Call) -> None:
         options = call.options
         self.title = call.title
-        self.of_tiles = call.name in OF_TILES
+        self.rule = RULES.get(call.name)
+        self.of_tiles = self.rule is nc_matmul_mx
         self.by_dma = call.engine is Engine.DMA
         self.skips = options.get("oob_mode") == "skip"
         """Whether elements out of bounds are not moved."""
@@ -152,12 +147,10 @@ class Shadow(Follower):
         results: Any = None
         if plan.in_bits:
             self.sure(*[value for value in values if isinstance(value, Bounded)])
+        elif plan.rule is not None:
+            results = plan.rule(self, call, *values)
         else:
-            rule = RULES.get(call.name)
-            if rule is not None:
-                results = rule(self, call, *values)
-            else:
-                results = self._lifted(call, values, issued.inner)
+            results = self._lifted(call, values, issued.inner)
         if call.reads_dst and isinstance(dst, Tile):
             results = self._added(call, results, dst)
         first, *rest = results if type(results) is tuple else (results,)
@@ -243,7 +236,7 @@ class Shadow(Follower):
     def foresee_effect(self, opcode: str, dst: Tile, numbers: Bounded | None) -> None:
         """As :meth:`before`, of what another core :meth:`sent`, or nothing rounds."""
         self._begin(opcode)
-        self._pending = [*(self._pending or ()), Pending(dst, numbers)]
+        self._pending = [*(self._pending or ()), (dst, numbers, None)]
 
     def _begin(self, name: str) -> None:
         self._name = name
@@ -309,7 +302,7 @@ class Shadow(Follower):
             sums = int(tile._gather(exact.sums).max())
         if own is not None and not own.all():
             value, error = np.where(own, value, raw_values(tile)), np.where(own, error, 0.0)
-        if not (error.flat[:1].any() or error.any()):  # the first tells, of most
+        if not ((error.size and error.item(0)) or error.any()):  # the first tells, of most
             error = None
         result = Bounded(value, error, tile.dtype, sums, partial=exact.partial)
         if self.losses is not None:
@@ -319,7 +312,7 @@ class Shadow(Follower):
     # -- writing ----------------------------------------------------------------------------------
 
     def put(self, tile: Any, numbers: Bounded | None, where: Array | None) -> None:
-        """Note what the machine has just written to a tile, as :class:`Pending` says it."""
+        """Note what the machine has just written to a tile, as :data:`Pending` says it."""
         storage = tile._storage
         line = product = None
         if numbers is not None:
@@ -343,10 +336,7 @@ class Shadow(Follower):
             return
         if numbers is None:
             numbers = Bounded(raw_values(tile).astype(np.float64))
-        exact = holding(tile, numbers, where)
-        storage.exact = exact._replace(
-            line=line or exact.line, product=product, partial=numbers.partial
-        )
+        storage.exact = holding(tile, numbers, where, (line, product))
         if self.losses is not None:
             self.losses.wrote(tile, raw_values(tile), numbers, where)
 
@@ -403,18 +393,20 @@ def _spread_over(where: Array, chosen: Array) -> Array:
 
 def _numbers(result: Any) -> Any:
     """What a meaning made: None for a plain array, whose elements the machine has too."""
-    if type(result) is Masked:
-        chosen: Any = result.chosen
-        plain = chosen.settled() != 0 if isinstance(chosen, Numbers) else chosen
-        return Masked(_numbers(result.values), plain)
-    return result.held if isinstance(result, Numbers) else None
+    if isinstance(result, Numbers):
+        return result.held
+    if type(result) is not Masked:
+        return None
+    chosen: Any = result.chosen
+    plain = chosen.settled() != 0 if isinstance(chosen, Numbers) else chosen
+    return Masked(_numbers(result.values), plain)
 
 
 def _pending(tile: Any, result: Any, where: Array | None) -> Pending:
     if type(result) is Masked:
         where = result.chosen if where is None else result.chosen & where
         result = result.values
-    return Pending(tile, result, where)
+    return tile, result, where
 
 
 # -- what it gives back ----------------------------------------------------------------------------

@@ -92,14 +92,17 @@ def scaled(values: Array, scale: Any, bias: Any) -> Array:
 
     That devices fuse the two is on public record from trn2.
     """
-    factor = column(scale, values.ndim) if is_array(scale) else as_constant(scale)
-    multiplied = is_array(scale) or factor != 1
+    factor: Any = None
+    if is_array(scale):
+        factor = column(scale, values.ndim)
+    elif scale != 1:
+        factor = as_constant(scale)
     if bias is None:
-        return values * factor if multiplied else values
+        return values if factor is None else values * factor
     if not is_array(bias):
         bias = np.broadcast_to(as_constant(bias), (len(values), 1))
     shift = as_float(column(bias, values.ndim))
-    return multiply_add(values, factor, shift) if multiplied else values + shift
+    return values + shift if factor is None else multiply_add(values, factor, shift)
 
 
 def _adds_up(call: Call) -> None:
