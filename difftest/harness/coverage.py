@@ -45,19 +45,15 @@ _Codes = dict[int, CodeType]
 
 
 class Fork(NamedTuple):
-    """An ``if`` or a loop: the line where it begins, the first and last of its body."""
+    """An ``if`` or a loop: the line where it begins, and those of its body."""
 
     line: int
-    body: tuple[int, int]
+    body: range
     loops: bool
 
     def holds(self, line: int) -> bool:
         """Whether a line is one of the head or of the body."""
-        return self.line <= line <= self.body[1]
-
-    def enters(self, line: int) -> bool:
-        """Whether a line is one of the body."""
-        return self.body[0] <= line <= self.body[1]
+        return self.line <= line < self.body.stop
 
 
 def forks_of(code: CodeType) -> dict[int, Fork]:
@@ -83,8 +79,8 @@ def _forks_in(file: str) -> dict[int, Fork]:
         if isinstance(node, (ast.If, ast.While, ast.For)) and not _is_settled(node):
             head = node.iter if isinstance(node, ast.For) else node.test
             last = head.end_lineno or head.lineno
-            body = (node.body[0].lineno, node.body[-1].end_lineno or node.body[-1].lineno)
-            if body[0] > last:
+            body = range(node.body[0].lineno, (node.body[-1].end_lineno or 0) + 1)
+            if body.start > last:
                 fork = Fork(node.lineno, body, not isinstance(node, ast.If))
                 forks.update(dict.fromkeys(range(node.lineno, last + 1), fork))
     return forks
@@ -222,7 +218,7 @@ class WatchedCall:
             return  # it began before anybody watched
         before, fork = state.fork, forks_of(frame.f_code).get(line)
         if before is not None and before is not fork:
-            self._left(frame.f_code, state, before, before.enters(line))
+            self._left(frame.f_code, state, before, line in before.body)
         if fork is not None and fork.loops and not fork.holds(state.line):
             state.turns[fork] = 0
         state.fork, state.line = fork, line

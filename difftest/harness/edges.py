@@ -171,14 +171,10 @@ def _other_shapes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
 
 def _other_dtypes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
     """Each operand alone has another of the spec's dtypes, and one that is none of them."""
-    of_spec = [np.dtype(name) for name in spec.dtypes]
-    foreign = next(
-        (name for name in _FOREIGN if is_float(np.dtype(name)) != is_float(of_spec[0])), None
-    )
+    foreign = _FOREIGN[not is_float(np.dtype(spec.dtypes[0]))]
     free = [name for name in spec.inputs if not spec.input(name).dtypes]
-    dtypes = [*spec.dtypes[:2], foreign]
     for name in free:
-        for own in filter(None, dtypes):
+        for own in (*spec.dtypes[:2], foreign):
             for other in spec.dtypes[:2]:
                 if own != other and (len(free) > 1 or own == foreign):
                     why = f"{name} of {own} beside {other}"
@@ -395,8 +391,8 @@ def _patience() -> contextlib.ExitStack:
 def _run(runner: Runner, backend: Backend, spec: KernelSpec, edge: Edge) -> Outcome:
     settings = runner.settings_of(spec, edge.case) if spec.reduction is None else None
     runner.now = spec, edge.case
-    call = make_call(spec, edge.case, spec.inputs_of(edge.case, edge.shapes), edge.shapes)
-    return run_kernel(backend, replace(call, exact=settings))
+    inputs = spec.inputs_of(edge.case, edge.shapes)
+    return run_kernel(backend, make_call(spec, edge.case, inputs, edge.shapes, exact=settings))
 
 
 def run_recorded(runner: Runner, backend: Backend, spec: KernelSpec, case: Case) -> Outcome:
@@ -404,8 +400,8 @@ def run_recorded(runner: Runner, backend: Backend, spec: KernelSpec, case: Case)
     # No trace depends on random numbers, and to draw them takes longer than to compute with them.
     data = {name: Ones() if isinstance(r, Random) else r for name, r in case.data.items()}
     runner.now = spec, case
-    call = make_call(spec, case, spec.inputs_of(replace(case, data=data)))
-    return run_kernel(backend, replace(call, record=True))
+    call = make_call(spec, case, spec.inputs_of(replace(case, data=data)), record=True)
+    return run_kernel(backend, call)
 
 
 def judge_edge(

@@ -79,6 +79,12 @@ class Reference:
         return as_float64(self.outputs)
 
     @cached_property
+    def is_finite(self) -> bool:
+        """Whether its outputs are, in the dtypes of the kernel's."""
+        forms = [(value, self.dtype_of(index)) for index, value in enumerate(self.values)]
+        return all(np.isfinite(round_once(*form)).all() for form in forms if is_float(form[1]))
+
+    @cached_property
     def bounds(self) -> tuple[Expected, ...]:
         """Its outputs with the bound that follows from the spec alone."""
         spec, case = self.spec, self.case
@@ -106,7 +112,7 @@ class Reference:
     @cached_property
     def precise(self) -> tuple[Array, ...]:
         """Its outputs in float64, if it has such."""
-        is_wide = all(_is_float64(array) for array in self.outputs)
+        is_wide = all(a.dtype == np.float64 or not is_float(a.dtype) for a in self.outputs)
         return self.outputs if is_wide or self.wide is None else self.wide
 
     @cached_property
@@ -224,10 +230,6 @@ def _ask(reference: Reference, outputs: tuple[Array, ...], exact: ExactRun) -> l
     ]
 
 
-def _is_float64(array: Array) -> bool:
-    return not is_float(array.dtype) or array.dtype == np.float64
-
-
 def _algorithm(
     reference: Reference, joined: Sequence[bool], exact: ExactRun
 ) -> Mismatch | Inconclusive | None:
@@ -263,27 +265,28 @@ def _compare_algorithms(
 
 def _is_within(values: Array, around: Float64, bound: Float64 | float) -> bool:
     """Whether all lie within a bound of these numbers, which NaN does not. Most do."""
+    apart = np.empty(values.shape)
     with np.errstate(all="ignore"):
-        return bool((np.abs(values.astype(np.float64, copy=False) - around) <= bound).all())
+        return bool((np.abs(np.subtract(values, around, apart), apart) <= bound).all())
 
 
 def _surely_free(value: Float64, output: ExactOutput) -> Float64:
     """No more than the freedom that :func:`_earned` leaves: found without another look at data."""
     sizes: Float64 = np.abs(value)
-    error = 0.0 if output.error is None else output.error * 2.0**-29
-    return np.fmin(REFERENCE_FREEDOM * (FLOAT64_UNIT * sizes + error), EXCUSE * sizes)
+    freedom = sizes * (REFERENCE_FREEDOM * FLOAT64_UNIT)
+    if output.error is not None:
+        freedom += output.error * (REFERENCE_FREEDOM * 2.0**-29)
+    return np.fmin(freedom, EXCUSE * sizes)
 
 
 def _freedom(raw: Array, value: Float64, output: ExactOutput) -> Float64:
     """How far a correct algorithm may lie from the reference's value."""
-    unit = FLOAT64_UNIT
-    if not _is_float64(raw):  # it has rounded, and at least once
-        unit = unit_roundoff(raw.dtype)
-    scale = unit / FLOAT32_UNIT if unit > FLOAT64_UNIT else REFERENCE_FREEDOM * 2.0**-29
+    units, scale = REFERENCE_FREEDOM * FLOAT64_UNIT, REFERENCE_FREEDOM * 2.0**-29
+    unit = unit_roundoff(raw.dtype) if is_float(raw.dtype) else 0.0
+    if unit > FLOAT64_UNIT:  # it has rounded, and at least once
+        units, scale = units + 2 * unit, unit / FLOAT32_UNIT
     sizes = np.maximum(np.abs(value), np.abs(output.value))
-    freedom = np.where(np.isfinite(sizes), sizes, 0.0) * (REFERENCE_FREEDOM * FLOAT64_UNIT)
-    if unit > FLOAT64_UNIT:
-        freedom = freedom + 2 * unit * np.where(np.isfinite(sizes), sizes, 0.0)
+    freedom = np.where(np.isfinite(sizes), sizes, 0.0) * units
     if output.error is not None:
         freedom = freedom + scale * output.error
     return _finite_around(value, freedom)
@@ -322,10 +325,10 @@ def _is_sure(got: Array, output: ExactOutput) -> bool:
     """Whether all lie within the error itself of the exact values, far from infinity."""
     if not got.size or not is_float(got.dtype):
         return False
-    error = 0.0 if output.error is None else output.error
-    most = np.abs(output.value).max() + 2 * np.max(error)
+    value, error = output.value, 0.0 if output.error is None else output.error
+    most = max(value.max(), -value.min()) + 2 * np.max(error)
     far = float(float_info(got.dtype).max) / 2
-    return bool(most < far) and _is_within(got, output.value, error)
+    return bool(most < far) and _is_within(got, value, error)
 
 
 def _unless_excused(

@@ -209,9 +209,11 @@ class Runner:
         trial.verdicts[backend.name] = verdict
         return verdict
 
-    def _launched(self, trial: Trial, backend: Backend, exact: Any) -> tuple[KernelCall, Outcome]:
-        call = make_call(trial.spec, trial.case, trial.inputs)
-        call = replace(call, record=self.record, inspect=True, exact=exact)
+    def _launched(
+        self, trial: Trial, backend: Backend, exact: ExactSettings | None
+    ) -> tuple[KernelCall, Outcome]:
+        how: Any = {"record": self.record, "inspect": True, "exact": exact}
+        call = make_call(trial.spec, trial.case, trial.inputs, **how)
         return call, self.run(trial.spec, backend, call)
 
     def suspected(
@@ -283,8 +285,8 @@ class Runner:
         if not isinstance(outcome, Ran) or settings is None:
             return outcome
         if outcome.exact is None and self.beside is not None:
-            call = make_call(spec, trial.case, trial.inputs)
-            ran = self.beside(replace(call, exact=settings, inspect=True))
+            call = make_call(spec, trial.case, trial.inputs, exact=settings, inspect=True)
+            ran = self.beside(call)
             if isinstance(ran, str):
                 self.tally.doubts.add(
                     f"{spec.name}: {backend.name} has none, and {ran}: the bound that follows from "
@@ -335,6 +337,7 @@ def make_call(
     case: Case,
     inputs: tuple[Array, ...],
     shapes: Mapping[str, tuple[int, ...]] | None = None,
+    **how: Any,
 ) -> KernelCall:
     """The call of a case, all that it holds copied: what one backend does to them no other sees."""
     shapes = shapes or {}
@@ -353,6 +356,7 @@ def make_call(
         names=(*spec.inputs, *spec.outputs),
         ranks=spec.ranks_of(case.values),
         by_rank=spec.by_rank,
+        **how,
     )
 
 
@@ -393,8 +397,9 @@ def _explained(trial: Trial, verdict: Mismatch, backend: Backend, beside: Ran | 
     """The verdict with what an exact run says of the error: the kernel runs once more for it."""
     outcome: Outcome | None = beside
     if outcome is None and trial.settings is not None:
-        call = make_call(trial.spec, trial.case, trial.inputs)
-        outcome = run_kernel(backend, replace(call, exact=trial.settings._replace(losses=True)))
+        exactly = trial.settings._replace(losses=True)
+        call = make_call(trial.spec, trial.case, trial.inputs, exact=exactly)
+        outcome = run_kernel(backend, call)
     exact = outcome.exact if isinstance(outcome, Ran) else None
     return verdict if exact is None else replace(verdict, how=explained(verdict, exact))
 

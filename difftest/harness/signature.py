@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
-from types import FunctionType
 from typing import Any
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -46,7 +45,7 @@ def shown(function: Callable[..., Any]) -> str:
 def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
     """The signature; None of a compiled or wrapped function that shows none."""
     try:
-        return (_kept if isinstance(function, FunctionType) else inspect.signature)(function)
+        return (_kept if isinstance(function, Hashable) else inspect.signature)(function)
     except (TypeError, ValueError):
         return None
 

@@ -75,8 +75,7 @@ class Rowwise(Recipe):
 
     def build(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """The array of this shape whose elements are rounded once into ``dtype``."""
-        columns = shape[-1] if shape else 1
-        rows = int(np.prod(shape[:-1], dtype=np.int64)) if shape else 1
+        rows, columns = math.prod(shape[:-1]), math.prod(shape[-1:])
         generator = np.random.default_rng(self.seed)
         return round_once(self._rows(generator, rows, columns).reshape(shape), dtype)
 

@@ -22,7 +22,7 @@ from difftest.harness.verdict import Mismatch, OneSided
 from difftest.host.waiting import Waiting
 from difftest.report.picture import error_maps
 from difftest.simulator.errors import Location
-from difftest.simulator.launch import Finished, Launch
+from difftest.simulator.launch import Launch, fuse
 from difftest.simulator.trace import Allocation, Event, Region, Trace
 
 NEIGHBOURS = 3
@@ -163,8 +163,8 @@ def trace_of(
     scope = next((step.f_locals for step in frames if step.f_code is Launch.finished.__code__), {})
     if "arguments" not in scope:  # it did not begin
         return None, ""
-    trace = Finished(scope["core"], scope["arguments"], (), ()).trace()
-    return trace, type(outcome.error).__name__
+    fuse(scope["core"])
+    return scope["core"].trace, type(outcome.error).__name__
 
 
 def writer_of(

@@ -337,10 +337,14 @@ def one_thread() -> Iterator[None]:
     if not _LIMITED.acquire(blocking=False):
         yield
         return
+    several = [(own, n) for own in _blas().lib_controllers if (n := own.num_threads or 1) > 1]
     try:
-        with _blas().limit(limits=1):
-            yield
+        for library, _ in several:
+            library.set_num_threads(1)
+        yield
     finally:
+        for library, number in several:
+            library.set_num_threads(number)
         _LIMITED.release()
 
 

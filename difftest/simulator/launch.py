@@ -94,15 +94,6 @@ class Finished(NamedTuple):
     leaves: Sequence[Tile]
     exact: ExactRun | None = None
 
-    def trace(self) -> Trace:
-        """What it did, each result and its move to its destination as one; made once."""
-        trace, events = self.core.trace, self.core.followers.events
-        if events is not None and trace.dialect == "classic":  # in today's nothing only moves
-            trace.events = fuse_moves(trace.events, events.moved)
-            events.moved.clear()
-        trace.allocations = [a for a in trace.allocations if not a.is_temporary]
-        return trace
-
     def result(self) -> LaunchResult:
         """Give mutable arguments their new values; what the launch gives back."""
         self.arguments.copy_back()
@@ -110,7 +101,7 @@ class Finished(NamedTuple):
         return LaunchResult(
             tuple(array for array, _ in self.outputs),
             tuple(gaps for _, gaps in self.outputs),
-            self.trace(),
+            self.core.trace,
             self.exact,
             said(),
             tuple(array for array, tile in self.arguments.given if tile._storage.allocation.writes),
@@ -256,6 +247,7 @@ class Launch(NamedTuple):
             exact = shadow.exact_run(leaves, arguments.mutable) if follows else None
         if again:
             return self._replace(exact=again).finished()
+        fuse(core)
         return Finished(core, arguments, outputs, leaves, exact)
 
     def _core(self, target: Launchable) -> Core:
@@ -285,6 +277,14 @@ class Launch(NamedTuple):
         programs = tuple(range(math.prod(grid)))
         core.trace.cores = programs if _side_by_side(core) else physical_cores(grid)
         return core
+
+
+def fuse(core: Core) -> None:
+    """Make each result and its move to its destination one in the trace of what has run."""
+    trace, events = core.trace, core.followers.events
+    if events is not None and trace.dialect == "classic":  # in today's nothing only moves
+        trace.events = fuse_moves(trace.events, events.moved)
+    trace.allocations = [a for a in trace.allocations if not a.is_temporary]
 
 
 def _side_by_side(core: Core) -> bool:
@@ -368,10 +368,13 @@ def _call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         raise KernelExit(error).with_traceback(error.__traceback__) from None
 
 
+_signature = functools.lru_cache(maxsize=64)(inspect.signature)  # each case asks
+
+
 def _bind(
     function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
 ) -> inspect.BoundArguments:
-    signature = inspect.signature(function)
+    signature = _signature(function)
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
@@ -447,7 +450,7 @@ def _witnessed(runs: Sequence[Launch], *, ranks: bool = False) -> list[Finished]
         return [other.everything_exact() if exact else other.everything() for other in others]
 
     for number, run in enumerate(finished):
-        trace, machine, outputs = run.trace(), run.core.machine, run.everything()
+        trace, machine, outputs = run.core.trace, run.core.machine, run.everything()
         own = functools.partial(lambda number, order: again(order)[number], number)
         testimony = Testimony(trace, machine, outputs, own)
         if ranks:

@@ -90,7 +90,7 @@ def audited(spec: KernelSpec, count: int, *, moves: bool = False) -> Audit:
 def _look(audit: Audit, runner: Runner, spec: KernelSpec, case: Case) -> None:
     inputs = spec.inputs_of(case)
     reference = runner.reference(spec, case, inputs)
-    call = replace(make_call(spec, case, inputs), exact=runner.settings_of(spec, case))
+    call = make_call(spec, case, inputs, exact=runner.settings_of(spec, case))
     outcome = run_kernel(runner.backends[0], call)
     if isinstance(reference, Exception) or not isinstance(outcome, Ran):
         audit.reasons.add("the kernel or the reference refuses cases")

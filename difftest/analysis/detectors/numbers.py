@@ -6,6 +6,7 @@ grow in a narrow dtype, which rounds at each addition, are told from the trace a
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 import numpy as np
@@ -235,6 +236,7 @@ NARROW = Hazard("narrow-accumulation", WARNING, "a running sum is kept in a narr
 LONGEST = {"bfloat16": 16, "float16": 128, "float8_e4m3": 4, "float8_e5m2": 4, "float8_e4m3fn": 4}
 """Additions in a row from which on the roundings together can be a sixteenth of the sum, at least
 four: half a unit in the last place each."""
+_longest = functools.cache(lambda dtype: LONGEST.get(dtype.name))
 
 Part = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 
@@ -242,11 +244,7 @@ Part = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 @once
 def narrow(trace: Trace, machine: Machine) -> Found:
     """Chains of additions whose running sum is kept in a narrow dtype."""
-    narrow = {
-        tensor.id: LONGEST[name]
-        for tensor in trace.allocations
-        if tensor.dtype.itemsize < 4 and (name := tensor.dtype.name) in LONGEST
-    }
+    narrow = {base.id: longest for base in trace.allocations if (longest := _longest(base.dtype))}
     if not narrow:
         return
     sums: dict[Part, int] = {}

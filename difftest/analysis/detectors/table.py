@@ -42,6 +42,7 @@ DETECTORS: tuple[Detector, ...] = tuple(
     for hazard in hazards
 )
 
+_READERS = {detector.reader: f"the detector {detector.id}" for detector in DETECTORS}
 _RANK = {severity: rank for rank, severity in enumerate(Severity)}
 
 
@@ -67,10 +68,9 @@ class Detected(NamedTuple):
 
 def detect(trace: Trace, machine: Machine) -> Detected:
     """Let every detector read a trace."""
-    readers = {detector.reader: detector.id for detector in DETECTORS}
     results: list[Finding | Suspicion] = []
-    for reader, id in readers.items():
-        with unless_broken(f"the detector {id}"):
+    for reader, name in _READERS.items():
+        with unless_broken(name):
             results += reader(trace, machine)
     return _detected(results)
 
