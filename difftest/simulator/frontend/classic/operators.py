@@ -58,10 +58,11 @@ def binary(name: str, x: Any, y: Any, *, dtype: object = None, mask: object = No
     return _issue(op, left, right, None, dtype, mask)
 
 
-def update(name: str, target: Tile, other: Any, *, mask: object = None) -> None:
-    """``target <op>= other`` in place, rounded once into the target's dtype."""
+def update(name: str, target: Tile, other: Any, *, mask: object = None) -> Tile:
+    """``target <op>= other`` in place, rounded once into the target's dtype; the target itself."""
     left, right = on_chip(target, name), tile_or_number(other, "y", name)
     _issue(ALU_OPS[name], left, right, target, None, mask)
+    return target
 
 
 def begin_or_update(

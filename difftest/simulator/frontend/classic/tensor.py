@@ -125,7 +125,8 @@ class Tensor(Tile, AnyTensor):
         """The same bits as another dtype: no copy. The last dimension is scaled."""
         return self._reinterpret(as_dtype(dtype))
 
-    def _iadd(self, other: Any) -> Tensor:
+    @entering
+    def __iadd__(self, other: Any) -> Tensor:
         """``self += other`` in place; a matmul's result accumulates in PSUM."""
         is_tile = isinstance(other, Tile)
         if is_tile and self._space is Space.PSUM and isinstance(other._storage.producer, Product):
@@ -134,22 +135,23 @@ class Tensor(Tile, AnyTensor):
             update("add", self, other)
         return self
 
-    def __iadd__(self, other: Any) -> Tensor:
-        return self._iadd(other)
-
+    @entering
     def __add__(self, other: Any) -> Any:
         if isinstance(other, Index):
             return indexing.DynamicIndex(self, other)
         return binary("add", self, other)
 
+    @entering
     def __radd__(self, other: Any) -> Any:
         if isinstance(other, Index):
             return self + other
         return binary("add", other, self)
 
+    @entering
     def __neg__(self) -> Any:
         return binary("multiply", self, -1.0, dtype=self.dtype)
 
+    @entering
     def __invert__(self) -> Any:
         return unary("logical_not" if self.dtype == BOOL else "invert", self)
 
@@ -163,11 +165,7 @@ def _backward(name: str) -> Callable[..., Any]:
 
 
 def _in_place(name: str) -> Callable[..., Any]:
-    def operator(tile: Tensor, other: Any) -> Tensor:
-        update(name, tile, other)
-        return tile
-
-    return operator
+    return entering(lambda tile, other: update(name, tile, other))
 
 
 _IN_PLACE = {"sub": "subtract", "mul": "multiply", "truediv": "divide"}
