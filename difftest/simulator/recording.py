@@ -55,6 +55,8 @@ class Lines:
     caller : the frame that called the simulator, where
         :func:`difftest.simulator.frontend.dispatch.entering` noted it: no kernel's line lies
         further in. None where the kernel has to be looked for.
+    tracer : what watches the kernel by ``sys.settrace``, and nothing within the simulator; None
+        where nobody does.
     """
 
     def __init__(self) -> None:
@@ -62,9 +64,13 @@ class Lines:
         self._of: FrameType | None = None
         self._stacks: dict[int, tuple[Location, ...]] = {}
         """By place in the code of that frame."""
-        self._tracer = sys.gettrace()
-        if getattr(self._tracer, "of_kernels", False):
-            self.__class__ = _Traced
+        tracer = sys.gettrace()
+        self.tracer = tracer if getattr(tracer, "of_kernels", False) else None
+
+    def watch(self, *, kernel: bool) -> None:
+        """Let the tracer see what comes next, or not; another, such as a debugger's, stays."""
+        if sys.gettrace() is (None if kernel else self.tracer):
+            sys.settrace(self.tracer if kernel else None)
 
     def stack(self) -> tuple[Location, ...]:
         """The lines, innermost first.
@@ -83,15 +89,6 @@ class Lines:
         if lines is None:
             lines = self._stacks[frame.f_lasti] = kernel_stack(frame)
         return lines
-
-
-class _Traced(Lines):
-    """Of a kernel that ``sys.settrace`` watches: within the simulator, most of it, nobody does."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, value)
-        if name == "caller" and sys.gettrace() is (self._tracer if value else None):
-            sys.settrace(None if value else self._tracer)
 
 
 Part = tuple["Tile", "Array | None"]

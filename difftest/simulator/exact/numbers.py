@@ -241,10 +241,8 @@ def doubtful_truth(x: Bounded) -> Any:
 
 
 def _logic(run: Run, ufunc: Any, *operands: Bounded) -> Bounded:
-    unsure = None
-    for operand in operands:
-        other = doubtful_truth(operand)
-        unsure = other if unsure is None else unsure if other is None else unsure | other
+    doubts = [doubt for doubt in map(doubtful_truth, operands) if doubt is not None]
+    unsure = functools.reduce(np.logical_or, doubts) if doubts else None
     return decided(run, ufunc(*(operand.value for operand in operands)), unsure)
 
 

@@ -63,6 +63,8 @@ def entering(
                 raise MIXED_DIALECTS(f"{called}'s {function.__name__} in a kernel of {own}")
             lines = core.lines
             outer, lines.caller = lines.caller, _frame(1)
+            if lines.tracer is not None:
+                lines.watch(kernel=False)
         try:
             return function(*args, **kwargs)
         except TypeError as error:
@@ -73,6 +75,8 @@ def entering(
         finally:
             if core is not None:
                 lines.caller = outer
+                if lines.tracer is not None:
+                    lines.watch(kernel=outer is None)
 
     return call
 

@@ -259,6 +259,8 @@ def _turns(values: Any, *, scalar: bool = False, frozen: bool = True) -> Iterato
     with core.body(kernel_location()):
         for variable in _on_device(values, scalar=scalar, frozen=frozen):
             core.lines.caller = None  # what the kernel calls next is called from the loop's body
+            if core.lines.tracer is not None:
+                core.lines.watch(kernel=True)
             yield variable
 
 
