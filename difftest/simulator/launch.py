@@ -9,7 +9,7 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType, NoneType
+from types import FunctionType, MappingProxyType, NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -368,13 +368,13 @@ def _call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         raise KernelExit(error).with_traceback(error.__traceback__) from None
 
 
-_signature = functools.lru_cache(maxsize=64)(inspect.signature)  # each case asks
+_kept = functools.lru_cache(maxsize=8)(inspect.signature)  # each case asks
 
 
 def _bind(
     function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
 ) -> inspect.BoundArguments:
-    signature = _signature(function)
+    signature = (_kept if isinstance(function, FunctionType) else inspect.signature)(function)
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
