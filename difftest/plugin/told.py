@@ -15,7 +15,6 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -72,11 +71,11 @@ def shorten(error: BaseException, item: pytest.Item, runner: Runner) -> None:
         error.__notes__ = [*own, f"run again: {runner.again.command(runner.now[1])}"]
 
 
-@dataclass(eq=False)
 class Painted(shapes.ReprEntryNative):
     """The lines of a report, in colour where a terminal shows them: a page takes them as text."""
 
-    title: str = ""
+    def __init__(self, lines: list[str], title: str) -> None:
+        self.lines, self.title = lines, title
 
     def toterminal(self, tw: _io.TerminalWriter) -> None:
         for line in self.lines:

@@ -46,10 +46,9 @@ from difftest.simulator.machine import MACHINES, Machine
 from difftest.simulator.misuses import LAUNCH_IN_KERNEL
 from difftest.simulator.recording import fuse_moves
 from difftest.simulator.strictness import Strictness, judging, said
-from difftest.simulator.tape import recorder
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space, Trace
-from difftest.simulator.witness import Testimony, witness
+from difftest.simulator.witness import TAPES, Testimony, witness
 
 if TYPE_CHECKING:
     from difftest.simulator.exact.run import ExactOutput, ExactRun, ExactSettings
@@ -227,7 +226,10 @@ class Launch(NamedTuple):
         with one_thread(), core.running():
             target.check_target()
             arguments, kernel_call = _arguments(core, target, self.args, dict(self.kwargs or {}))
-            core.tape = recorder(core, target, arguments)
+            if TAPES.get() is not None:
+                from difftest.simulator.tape import recorder
+
+                core.tape = recorder(core, target, arguments)
             leaves = flatten(_returned(core, kernel_call))
             if target.dialect == "nki":
                 warn_of_private(leaves)

@@ -77,7 +77,7 @@ def _no_tape(received: str, rule: str) -> ReplayError:
         f"a tape has {rule}",
         happened="what was to be replayed is no tape of a launch",
         received=received,
-        remedy="record the kernel again with difftest.simulator.tape.taping",
+        remedy="record the kernel again with difftest.simulator.witness.taping",
     )
 
 

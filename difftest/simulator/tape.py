@@ -8,10 +8,8 @@ a constant. A register's value is one too, and a replay refuses data that would 
 
 from __future__ import annotations
 
-import contextvars
 from collections import defaultdict
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
@@ -22,7 +20,7 @@ import numpy as np
 from difftest.simulator.arrays import Arguments
 from difftest.simulator.core import Core
 from difftest.simulator.dtypes import DType
-from difftest.simulator.errors import Location, NotModelledError, set_to
+from difftest.simulator.errors import Location, NotModelledError
 from difftest.simulator.frontend.classic.indexing import DynamicIndex, IndexedTile
 from difftest.simulator.frontend.classic.typing import is_mutable
 from difftest.simulator.frontend.launchable import Launchable
@@ -39,6 +37,7 @@ from difftest.simulator.instructions.reduce import AVERAGE
 from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Iteration
+from difftest.simulator.witness import TAPES
 
 PLAIN = (bool, int, float, str, type(None), np.generic, np.ndarray, np.dtype, Enum, Pattern)
 """What stands on a tape as it is."""
@@ -115,20 +114,8 @@ class Tape:
     returned: tuple[TileForm, ...] = ()
 
 
-_TAPES: contextvars.ContextVar[list[Tape] | None] = contextvars.ContextVar(
-    "difftest_tapes", default=None
-)
-
-
-def taping() -> AbstractContextManager[list[Tape]]:
-    """A scope in which each launch appends its tape to a list, once it has ended."""
-    return set_to(_TAPES, [])
-
-
-def recorder(core: Core, target: Launchable, arguments: Arguments) -> Recorder | None:
-    """What notes a launch whose arguments are tensors now; None where nobody wants its tape."""
-    if _TAPES.get() is None:
-        return None
+def recorder(core: Core, target: Launchable, arguments: Arguments) -> Recorder:
+    """What notes a launch whose arguments are tensors now."""
     function, tensors = target.function, defaultdict(list)
     inputs = {a.id: (a.shape, a.dtype) for a in core.trace.allocations}
     for allocation in core.trace.allocations:
@@ -202,7 +189,7 @@ class Recorder:
 
     def end(self, leaves: list[Any]) -> None:
         """Note what the kernel returned; the tape is done."""
-        tape, tapes = self._tape, _TAPES.get()
+        tape, tapes = self._tape, TAPES.get()
         assert tapes is not None
         tape.divided, tape.returned = self._core.trace.divided, _Form().of(leaves)
         tapes.append(tape)

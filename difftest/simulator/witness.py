@@ -43,6 +43,13 @@ _WITNESS: contextvars.ContextVar[Witness | None] = contextvars.ContextVar(
     "difftest_witness", default=None
 )
 
+TAPES = contextvars.ContextVar[list[Any] | None]("difftest_tapes", default=None)
+
+
+def taping() -> AbstractContextManager[list[Any]]:
+    """A scope in which each launch appends its tape to a list, once it has ended."""
+    return set_to(TAPES, [])
+
 
 def witness() -> Witness | None:
     """Who is to be told, if anybody."""

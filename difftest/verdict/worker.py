@@ -37,8 +37,8 @@ from difftest.simulator.dtypes import NKI_NAMES
 from difftest.simulator.errors import KernelExit, NkiError
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.frontend.launchable import as_launchable
-from difftest.simulator.tape import taping
 from difftest.simulator.tape_json import tape_to_json
+from difftest.simulator.witness import taping
 from difftest.verdict.language import (
     BUILTINS,
     MODULES,

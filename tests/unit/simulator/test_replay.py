@@ -17,8 +17,9 @@ from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.instructions.record import EFFECTS, INSTRUCTIONS
 from difftest.simulator.replay import ReplayError, replayed
 from difftest.simulator.strictness import RuleWarning
-from difftest.simulator.tape import TapedForm, taping
+from difftest.simulator.tape import TapedForm
 from difftest.simulator.tape_json import TapeFormatError, tape_from_json, tape_to_json
+from difftest.simulator.witness import taping
 from tests.every import every
 from tests.kernels.budget import NIGHTLY
 from tests.unit.simulator.instructions.calls.drawn import Operand

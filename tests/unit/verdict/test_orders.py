@@ -8,8 +8,7 @@ import numpy as np
 from difftest.inspection import Inspector
 from difftest.simulator import launch
 from difftest.simulator.replay import replayed
-from difftest.simulator.tape import taping
-from difftest.simulator.witness import witnessing
+from difftest.simulator.witness import taping, witnessing
 from tests.every import every
 
 
