@@ -31,6 +31,7 @@ _ASKED, _BASES, _KEPT, _LONG, _WORK = 1024, 16, 64, 100, 60_000
 kept; nodes of what stands in a name's place at most, and those that are evaluated in all."""
 _TURNS = ("range", "affine_range", "sequential_range", "static_range")
 _CALLED = ("abs", "bin", "bool", "divmod", "int", "len", "max", "min", "range", "sum")
+_FLOATS, _LARGE = 8, 2.0**18  # so many, and smaller: a large one hides something, and is no data
 _DATA = (int, str, tuple, list, dict, set, frozenset, ModuleType)
 
 Place = dict[str, int]  # values of names of the domain, at which a condition changes
@@ -62,34 +63,39 @@ def nearest(joined: Sequence[list[Place]], cases: Sequence[Mapping[str, Any]]) -
 
 
 @functools.lru_cache(maxsize=8)  # to find the source of a function takes long
-def conditions_of(spec: KernelSpec) -> list[Condition]:
-    """Each condition of the kernels, and of functions of theirs, that changes with a number."""
+def conditions_of(spec: KernelSpec) -> tuple[list[Condition], tuple[float, ...]]:
+    """Each condition of the kernels, and of functions of theirs, that changes with a number.
+
+    And the floats that their code names, which values may be compared with.
+    """
     sources = ((name, getattr(source, RANGE, source)) for name, source in spec.domain.items())
     lists = ((n, own if isinstance(own, Sequence) else range(1, _ASKED)) for n, own in sources)
     ranges = {name: own for name, own in lists if {*map(type, own[:_ASKED])} == {int}}
-    left: list[Any] = [function_of(kernel) for kernel in (spec.kernel, *spec.others)]
-    done: list[FunctionType] = []
+    arrays = ((name, spec.dimensions(name)) for name in (*spec.inputs, *spec.outputs))
+    ends = ((f"{name}.shape", own, end) for name, own in arrays for end in (0, len(own)))
+    axes = {f"{x}[{n - end}]": of for x, own, end in ends for n, of in enumerate(own)}
+    functions = [function_of(kernel) for kernel in (spec.kernel, *spec.others)]
     conditions: list[Condition] = []
-    while left and ranges:
-        function = left.pop()
-        if not isinstance(function, FunctionType) or function in done:
+    floats: list[float] = []
+    for function in functions if ranges else ():  # they become more
+        if function is None:
             continue
-        done.append(function)
         named: list[Any] = [function.__globals__.get(name) for name in function.__code__.co_names]
-        home = function.__module__
-        left += [function_of(value) for value in named if getattr(value, "__module__", "") == home]
+        floats += [n for n in (*function.__code__.co_consts, *named) if type(n) is float]
+        own = [v for v in named if getattr(v, "__module__", "") == function.__module__]
+        functions += [inner for v in own if (inner := function_of(v)) not in functions]
         with contextlib.suppress(OSError, TypeError, SyntaxError):  # it has no source
             lines, first = inspect.getsourcelines(function)
             tree = ast.increment_lineno(ast.parse(textwrap.dedent("".join(lines))), first - 1)
-            conditions += _Source(function, tree, ranges).conditions(tree, [])
-    return conditions
+            conditions += _Source(function, tree, ranges, axes).conditions(tree, [])
+    return conditions, (*dict.fromkeys(n for n in floats if 0 < abs(n) < _LARGE),)[:_FLOATS]
 
 
 class _Source(ast.NodeTransformer):
     """A function's source: a name becomes what it was assigned, and what cannot be told a name."""
 
-    def __init__(self, function: FunctionType, tree: ast.AST, ranges: Mapping[str, Any]) -> None:
-        self._file, self._ranges = function.__code__.co_filename, ranges
+    def __init__(self, function: FunctionType, tree: ast.AST, ranges: Any, axes: Any) -> None:
+        self._file, self._ranges, self._axes = function.__code__.co_filename, ranges, axes
         self._known = {n: v for n, v in function.__globals__.items() if isinstance(v, _DATA)}
         gets = (f"{n}.get" for n, v in self._known.items() if isinstance(v, dict))
         self._called, self._assigned = {*_CALLED, *gets}, {}
@@ -98,9 +104,12 @@ class _Source(ast.NodeTransformer):
         for node in nodes:
             if isinstance(node, ast.Assign):
                 names, values = (getattr(s, "elts", [s]) for s in (node.targets[0], node.value))
+                if len(names) > len(values):  # of a shape
+                    parts = (ast.Constant(axis) for axis, _ in enumerate(names))
+                    values = [ast.Subscript(node.value, part, ast.Load()) for part in parts]
                 for name, value in zip(names, values, strict=False):
                     told = self.visit(value)
-                    if len(names) == len(values) and len([*ast.walk(told)]) < _LONG:
+                    if len([*ast.walk(told)]) < _LONG:
                         self._assigned[ast.unparse(name)] = told
 
     def conditions(self, node: Any, around: list[list[Place]]) -> Iterator[Condition]:
@@ -169,6 +178,9 @@ class _Source(ast.NodeTransformer):
             path, node.func = "range", ast.Name("range", ast.Load())
         root = path.replace("[", ".").split(".")[0]
         known = path in self._called if is_call else root in self._known
-        return self.generic_visit(node) if known else ast.Name(ast.unparse(node), ast.Load())
+        text = ast.unparse(node)
+        axis = self._axes.get(text)
+        other = ast.parse(axis, mode="eval").body if axis else ast.Name(text, ast.Load())
+        return self.generic_visit(node) if known else other
 
     visit_Attribute = visit_Subscript = visit_Call

@@ -93,7 +93,7 @@ def within_limits(function: Callable[[], Any], case: Any = None) -> Any:
     try:
         try:
             os._exit, sys.stdout, LIMITS.case = _exit_of(process), counted, case
-            with _limited(expired) if expired or LIMITS.memory is not None else _UNLIMITED:
+            with _limited(expired):
                 result = function()
         finally:
             os._exit, sys.stdout, LIMITS.case = outer
@@ -129,9 +129,6 @@ def _check(
         frames = None if error is None else error.__traceback__
         traceback.clear_frames(frames)  # they hold what has filled the memory
         raise CaseLimitError(text).with_traceback(frames) from None
-
-
-_UNLIMITED = contextlib.nullcontext()
 
 
 def _limited(expired: threading.Event | None) -> contextlib.ExitStack:

@@ -54,6 +54,7 @@ class Nature:
     exponents : dtype of a case -> powers of two of inputs for which outputs of a narrow dtype
         overflow in part, or are subnormal.
     far : dtype of a case -> numbers far below and above 0 with which no output overflows.
+    floats : what its kernels may compare values with.
     """
 
     moves: bool = False
@@ -62,6 +63,7 @@ class Nature:
     spared: int = 0
     exponents: Mapping[str, tuple[int, ...]] = field(default_factory=dict, hash=False)
     far: Mapping[str, tuple[float, ...]] = field(default_factory=dict, hash=False)
+    floats: tuple[float, ...] = ()
 
 
 def nature_of(spec: KernelSpec, draw: Callable[[], Sequence[Case]]) -> Nature:

@@ -114,12 +114,9 @@ class Runner:
     now: tuple[KernelSpec, Case] | None = None
     watch: Watch | None = None
 
-    def __repr__(self) -> str:
-        return f"<runner of {', '.join(backend.name for backend in self.backends)}>"
-
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Keep Hypothesis's report of a failing example short."""
-        printer.text(repr(self))
+        printer.text(f"<runner of {', '.join(backend.name for backend in self.backends)}>")
 
     def start(self, again: Reproduction | None) -> None:
         """Begin a test: count from zero, and remember how to run it again."""
@@ -261,7 +258,7 @@ class Runner:
         coverage = self.tally.coverage
         for history in self.histories.values() if missed(coverage) else ():
             cases = [case.values for case in history.agreed]
-            for file, line, _, own in conditions_of(history.spec) if cases else ():
+            for file, line, _, own in conditions_of(history.spec)[0] if cases else ():
                 coverage.tried.add((file, line, *nearest(own, cases)))
 
     def settings_of(self, spec: KernelSpec, case: Case) -> ExactSettings | None:

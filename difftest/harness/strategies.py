@@ -199,6 +199,8 @@ def recipes(
     if kind < outliers:
         low, high = _one_of(_of_one_sign(np_dtype, nature.selects))
         return Uniform(seed, low, high)
+    if nature.floats and kind % 2:
+        return Fill(_one_of(nature.floats), (*enumerate(nature.floats),))
     return Outliers(seed, _one_of(_outliers(np_dtype, nonfinite, nature)))
 
 
@@ -328,7 +330,9 @@ def cases_like(spec: KernelSpec, nature: Nature) -> SearchStrategy[Case]:
     names = names[: max(map(names.index, sizes), default=-1) + 1]
     sources = [getattr(spec.domain[name], RANGE, spec.domain[name]) for name in names]
     room = math.prod(len(source) for source in sources if isinstance(source, Sequence))
-    groups = [[*around, *own] for *_, around, own in conditions_of(spec)]
+    conditions, floats = conditions_of(spec)
+    groups = [[*around, *own] for *_, around, own in conditions]
+    nature = replace(nature, floats=floats)
     return _cases_with(spec, nature, sizes, groups, names if room >= _ROOM else [])
 
 

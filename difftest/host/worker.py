@@ -98,7 +98,8 @@ class Worker(Member):
             value, error, where = pickle.loads(self.connection.recv_bytes())
         except (EOFError, BrokenPipeError, ConnectionResetError):
             self.process.join()
-            how = _describe_exit(self.process.exitcode)
+            end = self.process.exitcode or 0
+            how = f"killed by {signal.Signals(-end).name}" if end < 0 else f"with exit code {end}"
             died = WorkerEndedError(f"the process ended in the middle of it, {how}")
             return Answer(None, died, self._close(began))
         if error is not None:
@@ -174,9 +175,3 @@ def _die_with(parent: int) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it ended before the call
         os._exit(1)
-
-
-def _describe_exit(code: int | None) -> str:
-    if code is not None and code < 0:
-        return f"killed by {signal.Signals(-code).name}"
-    return f"with exit code {code}"

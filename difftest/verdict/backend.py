@@ -154,7 +154,9 @@ class CandidateBackend:
         return ran
 
     def _run(self, call: KernelCall) -> Outcome:
-        shape = _shape_of(call)
+        arrays = [(array.shape, name_of(array.dtype)) for array in (*call.inputs, *call.outputs)]
+        # Instructions of equal ones are the same, unless the kernel follows data.
+        shape = repr((arrays, sorted(call.parameters.items()), call.grid, call.machine))
         if shape in self._tapes:
             self.last = Shown.NOTHING, self._tapes[shape]
             ran = _replay(call, self._tapes[shape])
@@ -245,9 +247,3 @@ def _error(header: Mapping[str, Any]) -> KernelFailure:
     error: KernelFailure = failure_type(str(header.get("error", "")))
     error.is_rule = bool(header.get("is_rule"))
     return error
-
-
-def _shape_of(call: KernelCall) -> str:
-    """What two calls share whose instructions are the same, unless the kernel follows data."""
-    arrays = [(array.shape, name_of(array.dtype)) for array in (*call.inputs, *call.outputs)]
-    return repr((arrays, sorted(call.parameters.items()), call.grid, call.machine))

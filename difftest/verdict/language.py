@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 NKI = ("nki", "neuronxcc")
+_MAIN = ("__name__ == '__main__'", "'__main__' == __name__")
 """What stands below these is NKI: the simulator's own modules, a closed world."""
 _TEXT = resources.files("difftest.verdict").joinpath("data/language.json").read_text("utf-8")
 _WORDS: dict[str, Any] = json.loads(_TEXT)
@@ -223,7 +224,7 @@ class ModuleCheck:
             if depth > MOST_DEPTH:
                 raise ValueError(f"it is nested more than {MOST_DEPTH} deep")
             yield node
-            dead = node.body if isinstance(node, ast.If) and _is_main(node.test) else []
+            dead = node.body if isinstance(node, ast.If) and ast.unparse(node.test) in _MAIN else []
             for child in ast.iter_child_nodes(node):
                 self._above[child] = node
                 if child not in dead:
@@ -405,10 +406,6 @@ def _words(node: ast.AST) -> Iterator[str]:
 def _last(node: ast.expr) -> str:
     """``c`` of ``a.b.c``."""
     return str(getattr(node, "attr", getattr(node, "id", "")))
-
-
-def _is_main(test: ast.expr) -> bool:
-    return ast.unparse(test) in ("__name__ == '__main__'", "'__main__' == __name__")
 
 
 def _kinds(handler: ast.ExceptHandler) -> list[str]:

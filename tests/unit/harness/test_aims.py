@@ -7,12 +7,15 @@ from hypothesis import Phase, find, given, settings
 
 from difftest.harness.aims import conditions_of, nearest
 from difftest.harness.recipes import Zeros
+from difftest.harness.simplest import examples
 from difftest.harness.spec import KernelSpec
 from difftest.harness.strategies import cases, sizes
 from tests.every import every
 from tests.kernels.budget import NIGHTLY
 
 TILE = 96
+LEVEL = 0.75
+nl = nisa = None  # what reads a source runs nothing of it
 
 
 def both(rows, columns):
@@ -74,6 +77,19 @@ def of_three(rows, columns, depth):
     return rows + columns + depth == 777
 
 
+def of_an_array(x, rows, columns):
+    _, few = x.shape
+    return x.shape[-1] + few == 434
+
+
+def of_a_value(x, rows, columns):
+    return nl.where(x == LEVEL, 1.0, x)
+
+
+def of_an_operand(x, rows, columns):
+    return nisa.tensor_scalar(x, op0=nl.not_equal, operand0=0.75)
+
+
 def refusing(rows, columns):
     assert rows % 64 == 0
     if columns > 512:
@@ -114,18 +130,17 @@ def test_a_rare_bug_is_met_within_three_hundred_cases(kernel, seed):
         draw()
 
 
+@every("kernel", [of_a_value, of_an_operand])
+def test_the_number_that_values_are_compared_with_is_among_them(kernel):
+    spec = spec_of(kernel)
+    arrays = [spec.inputs_of(case)[0] for case in examples(cases(spec), 100)]
+    assert sum(np.float32(LEVEL) in x for x in arrays) > 1
+
+
 @every("kernel", [refusing, both])
 def test_pairs_of_sizes_repeat_little(kernel):
     """Edges of one size meet those of another, and aims each other: 37 of 200 were repeats."""
-    met = []
-
-    @hypothesis.seed(0)
-    @settings(database=None, deadline=None, max_examples=200, phases=[Phase.generate])
-    @given(cases(spec_of(kernel)))
-    def collect(case):
-        met.append(tuple(case.values.values()))
-
-    collect()
+    met = [(*case.values.values(),) for case in examples(cases(spec_of(kernel)), 200)]
     assert len(met) == 200
     assert len({*met}) > 185
 
@@ -170,14 +185,17 @@ def test_a_case_that_aims_shrinks_as_any_other():
 )
 def test_what_a_source_asks_for(kernel, asked):
     """Sizes between the ends of the domain, each condition with those around it."""
-    conditions = conditions_of(spec_of(kernel))
+    conditions = conditions_of(spec_of(kernel))[0]
     groups = [[*around, *own] for *_, around, own in conditions]
     assert [[{n for at in places for n in at.values()} for places in g] for g in groups] == asked
 
 
-def test_a_name_that_keeps_its_value_or_takes_another_is_aimed_at():
-    ((*_, joined),) = conditions_of(spec_of(of_itself))
-    assert any(at["columns"] == 333 for places in joined for at in places)
+@every("kernel, size", [(of_itself, 333), (of_an_array, 217)])
+def test_a_name_that_keeps_its_value_or_is_of_an_array_is_aimed_at(kernel, size):
+    """What a shape is unpacked into is the size of that axis, not any."""
+    ((*_, joined),) = conditions_of(spec_of(kernel))[0]
+    assert any(at.get("columns") == size for places in joined for at in places)
+    assert not any(at.keys() == {"rows"} for places in joined for at in places)
 
 
 def test_a_condition_is_at_its_line_and_knows_what_came_nearest():
@@ -186,7 +204,7 @@ def test_a_condition_is_at_its_line_and_knows_what_came_nearest():
         {"rows": 219, "columns": 98},
         {"rows": 200, "columns": 97},
     ]
-    (file, line, _, joined), *_ = conditions_of(spec_of(both))
+    (file, line, _, joined), *_ = conditions_of(spec_of(both))[0]
     assert (file, line) == (__file__, both.__code__.co_firstlineno + 1)
     assert nearest(joined, cases) == (3, "nearest of the last 3 cases: rows=219, columns=98")
     assert nearest(joined, cases[:1])[0] == (217 - 30) + (50 - 33)

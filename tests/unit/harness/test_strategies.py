@@ -9,6 +9,7 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 from hypothesis.internal.scrutineer import ModuleLocation
 
+from difftest.harness import simplest
 from difftest.harness.frames import PACKAGE
 from difftest.harness.nature import Nature
 from difftest.harness.recipes import Fill, Integers, Outliers, Random, Zeros
@@ -54,15 +55,7 @@ def test_equal_sizes_and_others_are_among_twenty_cases(wrong, seed):
 
 def drawn(strategy, examples=100):
     """What a strategy gives in this many draws."""
-    seen = []
-
-    @settings(derandomize=True, database=None, deadline=None, max_examples=examples)
-    @given(strategy)
-    def collect(value):
-        seen.append(value)
-
-    collect()
-    return seen
+    return simplest.examples(strategy, examples)
 
 
 def test_sizes_stay_in_the_range_and_lean_to_its_ends_and_the_hardwares_limits():

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 
-import hypothesis
 import numpy as np
 import pytest
-from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -34,6 +32,7 @@ from difftest.backends.embedded import EmbeddedSimulator
 from difftest.harness.explicit import CaseError, case_from_json, explicit_cases
 from difftest.harness.recipes import RecipeError, recipe_from_json
 from difftest.harness.runner import Runner
+from difftest.harness.simplest import examples
 from difftest.harness.verdict import Match
 from difftest.simulator.frontend.install import embedded
 from tests.every import every
@@ -124,17 +123,8 @@ def lookup(table, rows):
     return out
 
 
-def drawn(spec, count=30):
-    found = []
-
-    @hypothesis.seed(0)
-    @settings(max_examples=count, phases=[Phase.generate], database=None, deadline=None)
-    @hypothesis.given(cases(spec))
-    def draw(case):
-        found.append(case)
-
-    draw()
-    return found
+def drawn(spec):
+    return examples(cases(spec), 30)
 
 
 def test_indices_beside_a_float_table():
