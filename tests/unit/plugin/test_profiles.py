@@ -25,6 +25,11 @@ with default_profile(device=True):
     print(settings.default.max_examples, settings.default.database is None)
     settings.load_profile("nightly")
 assert settings.default.max_examples == 2000, "whoever loads another profile keeps it"
+import json, sys
+from hypothesis.internal.conjecture import providers
+import difftest.backends.embedded, difftest.plugin.told, difftest.scale.replayed
+print({"click", "rich", "difftest.simulator.tape", "difftest.timing"} & {*sys.modules})
+print(id(json) in getattr(providers, "_seen_modules", {id(json)}))
 """
 
 
@@ -34,9 +39,12 @@ def test_quick_is_the_default_and_ci_where_the_environment_says_so(tmp_path):
     said = subprocess.check_output(
         [sys.executable, "-c", SCRIPT], env=plain, cwd=tmp_path, text=True
     )
-    assert said.splitlines() == ["20 False False", "50 True True", "2000", "3 False"], (
+    *profiles, loaded, is_library = said.splitlines()
+    assert profiles == ["20 False False", "50 True True", "2000", "3 False"], (
         "with a device few cases, and those that failed before, whatever the environment says"
     )
+    assert loaded == "set()", "commands and tapes import these, a session of kernels does not"
+    assert is_library == "True", "Hypothesis resolved the paths of all of Python's modules"
 
 
 def test_pytest_rewrites_no_assert_of_what_a_session_of_kernels_loads():
