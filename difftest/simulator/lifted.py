@@ -118,10 +118,12 @@ class Lifted:
         return self.moved(lambda plane: plane[index])
 
     def reshape(self, *shape: Any) -> Any:
-        return self.moved(lambda plane: plane.reshape(*shape))
+        same = self.shape in (shape, *shape)
+        return self if same else self.moved(lambda plane: plane.reshape(*shape))
 
     def transpose(self, *axes: int) -> Any:
-        return self.moved(lambda plane: plane.transpose(*axes))
+        same = axes == tuple(range(self.ndim))
+        return self if same else self.moved(lambda plane: plane.transpose(*axes))
 
     def copy(self) -> Any:
         return self.moved(np.copy)

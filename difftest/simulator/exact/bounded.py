@@ -139,8 +139,8 @@ def rounded(
 ) -> Bounded:
     """The result of one float32 operation: its error, and that of rounding it.
 
-    ``times`` is how many roundings a machine's way to the result may cost; with more than one the
-    result is never taken as exact.
+    ``operands`` are those whose sums it goes on with. ``times`` is how many roundings a machine's
+    way to the result may cost; with more than one the result is never taken as exact.
     """
     sums = max([operand.sums for operand in operands], default=0)
     partial = adds and any(operand.partial for operand in operands)
@@ -407,7 +407,7 @@ def exponential(x: Bounded) -> Bounded:
         vague = x.error > 1.0
         if vague.any():  # far below 0 the power stays 0 whatever the error
             error = np.where(vague, np.exp(x.value + x.error) - value, error)
-    return rounded(value, error, _fresh(x), times=FUNCTION_ROUNDINGS)
+    return rounded(value, error, times=FUNCTION_ROUNDINGS)
 
 
 def monotone(name: str) -> Callable[[Bounded], Bounded]:
@@ -418,14 +418,14 @@ def monotone(name: str) -> Callable[[Bounded], Bounded]:
     def computed(x: Bounded) -> Bounded:
         value = function(x.value)
         if x.error is None:
-            return rounded(value, None, _fresh(x), times=times)
+            return rounded(value, None, times=times)
         low, high = ends(x)
         if name == "sqrt":
             low = np.maximum(low, 0.0)
         error = np.maximum(np.abs(function(low) - value), np.abs(function(high) - value))
         if name != "sqrt":
             error = np.where((low > 0) | (high < 0), error, np.inf)
-        return rounded(value, error, _fresh(x), times=times)
+        return rounded(value, error, times=times)
 
     return computed
 
@@ -441,14 +441,9 @@ def smooth(name: str) -> Callable[[Bounded], Bounded]:
         value = function(x.value)
         own = np.minimum(np.abs(x.value), 1.0) * (FUNCTION_ROUNDINGS * 2.0**-24)
         error = own if x.error is None else own + slope * x.error
-        return rounded(value, error, _fresh(x), times=FUNCTION_ROUNDINGS)
+        return rounded(value, error, times=FUNCTION_ROUNDINGS)
 
     return computed
-
-
-def _fresh(x: Bounded) -> Bounded:
-    """Its result begins a new sum, should it be added up."""
-    return Bounded(x.value, x.error, x.dtype)
 
 
 FUNCTIONS: dict[str, Callable[[Bounded], Bounded]] = {

@@ -90,6 +90,11 @@ class Numbers(Lifted):
         value: Array = held.value
         return value
 
+    def __ne__(self, other: Any) -> Any:
+        """As computed; of one number that is sure, at once."""
+        sure = not self.shape and self.held.error is None
+        return self.held.value != other if sure else self.computed(np.not_equal, self, other)
+
     def computed(self, ufunc: Any, *operands: Any) -> Numbers:
         rule, values = ARITHMETIC.get(ufunc), [self._of(operand) for operand in operands]
         if rule is not None:
@@ -123,17 +128,14 @@ class Numbers(Lifted):
     def do_full_like(self, like: Any, number: float) -> Numbers:
         return self._made(Bounded(np.full(like.shape, float(number)), None, like.held.dtype))
 
-    def _joined(self, join: Any, parts: Sequence[Any], axis: int) -> Numbers:
+    def do_concatenate(self, parts: Sequence[Any], axis: int) -> Numbers:
         values = [self._of(part) for part in parts]
-        value = join([part.value for part in values], axis=axis)
+        value = np.concatenate([part.value for part in values], axis=axis)
         if all(part.error is None for part in values):
             return self._made(Bounded(value, None, FLOAT32))
         errors = [np.zeros_like(p.value) if p.error is None else spread(p) for p in values]
-        error = join(errors, axis=axis)
+        error = np.concatenate(errors, axis=axis)
         return self._made(Bounded(value, error if error.any() else None, FLOAT32))
-
-    do_concatenate = functools.partialmethod(_joined, np.concatenate)
-    do_stack = functools.partialmethod(_joined, np.stack)
 
     def do_sort(self, numbers: Numbers, axis: int, kind: Any = None) -> Numbers:
         """The k-th smallest of all ends is an end of the k-th smallest."""
@@ -153,7 +155,7 @@ class Numbers(Lifted):
 
     def do_sum_in_order(self, lines: Numbers, start: Numbers | None = None) -> Any:
         if start is not None and (start.held.error is not None or start.held.value.any()):
-            lines = self._joined(np.concatenate, [start[:, None], lines], 1)
+            lines = self.do_concatenate([start[:, None], lines], 1)
         return lines.sum(1)
 
     def do_multiply_add(self, values: Numbers, factor: Any, shift: Any) -> Any:
@@ -231,8 +233,9 @@ def decided(run: Run, value: Any, unsure: Any, apart: float = 1.0) -> Bounded:
 
 def compared(run: Run, ufunc: Any, left: Bounded, right: Bounded) -> Bounded:
     """A comparison of exact values: unsure where the bounds let the machine decide otherwise."""
-    apart = Bounded(left.value - right.value, bounded.both(left.error, right.error))
-    return decided(run, ufunc(left.value, right.value), doubtful_truth(apart))
+    error = bounded.both(left.error, right.error)
+    unsure = error if error is None else doubtful_truth(Bounded(left.value - right.value, error))
+    return decided(run, ufunc(left.value, right.value), unsure)
 
 
 def doubtful_truth(x: Bounded) -> Any:

@@ -31,6 +31,7 @@ from difftest.simulator.instructions.record import (
     Role,
     Takes,
 )
+from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Attributes, Kind, Space
@@ -155,7 +156,7 @@ def check(core: Core, issued: Issue) -> Call:
     for role in instruction.destinations:
         _check_shape(call, role, call.destinations.get(role.name), "writes")
     call.reads_dst = instruction.reads_dst(call)
-    call.reduces = "reduce_cmd" in call.options
+    call.reduces = call.options.get("reduce_cmd", Accumulate.IDLE) is not Accumulate.IDLE
     _foresee_event(call, issued)
     return call
 

@@ -163,9 +163,9 @@ class Marks(Lifted):
     def do_full_like(self, like: Any, number: float) -> Marks:
         return self._made(np.full_like(like.values, number), np.zeros(like.shape, PLANE))
 
-    def _joined(self, join: Any, parts: Sequence[Any], axis: int) -> Marks:
-        values, planes = [*map(_values, parts)], [*map(_plane, parts)]
-        return self._made(join(values, axis=axis), join(planes, axis=axis))
+    def do_concatenate(self, parts: Sequence[Any], axis: int) -> Marks:
+        values, plane = (np.concatenate([*map(of, parts)], axis=axis) for of in (_values, _plane))
+        return self._made(values, plane)
 
     def _ordered(self, order: Any, array: Marks, axis: int, kind: Any = None) -> Marks:
         """Any element may come to lie at each place."""
@@ -177,8 +177,6 @@ class Marks(Lifted):
         values, plane = (take(plane, at, axis=axis) for plane in (array.values, array.plane))
         return self._made(values, plane | named)
 
-    do_concatenate = functools.partialmethod(_joined, np.concatenate)
-    do_stack = functools.partialmethod(_joined, np.stack)
     do_sort = functools.partialmethod(_ordered, np.sort)
     do_argsort = functools.partialmethod(_ordered, np.argsort)
     do_take_along_axis = functools.partialmethod(_taken, np.take_along_axis)

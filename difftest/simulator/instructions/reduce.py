@@ -87,7 +87,8 @@ def reduce_array(op: AluOp, values: Array, axes: tuple[int, ...]) -> Array:
     if op.name == "subtract" or (op.name == "add" and 0 not in axes):
         lead = tuple(k for k in range(values.ndim) if k not in axes)
         shape = tuple(values.shape[k] for k in lead)
-        lines = floats.transpose(*lead, *axes).reshape(math.prod(shape), -1)
+        terms = math.prod(values.shape[k] for k in axes)
+        lines = floats.transpose(*lead, *axes).reshape(math.prod(shape), terms)
         ordered = sum_in_order(lines) if op.name == "add" else np.subtract.reduce(lines, axis=1)
         return ordered.reshape(shape)
     # Of nothing but -0.0 the sum is -0.0, as along free axes.
@@ -323,12 +324,13 @@ def _fields(count: int) -> Any:
     )
 
 
-def _moments(values: Array) -> Array:
-    """(count, mean, variance * count) of each row, float32."""
+def _moments(values: Array) -> list[Array]:
+    """Count, mean and variance * count of each row, float32: a column each."""
     count = values.shape[1]
-    mean = values.mean(axis=1, dtype=np.float32) if count else np.zeros(len(values), np.float32)
-    spread = np.square(values - mean[:, None]).sum(axis=1, dtype=np.float32)
-    return np.stack([np.full_like(mean, count), mean, spread], axis=1)
+    means = values.mean(axis=1, dtype=np.float32) if count else np.zeros(len(values), np.float32)
+    mean = means[:, None]
+    spread = np.square(values - mean).sum(axis=1, dtype=np.float32, keepdims=True)
+    return [np.full_like(mean, count), mean, spread]
 
 
 @instruction(
@@ -342,7 +344,7 @@ def _moments(values: Array) -> Array:
 def bn_stats(call: Call, data: Array) -> Array:
     """Count, mean and variance * count of each partition's even, then odd, elements: [P, 6]."""
     lines = as_float(rows(data))
-    return np.concatenate([_moments(lines[:, 0::2]), _moments(lines[:, 1::2])], axis=1)
+    return np.concatenate([*_moments(lines[:, 0::2]), *_moments(lines[:, 1::2])], axis=1)
 
 
 def _bn_tuples(call: Call) -> None:

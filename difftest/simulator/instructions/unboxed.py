@@ -118,7 +118,7 @@ def first_to_front(values: Array, inner: Array, axes: tuple[int, ...]) -> Array:
     kept = np.where(inner, values, 0).transpose(order).reshape(-1, math.prod(shape[len(lead) :]))
     left_out = ~inner.transpose(order).reshape(kept.shape)
     lanes = np.take_along_axis(kept, np.argsort(left_out, axis=1, kind="stable"), axis=1)
-    moved: Array = lanes.reshape(shape).transpose(np.argsort(order))
+    moved: Array = lanes.reshape(shape).transpose(*np.argsort(order))
     return moved
 
 
