@@ -250,7 +250,7 @@ def _compare_algorithms(
             continue
         raw, dtype = getattr(reference, which)[index], reference.dtype_of(index)
         value = raw.astype(np.float64, copy=False)
-        if _is_within(value, output.value, _surely_free(value, output)):
+        if _is_surely_free(value, output):
             continue
         freedom = _earned(_freedom(raw, value, output), value, reference, index)
         within = around(value, np.dtype(np.float64), freedom, ALGORITHM)
@@ -263,20 +263,22 @@ def _compare_algorithms(
     return verdicts
 
 
-def _is_within(values: Array, around: Float64, bound: Float64 | float) -> bool:
-    """Whether all lie within a bound of these numbers, which NaN does not. Most do."""
+def _apart(values: Array, others: Float64) -> Float64:
+    """How far values lie from others; NaN from NaN."""
     apart = np.empty(values.shape)
     with np.errstate(all="ignore"):
-        return bool((np.abs(np.subtract(values, around, apart), apart) <= bound).all())
+        return np.abs(np.subtract(values, others, apart), apart)
 
 
-def _surely_free(value: Float64, output: ExactOutput) -> Float64:
-    """No more than the freedom that :func:`_earned` leaves: found without another look at data."""
-    sizes: Float64 = np.abs(value)
-    freedom = sizes * (REFERENCE_FREEDOM * FLOAT64_UNIT)
-    if output.error is not None:
-        freedom += output.error * (REFERENCE_FREEDOM * 2.0**-29)
-    return np.fmin(freedom, EXCUSE * sizes)
+def _is_surely_free(value: Float64, output: ExactOutput) -> bool:
+    """Whether no more than the freedom that :func:`_earned` leaves is taken. Most take less."""
+    apart, sizes = _apart(value, output.value), np.abs(value)
+    left = ~(apart <= sizes * (REFERENCE_FREEDOM * FLOAT64_UNIT))
+    if output.error is None or not left.any():
+        return not left.any()
+    sizes, freedom = sizes[left], output.error[left] * (REFERENCE_FREEDOM * 2.0**-29)
+    freedom = np.fmin(freedom + sizes * (REFERENCE_FREEDOM * FLOAT64_UNIT), EXCUSE * sizes)
+    return bool((apart[left] <= freedom).all())
 
 
 def _freedom(raw: Array, value: Float64, output: ExactOutput) -> Float64:
@@ -328,7 +330,7 @@ def _is_sure(got: Array, output: ExactOutput) -> bool:
     value, error = output.value, 0.0 if output.error is None else output.error
     most = max(value.max(), -value.min()) + 2 * np.max(error)
     far = float(float_info(got.dtype).max) / 2
-    return bool(most < far) and _is_within(got, value, error)
+    return bool(most < far and (_apart(got, value) <= error).all())
 
 
 def _unless_excused(
