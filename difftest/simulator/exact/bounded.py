@@ -94,10 +94,6 @@ class Bounded:
         error = None if self.error is None else change(spread(self))
         return Bounded(change(self.value), error, self.dtype, self.sums, self.adds, self.partial)
 
-    def part(self, index: Any) -> Bounded:
-        """Some of the numbers."""
-        return self.shaped(lambda array: array[index])
-
 
 def spread(x: Bounded) -> Any:
     """The bound of each element."""

@@ -296,13 +296,12 @@ def chosen_from(condition: Any, unsure: Any, yes: Bounded, no: Bounded) -> Bound
 
 def _total(run: Run, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
     """A sum in float32, in whatever order."""
-    value = x.value
-    n = math.prod(value.shape[axis] for axis in axes)
-    summed = np.asarray(value.sum(axis=axes, keepdims=keepdims))
-    sizes = np.asarray(np.abs(value).sum(axis=axes, keepdims=keepdims))
+    value, total = x.value, functools.partial(np.add.reduce, axis=axes, keepdims=keepdims)
+    n = math.prod([value.shape[axis] for axis in axes])
+    summed, sizes = np.asarray(total(value)), np.asarray(total(np.abs(value)))
     error, errors = spread(x), 0.0
     if error is not None:
-        errors = error.sum(axis=axes, keepdims=keepdims)
+        errors = total(error)
     elif n == 1 or (sizes.max(initial=0.0) <= LARGEST_SUM and bounded.is_integral(value)):
         return Bounded(summed, None, FLOAT32, adds=True)
     carried = errors + run.gamma(n - 1, summed.size, terms=n) * (sizes + errors)

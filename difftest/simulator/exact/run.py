@@ -110,7 +110,7 @@ class Shadow(Follower):
         self.losses = Losses() if settings.losses else None
         self.owners = Owners()
         self._pending: list[Pending] | None = None
-        self._chain = NO_CHAIN
+        self._chain, self._sums = NO_CHAIN, False
         self._name = ""
 
     def exact_run(
@@ -143,7 +143,8 @@ class Shadow(Follower):
         if not plan.in_place:
             if self.losses is not None:
                 self.losses.take([value for value in values if isinstance(value, Bounded)])
-            self._chain = chain_of(operands, plan.multiplies)
+            if self._sums or plan.multiplies:
+                self._chain = chain_of(operands, plan.multiplies)
         results: Any = None
         if plan.in_bits:
             self.sure(*[value for value in values if isinstance(value, Bounded)])
@@ -224,7 +225,8 @@ class Shadow(Follower):
             numbers = numbers.shaped(lambda array: array.reshape(dst.shape))
             if call.reads_dst:
                 places = tuple(array[where] for array in arrays)
-                numbers = added_at(self.stored(dst._base), numbers.part(where), places, self.gamma)
+                terms = numbers.shaped(lambda array: array[where])
+                numbers = added_at(self.stored(dst._base), terms, places, self.gamma)
                 numbers = numbers.shaped(lambda array: _spread_over(where, array))
         return numbers, where
 
@@ -297,9 +299,7 @@ class Shadow(Follower):
             return None
         value = tile._gather(exact.value)
         error: Any = tile._gather(exact.error)
-        sums = 0
-        if exact.sums is not None:
-            sums = int(tile._gather(exact.sums).max())
+        sums = 0 if exact.sums is None else int(tile._gather(exact.sums).max())
         if own is not None and not own.all():
             value, error = np.where(own, value, raw_values(tile)), np.where(own, error, 0.0)
         if not ((error.size and error.item(0)) or error.any()):  # the first tells, of most
@@ -318,9 +318,10 @@ class Shadow(Follower):
         if numbers is not None:
             adds = numbers.adds
             numbers = self.written(numbers, tile.dtype)
-            narrow = is_float(tile.dtype) and ROUNDINGS[tile.dtype].unit > UNIT
-            product = kernel_location() if narrow and self._chain.multiplies else None
+            if self._chain.multiplies and is_float(tile.dtype):
+                product = kernel_location() if ROUNDINGS[tile.dtype].unit > UNIT else None
             if numbers is not None and numbers.sums:
+                self._sums = True
                 line = kernel_location() if adds else next(iter(self._chain.lines), None)
         clean = numbers is None or (numbers.error is None and not numbers.sums)
         if storage.shared:

@@ -85,9 +85,9 @@ def reduce_array(op: AluOp, values: Array, axes: tuple[int, ...]) -> Array:
     if op.name in _ORDERLESS and isinstance(floats, np.ndarray):
         return extreme_along(ufunc, floats, axes)
     if op.name == "subtract" or (op.name == "add" and 0 not in axes):
-        lead = tuple(k for k in range(values.ndim) if k not in axes)
-        shape = tuple(values.shape[k] for k in lead)
-        terms = math.prod(values.shape[k] for k in axes)
+        lead = [k for k in range(values.ndim) if k not in axes]
+        shape = tuple([values.shape[k] for k in lead])
+        terms = math.prod([values.shape[k] for k in axes])
         lines = floats.transpose(*lead, *axes).reshape(math.prod(shape), terms)
         ordered = sum_in_order(lines) if op.name == "add" else np.subtract.reduce(lines, axis=1)
         return ordered.reshape(shape)

@@ -128,7 +128,7 @@ def test_what_becomes_a_bool_or_an_integer():
     x = Bounded(np.array([0.0, 0.25, 2.0, 0.0]), np.array([0.0, 0.5, 0.5, 0.5]))
     made = bounded.into_integers(x, BOOL)
     assert [made.value.tolist(), made.error.tolist()] == [[0, 1, 1, 0], [0, 1, 0, 1]]
-    assert bounded.into_integers(x.part(slice(2, 3)), BOOL) is None
+    assert bounded.into_integers(x.shaped(lambda array: array[2:3]), BOOL) is None
     x = Bounded(np.array([0.4, 1.5, 300.0]), np.full(3, 0.25))
     made = bounded.into_integers(x, np.dtype(np.int8))
     assert [made.value.tolist(), made.error.tolist()] == [[0, 2, 127], [1, 1, 0]]
