@@ -27,9 +27,8 @@ def broken_rules(monkeypatch):
         everywhere = {"since": None, "frontends": frozenset(Frontend), "targets": frozenset()}
         changed = dataclasses.replace(rules()[id], **own, **everywhere)
         monkeypatch.setitem(rules(), id, changed)
-    first, *others = table.DETECTORS
-    first = dataclasses.replace(first, id="planted", reader=breaks)
-    monkeypatch.setattr(table, "DETECTORS", (first, *others))
+    readers = {breaks: "the detector planted", **table._READERS}
+    monkeypatch.setattr(table, "_READERS", readers)
     return every
 
 
