@@ -427,7 +427,7 @@ def _lowest_first(lives: Iterable[Live], bank: int, quadrants: int) -> Iterator[
             for area in live.allocation.areas
         ]
         if not places:
-            starts = range(0, quadrants, _start_step(live.quadrants))
+            starts = range(0, quadrants, live.quadrants if live.quadrants < 3 else 4)
             low, start = min((_lowest(shelves, live, start, bank), start) for start in starts)
             places = [Place(live, low, low + live.size, start)]
         for spot in places:
@@ -437,11 +437,6 @@ def _lowest_first(lives: Iterable[Live], bank: int, quadrants: int) -> Iterator[
                     shelf.places = [row for row in shelf.places if row[3] >= live.first]
                 insort(shelf.places, entry)
             yield spot
-
-
-def _start_step(quadrants: int) -> int:
-    """Quadrants from one possible start to the next."""
-    return 1 if quadrants == 1 else 2 if quadrants == 2 else 4
 
 
 def _lowest(shelves: list[_Shelf], live: Live, start: int, bank: int) -> int:

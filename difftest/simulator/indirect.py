@@ -48,11 +48,11 @@ class IndirectTile(Elements):
         """As :meth:`Tile._signature`."""
         return ("indirect", self._whole, self._base._signature(), self.shape)
 
-    def _descriptor(self) -> Descriptor:
+    def _descriptor(self, role: str = "", *, blocks: bool = False) -> Descriptor:
         """As :meth:`Tile._descriptor`, of the elements that are indexed."""
         shape = self.shape if self._in_hbm or len(self.shape) > 1 else (*self.shape, 1)
         indirect = "whole" if self._whole else "rows"
-        return Descriptor(self._space, self.dtype, shape, 0, None, indirect=indirect)
+        return Descriptor(self._space, self.dtype, shape, 0, None, role, indirect)
 
     @property
     def size(self) -> int:

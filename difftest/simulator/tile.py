@@ -199,18 +199,18 @@ class Tile(Elements, Patterned):
             place = storage.start[0]
         return (space, self.dtype, shape, self._partition_axis, place)
 
-    def _descriptor(self, *, blocks: bool = False) -> Descriptor:
+    def _descriptor(self, role: str = "", *, blocks: bool = False) -> Descriptor:
         """The tile as rules see it; ``blocks`` lets it have block dimensions, as free ones."""
         storage = self._storage
         if storage.in_hbm:
-            return Descriptor(storage.space, self.dtype, self.shape, 0, None)
+            return Descriptor(storage.space, self.dtype, self.shape, 0, None, role)
         start = self._first_partition()
         axis = self._partition_axis
         if blocks and axis:
             shape = (self.shape[axis], *self.shape[:axis], *self.shape[axis + 1 :])
-            return Descriptor(storage.space, self.dtype, shape, start, None)
+            return Descriptor(storage.space, self.dtype, shape, start, None, role)
         span = self._span() if storage.space is Space.PSUM else None
-        return Descriptor(storage.space, self.dtype, self._tile_shape(), start, span)
+        return Descriptor(storage.space, self.dtype, self._tile_shape(), start, span, role)
 
     def _step(self) -> int:
         """Elements of the tile's dtype from one partition to the next."""

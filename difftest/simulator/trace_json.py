@@ -108,7 +108,8 @@ def _form(kind: Any, *, is_entry: bool = False) -> Form:
     if origin is tuple:
         return _each(_form(parts[0])) if parts[1] is ... else _row(tuple, parts)
     if NoneType in parts:
-        return _optional(_form(parts[0]))
+        form = _form(parts[0])
+        return Form(form.write, lambda at, raw: None if raw is None else form.read(at, raw))
     if isinstance(kind, type) and issubclass(kind, Enum):
         return _named({member.value: member for member in kind}, attrgetter("value"))
     if kind in _ROWS:
@@ -145,10 +146,6 @@ def _plain(kind: type[Any], accepted: str, low: int | None = None) -> Form:
         return value
 
     return Form(None, read)
-
-
-def _optional(form: Form) -> Form:
-    return Form(form.write, lambda document, raw: None if raw is None else form.read(document, raw))
 
 
 def _named(members: Mapping[str, Any], spell: Callable[[Any], str]) -> Form:

@@ -197,17 +197,13 @@ def _overlapping(
         live = [other for other in live if other.last > begins[tensor.id]]
         for other in before if tensor.id in readers else live:
             shared = tensor.space is Space.SHARED_HBM or cores[tensor.id] == cores[other.id]
-            if other.space is tensor.space and shared and _overlap(tensor, other):
+            area, over = tensor.area, other.area
+            if other.space is tensor.space and shared and area and over and area.overlaps(over):
                 overlaps.setdefault(tensor.id, []).append(other)
                 overlaps.setdefault(other.id, []).append(tensor)
         live.append(tensor)
         before.append(tensor)
     return overlaps
-
-
-def _overlap(tensor: Allocation, other: Allocation) -> bool:
-    area, over = tensor.area, other.area
-    return area is not None and over is not None and area.overlaps(over)
 
 
 def _last(writes: list[tuple[Event, Region]], read: Region, reader: Event) -> Event | None:

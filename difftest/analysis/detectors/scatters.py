@@ -57,6 +57,9 @@ def scatters(trace: Trace, machine: Machine) -> Found:
 
 def _seen(trace: Trace, machine: Machine) -> Iterator[Finding]:
     for event in survey_of(trace).seen:
+        aborts = event.purpose is Purpose.TRANSPOSE or adds(
+            event
+        )  # they were seen to, if they skip
         for sight in event.seen:
             if sight.what is Seen.PLACE_TWICE:
                 yield TWICE.found(
@@ -66,7 +69,7 @@ def _seen(trace: Trace, machine: Machine) -> Iterator[Finding]:
                     "let the indices differ, also those of padded rows whose place is read",
                     event,
                 )
-            elif sight.what is Seen.INDEX_SKIPPED and not _aborts(event):
+            elif sight.what is Seen.INDEX_SKIPPED and not aborts:
                 yield from _from_a_view(event, sight)
             elif sight.what is Seen.INDEX_SKIPPED and machine.nc_version >= 3:
                 yield SKIPPED.found(
@@ -77,11 +80,6 @@ def _seen(trace: Trace, machine: Machine) -> Iterator[Finding]:
                     "let each row that is not wanted go to a row of its own that nobody reads",
                     event,
                 )
-
-
-def _aborts(event: Event) -> bool:
-    """Whether a DMA that skips indices is one of those that were seen to abort."""
-    return event.purpose is Purpose.TRANSPOSE or adds(event)
 
 
 def _from_a_view(event: Event, sight: Sight) -> Iterator[Finding]:

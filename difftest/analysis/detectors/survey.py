@@ -192,20 +192,15 @@ def _runs(accesses: Sequence[Touch], depth: int) -> Iterator[AffineRun]:
         for touch in inside:
             turns.setdefault(touch.event.loops[depth].number, []).append(touch)
         if len(turns) > 1:
-            if _are_apart(inside):
-                continue
+            owned = ((id(touch.event.loops), touch.region) for touch in inside)
+            if are_apart(inside[0].region.allocation, owned):
+                continue  # turns share no element, of this loop and of those inside
             run = AffineRun(depth, inside)
             if run.loop.kind is LoopKind.AFFINE:
                 yield run
         for group in turns.values():
             if len(group) > 1:
                 yield from _runs(group, depth + 1)
-
-
-def _are_apart(touches: list[Touch]) -> bool:
-    """Whether it is plain that turns share no element, of this loop and of those inside."""
-    owned = ((id(touch.event.loops), touch.region) for touch in touches)
-    return are_apart(touches[0].region.allocation, owned)
 
 
 def accumulates(touch: Touch) -> bool:

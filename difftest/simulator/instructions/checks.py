@@ -121,31 +121,22 @@ _KINDS: dict[Takes, Any] = {
 _VECTORS = (Takes.VECTOR, Takes.VECTOR_OR_NUMBER)
 
 
-def check(core: Core, issued: Issue) -> Call:
-    """The call that these operands make.
+def check(core: Core, issued: Issue, alike: Call | None = None) -> Call:
+    """The call that these operands make; of one ``alike`` but for shapes, they alone are asked.
 
     Raises
     ------
     NkiError : it breaks a rule of the record.
     """
-    instruction, dst = issued.instruction, issued.dst
-    described: dict[str, Any] = {}
-    for role, operand in zip(instruction.operands, issued.operands, strict=True):
-        described[role.name] = _describe(instruction, role, operand)
-    destinations = {}
-    for role, tile in zip(instruction.destinations, (dst, *issued.others), strict=False):
-        if tile is not None:
-            destinations[role.name] = _describe(instruction, role, tile)
-    table = {**instruction.defaults, **dict(zip(instruction.options, issued.options, strict=False))}
-    options = {name: table[name] for name in instruction.options}
-    call = Call(instruction, core.machine, described, options, destinations, issued.dtype)
-    call.dialect = core.trace.dialect
-    call.into_existing = (issued.left_of or issued).dst is not None
+    instruction = issued.instruction
+    operands = [*zip(instruction.operands, issued.operands, strict=True)]
+    targets = [*zip(instruction.destinations, (issued.dst, *issued.others), strict=False)]
+    targets = [(role, tile) for role, tile in targets if tile is not None]
+    for role, tile in (*operands, *targets) if alike is None else ():
+        _need(instruction, role, tile)
+    sides = [{r.name: _described(r, tile) for r, tile in side} for side in (operands, targets)]
+    call = _begun(core, issued, *sides) if alike is None else alike.alike(*sides)
     _check_vectors(call)
-    call.engine = instruction.engine(call, issued.engine)
-    for option in call.options.values():
-        if isinstance(option, AluOp):
-            check_generation(option, instruction.name, core.machine)
     for rule in (*instruction.only.get(call.dialect, ()), *instruction.rules):
         rule(call)
     for role in instruction.operands:
@@ -155,9 +146,26 @@ def check(core: Core, issued: Issue) -> Call:
     _check_result(call)
     for role in instruction.destinations:
         _check_shape(call, role, call.destinations.get(role.name), "writes")
-    call.reads_dst = instruction.reads_dst(call)
-    call.reduces = call.options.get("reduce_cmd", Accumulate.IDLE) is not Accumulate.IDLE
-    _foresee_event(call, issued)
+    if alike is None:
+        call.reads_dst = instruction.reads_dst(call)
+        command = call.options.get("reduce_cmd", Accumulate.IDLE)
+        call.reduces = command is not Accumulate.IDLE
+        _foresee_event(call, issued)
+    return call
+
+
+def _begun(core: Core, issued: Issue, operands: Any, destinations: Any) -> Call:
+    """A call with its options, and the engine that runs it."""
+    instruction = issued.instruction
+    table = {**instruction.defaults, **dict(zip(instruction.options, issued.options, strict=False))}
+    options = {name: table[name] for name in instruction.options}
+    call = Call(instruction, core.machine, operands, options, destinations, issued.dtype)
+    call.dialect = core.trace.dialect
+    call.into_existing = (issued.left_of or issued).dst is not None
+    call.engine = instruction.engine(call, issued.engine)
+    for option in call.options.values():
+        if isinstance(option, AluOp):
+            check_generation(option, instruction.name, core.machine)
     return call
 
 
@@ -215,15 +223,15 @@ def plain_value(value: Any) -> Any:
     raise wrong_kind(value, "options that are numbers, names or tuples of them", "an instruction")
 
 
-def _describe(instruction: Instruction, role: Role, operand: Any) -> Any:
-    """A descriptor for a tile, the type for a number, None for an operand left out."""
+def _need(instruction: Instruction, role: Role, operand: Any) -> None:
+    """Something of the kind, the memory and the dtype that the role takes."""
     where, name = instruction.name, role.name
     if operand is None and role.optional:
-        return None
+        return
     if role.takes is Takes.INDEX and isinstance(operand, Index):
-        return operand
+        return
     if role.takes in _NUMBERS and is_number(operand):
-        return type(operand)
+        return
     kind = _KINDS.get(role.takes, Tile)
     if not isinstance(operand, kind) or role.takes in (Takes.NUMBER, Takes.INDEX):
         rule = f"takes {role.takes.value} as {name}"
@@ -236,9 +244,13 @@ def _describe(instruction: Instruction, role: Role, operand: Any) -> Any:
         limit = ", ".join(name_of(dtype) for dtype in role.dtypes)
         remedy, received = "cast it with nisa.tensor_copy(..., dtype=...)", f"{name} = {operand!r}"
         raise refused(where, rule, did, received, error=DtypeError, limit=limit, remedy=remedy)
-    blocks = {"blocks": role.blocks} if isinstance(operand, Tile) else {}
-    described: Descriptor = operand._descriptor(**blocks)
-    return described._replace(role=name)
+
+
+def _described(role: Role, operand: Any) -> Any:
+    """A descriptor for a tile, the type for a number, None for an operand left out."""
+    if isinstance(operand, (Tile, IndirectTile)):
+        return operand._descriptor(role.name, blocks=role.blocks)
+    return operand if operand is None or isinstance(operand, Index) else type(operand)
 
 
 def _check_vectors(call: Call) -> None:

@@ -249,17 +249,32 @@ def prepare(core: Core, issued: Issue) -> Call:
     calls = core.calls
     call: Call | None = calls.get(key)
     if call is None or (call.is_ambiguous and _is_other(call, issued)):
-        call = check(core, issued)
-        call.watches = watches_of(call)
-        call.counts = counts(call)
-        dtypes = {call.result.dtype, *(tile.dtype for tile in call.tiles.values())}
-        call.keeps = call.instruction.moves is moved and len(dtypes) == 1 and dtypes <= NARROW
-        call.is_ambiguous = not all(isinstance(option, _DISTINCT) for option in issued.options)
         if len(calls) >= _KEPT:
             calls.clear()
-        calls[key] = call
+        call = calls[key] = _checked(core, issued)
     for remark in call.remarks:
         note(remark())
+    return call
+
+
+def _checked(core: Core, issued: Issue) -> Call:
+    """The call, checked; if its like but for shapes passed before, they alone."""
+    named = (issued.left_of or issued).dst is not None
+    tiles = [
+        (tile._space, tile.dtype) if isinstance(tile, Tile) else _signature(tile)
+        for tile in (issued.dst, *issued.operands, *issued.others)
+    ]
+    options = issued.instruction, issued.options, issued.said
+    key = "alike", *options, issued.dtype, issued.engine, named, *tiles
+    alike: Call | None = core.calls.get(key)
+    if alike is not None and not (alike.is_ambiguous and _is_other(alike, issued)):
+        return check(core, issued, alike)
+    call = core.calls[key] = check(core, issued)
+    call.watches = watches_of(call)
+    call.counts = counts(call)
+    dtypes = {call.result.dtype, *(tile.dtype for tile in call.tiles.values())}
+    call.keeps = call.instruction.moves is moved and len(dtypes) == 1 and dtypes <= NARROW
+    call.is_ambiguous = not all(isinstance(option, _DISTINCT) for option in issued.options)
     return call
 
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
+from operator import attrgetter
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
@@ -115,7 +116,7 @@ class Masked(NamedTuple):
 class Call:
     """One use of an instruction, as rules see it: ``call["data1"].shape``, ``call["op"].bitvec``.
 
-    What follows ``remarks`` is what the gate keeps of a signature, beside it.
+    What follows ``result`` is what the gate keeps of a signature, beside it.
     """
 
     instruction: Instruction
@@ -136,8 +137,6 @@ class Call:
     engine: Engine = Engine.UNKNOWN
     result: Result = _NOTHING
     """As ``engine``, what the record makes of all that, once its rules have passed."""
-    remarks: list[Callable[[], NkiError]] = field(default_factory=list)
-    """Errors that it would be, for what the documentation does not promise."""
     kind: Kind = _NO_KIND
     """Recorded in the trace, besides its operands."""
     numbers: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None = None
@@ -164,6 +163,8 @@ class Call:
     """Whether it moves values of its result's dtype, which rounding leaves as they are."""
     plan: Any = None
     """What an exact run knows of it."""
+    remarks: list[Callable[[], NkiError]] = field(default_factory=list)
+    """Errors that it would be, for what the documentation does not promise."""
 
     def __getitem__(self, name: str) -> Any:
         """An operand's descriptor (or type, or None) or an option, by name."""
@@ -188,6 +189,11 @@ class Call:
             name: value for name, value in self.operands.items() if isinstance(value, Descriptor)
         }
 
+    def alike(self, operands: Mapping[str, Any], destinations: Mapping[str, Descriptor]) -> Call:
+        """The same of operands and destinations that differ from these in shapes alone."""
+        shapes = self.instruction, self.machine, operands, self.options, destinations
+        return Call(*shapes, *_WITHOUT_SHAPES(self))
+
     def remark(self, error: Callable[[], NkiError]) -> None:
         """Note that the call does what the documentation does not promise: the error it could be.
 
@@ -205,6 +211,9 @@ class Call:
         if dst is not None:
             return dst.dtype
         return default if self.dtype is None else self.dtype
+
+
+_WITHOUT_SHAPES = attrgetter(*[field.name for field in fields(Call)][5:-1])
 
 
 class Fit(Enum):

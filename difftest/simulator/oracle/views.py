@@ -221,7 +221,8 @@ def _along(places: Array, tile: Any, dim: Any, item: Any) -> Array:
 
 
 def _select(source: Literal, tile: Any, dim: Any, index: Any) -> Literal:
-    if hasattr(index, "__index__") and not _is_held(index):
+    is_held = isinstance(index, (Tile, IndirectTile)) or hasattr(index, "device_value")
+    if hasattr(index, "__index__") and not is_held:
         return source.viewed(lambda places: _along(places, tile, dim, index))
     held = _numbers(index)
 
@@ -234,11 +235,6 @@ def _select(source: Literal, tile: Any, dim: Any, index: Any) -> Literal:
         return places if 0 <= number < size else np.full_like(places, OUTSIDE)
 
     return _when_issued(source, rule)
-
-
-def _is_held(index: Any) -> bool:
-    """Whether an index is held on the device: in a tensor or in a register."""
-    return isinstance(index, (Tile, IndirectTile)) or hasattr(index, "device_value")
 
 
 def _numbers(index: Any) -> Callable[[], Array]:

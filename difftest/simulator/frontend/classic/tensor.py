@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Iterator
 from typing import Any
 
 from difftest.simulator.dtypes import BOOL, as_dtype
@@ -156,18 +157,6 @@ class Tensor(Tile, AnyTensor):
         return unary("logical_not" if self.dtype == BOOL else "invert", self)
 
 
-def _forward(name: str) -> Callable[..., Any]:
-    return entering(lambda tile, other: binary(name, tile, other))
-
-
-def _backward(name: str) -> Callable[..., Any]:
-    return entering(lambda tile, other: binary(name, other, tile))
-
-
-def _in_place(name: str) -> Callable[..., Any]:
-    return entering(lambda tile, other: update(name, tile, other))
-
-
 _IN_PLACE = {"sub": "subtract", "mul": "multiply", "truediv": "divide"}
 _BOTH_WAYS = {
     **_IN_PLACE,
@@ -187,13 +176,15 @@ _COMPARISONS = {
     "gt": "greater",
     "ge": "greater_equal",
 }
-for _kind, _make, _names in (
-    ("", _forward, _BOTH_WAYS | _COMPARISONS),
-    ("r", _backward, _BOTH_WAYS),
-    ("i", _in_place, _IN_PLACE),
+for _kind, _operate, _names in (
+    ("", binary, _BOTH_WAYS | _COMPARISONS),
+    ("r", lambda name, tile, other: binary(name, other, tile), _BOTH_WAYS),
+    ("i", update, _IN_PLACE),
 ):
     for _python, _name in _names.items():
-        setattr(Tensor, f"__{_kind}{_python}__", _make(_name))
+        _operator: Any = functools.partial(_operate, _name)
+        _operator.__name__ = f"__{_kind}{_python}__"
+        setattr(Tensor, _operator.__name__, entering(_operator))
 
 
 def _same_place(a: Tile, b: Tile) -> bool:

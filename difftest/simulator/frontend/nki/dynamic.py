@@ -121,10 +121,10 @@ class DynamicView(Moving, Views, IndirectTile):
         """As :meth:`Tile._signature`; rules may ask for what holds the offsets."""
         return (*super()._signature(), *[tile._signature() for tile in self._index_tiles])
 
-    def _descriptor(self) -> Descriptor:
+    def _descriptor(self, role: str = "", *, blocks: bool = False) -> Descriptor:
         """As :meth:`Tile._descriptor`, with that of what holds the offsets."""
         index = self._index._descriptor() if isinstance(self._index, Tile) else None
-        return super()._descriptor()._replace(index=index)
+        return super()._descriptor(role)._replace(index=index)
 
     # -- places ----------------------------------------------------------------------------------
 
