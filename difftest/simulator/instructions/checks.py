@@ -148,8 +148,9 @@ def check(core: Core, issued: Issue, alike: Call | None = None) -> Call:
         _check_shape(call, role, call.destinations.get(role.name), "writes")
     if alike is None:
         call.reads_dst = instruction.reads_dst(call)
-        command = call.options.get("reduce_cmd", Accumulate.IDLE)
-        call.reduces = command is not Accumulate.IDLE
+        command = call.options.get("reduce_cmd")
+        takes_part = command is not Accumulate.IDLE or "reduce_res" in call.destinations
+        call.reduces = command is not None and takes_part
         _foresee_event(call, issued)
     return call
 

@@ -9,6 +9,7 @@ from difftest.simulator import launch
 from difftest.simulator.exact.run import ExactSettings
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.frontend.classic.typing import mutable_tensor
 from tests.every import every
 
 BFLOAT16 = ml_dtypes.bfloat16
@@ -35,13 +36,12 @@ def test_an_argument_that_is_written():
     def kernel(x, out):
         nl.store(out, nl.multiply(nl.load(x), 1 / 3))
 
-    from difftest.simulator.frontend.classic.typing import mutable_tensor
-
     kernel.__annotations__ = {"out": mutable_tensor}
     out = np.zeros_like(X)
     run = launch(kernel, [X, out], exact=True).exact
     (output,) = run.of([out]).outputs
     assert np.array_equal(output.value, X.astype(np.float64) * (1 / 3))
+    assert launch(kernel, [X, out]).exact is None
 
 
 def test_matmuls_accumulate():
@@ -68,8 +68,7 @@ def test_matmuls_accumulate():
     ],
 )
 def test_where_it_has_no_meaning(compute, reason):
-    dtype = np.int32 if "bits" in reason else np.float32
-    run = exact_of(compute, dtype=dtype)
+    run = exact_of(compute, dtype=np.int32 if "bits" in reason else np.float32)
     assert not run.has_meaning
     assert {doubt.reason for doubt in run.doubts} == {reason}
     assert {doubt.location.file for doubt in run.doubts} == {__file__}
@@ -83,17 +82,14 @@ def test_bits_that_nothing_has_rounded_keep_their_meaning():
 
 def test_a_conversion_to_integers_that_may_go_either_way():
     """Thirds of 1.5 are a half, or nearly."""
+    kernel = made_of(lambda tile: nl.copy(nl.multiply(tile, 1 / 3), dtype=nl.int32), np.int32)
     halves = np.full((2, 2), 1.5, np.float32)
-
-    def compute(tile):
-        return nl.copy(nl.multiply(tile, 1 / 3), dtype=nl.int32)
-
-    run = exact_of(compute, halves, np.int32)
+    run = launch(kernel, [halves], exact=True).exact
     (doubt,) = run.doubts
     assert doubt.reason == "a rounded value is converted to int32"
     assert run.has_meaning
     assert (run.outputs[0].error == 1).all()
-    assert not exact_of(compute, halves + 0.25, np.int32).doubts
+    assert not launch(kernel, [halves + 0.25], exact=True).exact.doubts
 
 
 def test_a_comparison_that_may_go_either_way():
@@ -135,27 +131,19 @@ def test_a_doubt_stands_on_the_kernels_line():
 
 
 def test_random_data_let_long_sums_have_narrower_bounds():
+    kernel = made_of(lambda tile: nl.sum(tile, axis=1, keepdims=True))
     long = np.random.default_rng(0).standard_normal((4, 8192)).astype(np.float32)
-
-    def compute(tile):
-        return nl.sum(tile, axis=1, keepdims=True)
-
-    worst, likely = (
-        exact_of(compute, long, settings=ExactSettings(random=random)).outputs[0].error.max()
-        for random in (False, True)
-    )
-    assert likely < worst / 5
+    kinds = (ExactSettings(random=random) for random in (False, True))
+    worst, likely = (launch(kernel, [long], exact=kind).exact.outputs[0] for kind in kinds)
+    assert likely.error.max() < worst.error.max() / 5
 
 
 def test_the_instruction_that_loses_the_digits_comes_first():
-    def compute(tile):
-        return nl.subtract(nl.multiply(nl.add(tile, 1e6), 1 / 3), 1e6 / 3)
-
-    first, *_ = exact_of(compute, settings=ExactSettings(losses=True)).losses
-    assert first.name == "tensor_scalar"
-    assert first.happened > 1e-3
+    kernel = made_of(lambda x: nl.subtract(nl.multiply(nl.add(x, 1e6), 1 / 3), 1e6 / 3))
+    first, *_ = launch(kernel, [X], exact=ExactSettings(losses=True)).exact.losses
+    assert (first.name, first.happened > 1e-3) == ("tensor_scalar", True)
     assert "nl.subtract" in first.location.text
-    assert not exact_of(compute).losses
+    assert not launch(kernel, [X], exact=True).exact.losses
 
 
 def test_it_is_the_same_beside_an_oracle():
@@ -164,10 +152,6 @@ def test_it_is_the_same_beside_an_oracle():
     assert judged.exact.outputs[0].error.any()
     np.testing.assert_array_equal(judged.exact.outputs[0].value, alone.exact.outputs[0].value)
     np.testing.assert_array_equal(judged.exact.outputs[0].error, alone.exact.outputs[0].error)
-
-
-def test_a_launch_without_it_has_none():
-    assert launch(made_of(nl.copy), [X]).exact is None
 
 
 def added_up(*parts, dtype=None):
@@ -242,3 +226,19 @@ def test_what_is_reduced_under_masks(first, second):
     np.testing.assert_allclose(output.value, exact, rtol=1e-12, atol=1e-12)
     assert output.error.max() < 1e-4
     assert (np.abs(result.outputs[0] - output.value) <= output.error).all()
+
+
+def test_registers_that_an_idle_selection_resets():
+    def compute(tile):
+        third, kept = nl.multiply(tile, 1 / 3), nl.zeros((16, 2), nl.float32)
+        how = {"comp_op0": np.greater_equal, "comp_op1": np.less, "bound0": kept[:, 0:1]}
+        how |= {"bound1": nl.add(kept[:, 1:2], 24.0), "reduce_res": kept[:, 0:1]}
+        nisa.range_select(on_true_tile=third, **how)
+        how = {"reduce_res": kept[:, 1:2], "reduce_cmd": nisa.reduce_cmd.reduce}
+        nisa.select_reduce(
+            dst=third, predicate=nl.less(tile, 0), on_true=third, on_false=-9.0, **how
+        )
+        return kept
+
+    largest = exact_of(compute).outputs[0].value[:, 1]
+    np.testing.assert_allclose(largest, X.max(axis=1) / 3, rtol=1e-6)
