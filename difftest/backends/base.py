@@ -7,8 +7,8 @@ passes ``tests/unit/backends/test_contract.py``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -26,8 +26,7 @@ _NAN_MARK = 0x25
 """Bits that mark the NaN in a floating-point output before a run."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class KernelCall:
+class KernelCall(NamedTuple):
     """A kernel and all it is called with.
 
     Attributes
@@ -51,7 +50,7 @@ class KernelCall:
     kernel: Callable[..., Any]
     inputs: tuple[Array, ...]
     outputs: tuple[Array, ...] = ()
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = {}
     grid: tuple[int, ...] = ()
     machine: str | None = None
     record: bool = False
@@ -71,8 +70,7 @@ class KernelCall:
         return call_of(self.kernel, own, self.parameters)
 
 
-@dataclass(frozen=True)
-class Ran:
+class Ran(NamedTuple):
     """The kernel ran to its end.
 
     Attributes

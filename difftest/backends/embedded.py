@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -156,7 +155,7 @@ def ran_beside(call: KernelCall) -> Ran | str:
         forget_sdk()
         with embedded():
             kernel = getattr(importlib.import_module(function.__module__), function.__name__)
-            return ran_embedded(replace(call, kernel=kernel))
+            return ran_embedded(call._replace(kernel=kernel))
 
     from difftest.host.worker import Worker
 

@@ -195,7 +195,7 @@ class Runner:
                 verdict = misuse or verdict
         data = of_data(verdict, reference)
         if data and isinstance(verdict, Inconclusive):
-            verdict = replace(verdict, reason=f"{verdict.reason}; {data}")
+            verdict = verdict._replace(reason=f"{verdict.reason}; {data}")
         self.tally.homes[spec.name] = home_of(spec.kernel)
         self.tally.count(spec.name, backend.name, verdict)
         if isinstance(verdict, Mismatch):
@@ -290,7 +290,7 @@ class Runner:
                     "the spec alone is used"
                 )
             elif [a.shape for a in ran.outputs] == [a.shape for a in outcome.outputs]:
-                outcome = replace(outcome, exact=ran.exact, findings=ran.findings)
+                outcome = outcome._replace(exact=ran.exact, findings=ran.findings)
         if outcome.exact is not None:
             self.tally.doubts |= {f"{spec.name}: {doubt}" for doubt in doubts_of(outcome.exact)}
         return outcome

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from difftest.harness.rounding import Array, Float64, Mask
 
 
-@dataclass(frozen=True)
-class Match:
+class Match(NamedTuple):
     """Each of the ``elements`` that were compared with a finite number is right.
 
     Whether ``exact``: equal, without rounding. ``nonfinite`` more are as they must be and prove
@@ -34,8 +33,7 @@ class WrongElement:
     """The right values: one, or the two ends of an interval."""
 
 
-@dataclass(frozen=True, eq=False)
-class WrongOutput:
+class WrongOutput(NamedTuple):
     """The arrays of a wrong output: what was ``got``, in its dtype, and where that is ``wrong``.
 
     ``value`` is right, float64; ``low`` and ``high`` are the bounds of what is right enough.
@@ -79,16 +77,14 @@ class Mismatch:
     evidence: WrongOutput | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(frozen=True)
-class BothRejected:
+class BothRejected(NamedTuple):
     """The reference and the kernel both refuse the case."""
 
     reference_error: BaseException
     kernel_error: BaseException
 
 
-@dataclass(frozen=True)
-class OneSided:
+class OneSided(NamedTuple):
     """One accepts the case and the other does not, or something broke down: always a failure.
 
     The "kernel", the "reference" or the "backend" ``failed``: it "refused" what the other accepts,
@@ -100,8 +96,7 @@ class OneSided:
     how: str = "refused"
 
 
-@dataclass(frozen=True)
-class Inconclusive:
+class Inconclusive(NamedTuple):
     """The comparison can tell nothing, for this reason. Counted and shown, never taken as right.
 
     ``nonfinite`` is that of :class:`Match`, where all elements are such.

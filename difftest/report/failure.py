@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -156,7 +155,7 @@ def trace_of(
 ) -> tuple[Trace | None, str]:
     """What a case does on the embedded simulator, and what stopped it; None if it does nothing."""
     call = make_call(spec, case, spec.inputs_of(case, shapes), shapes)
-    outcome = EmbeddedSimulator().run(replace(call, record=True))
+    outcome = EmbeddedSimulator().run(call._replace(record=True))
     if isinstance(outcome, Ran):
         return outcome.trace, ""
     frames = (entry.tb_frame for entry in entries(outcome.error))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -132,7 +132,7 @@ def _replay(
     backend = EmbeddedSimulator(saved.level, saved.strictness)
     runner = Runner((backend,), record=True, verbose=True)
     call = make_call(spec, edge.case, spec.inputs_of(edge.case, edge.shapes), edge.shapes)
-    exact = replace(call, exact=runner.settings_of(spec, edge.case), record=True)
+    exact = call._replace(exact=runner.settings_of(spec, edge.case), record=True)
 
     def run() -> Any:
         return backend.run(_fresh(exact))
@@ -172,7 +172,7 @@ def _replay(
 def _fresh(call: KernelCall) -> KernelCall:
     """The same call on arrays of its own."""
     copies = [tuple(array.copy() for array in arrays) for arrays in (call.inputs, call.outputs)]
-    return replace(call, inputs=copies[0], outputs=copies[1])
+    return call._replace(inputs=copies[0], outputs=copies[1])
 
 
 def _stops(

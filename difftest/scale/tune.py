@@ -157,7 +157,7 @@ class Tuner:
                 return Attempt(point, BOUND, bound)
             call = make_call(place.spec, case, place.spec.inputs_of(case))
             with place.in_place():
-                ran = run_kernel(EmbeddedSimulator(place.level), replace(call, record=True))
+                ran = run_kernel(EmbeddedSimulator(place.level), call._replace(record=True))
             if not isinstance(ran, Ran) or ran.trace is None:
                 reason = str(getattr(ran, "error", "")).splitlines()
                 return Attempt(point, Outcome.REFUSED.value, reason="".join(reason[:1]))

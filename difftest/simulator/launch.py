@@ -8,7 +8,6 @@ import inspect
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import FunctionType, MappingProxyType, NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -57,8 +56,7 @@ if TYPE_CHECKING:
 np.empty(2**25 - 2**13, np.uint8)  # mallopt(3), M_MMAP_THRESHOLD
 
 
-@dataclass(frozen=True)
-class LaunchResult:
+class LaunchResult(NamedTuple):
     """What a launch gives back.
 
     Attributes

@@ -13,7 +13,6 @@ import linecache
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from enum import Enum
 from typing import Any
 
@@ -217,14 +216,14 @@ class CandidateBackend:
 def _replay(call: KernelCall, tape: Tape) -> Outcome:
     """What the calls of a tape compute on the data of a call; WorkerEnd of what is no tape."""
     outputs = tuple(output.copy() for output in call.outputs)
-    ran = EmbeddedSimulator().run(replace(call, kernel=replayed(tape), outputs=outputs))
+    ran = EmbeddedSimulator().run(call._replace(kernel=replayed(tape), outputs=outputs))
     if isinstance(ran, Rejected) and isinstance(ran.error, ReplayError):
         raise WorkerEnd(Judged.CRASHED, f"its process answers with no run: {ran.error}")
     if isinstance(ran, Ran):
         for own, array in zip(call.outputs, outputs, strict=True):
             own[...] = array
         if call.outputs:
-            ran = replace(ran, outputs=call.outputs)
+            ran = ran._replace(outputs=call.outputs)
     return ran
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import click
@@ -104,7 +104,7 @@ def _look(audit: Audit, runner: Runner, spec: KernelSpec, case: Case) -> None:
     unwritten = tuple(None for _ in outcome.outputs)
     fakes = [impostors(output, inputs) for output in outcome.outputs]
     for name in fakes[0]:
-        result = replace(outcome, outputs=tuple(fake[name] for fake in fakes), unwritten=unwritten)
+        result = outcome._replace(outputs=tuple(fake[name] for fake in fakes), unwritten=unwritten)
         audit.passed[name] += isinstance(verdict_on(reference, result), Match)
 
 

@@ -22,7 +22,7 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from types import FunctionType
@@ -353,7 +353,7 @@ class Device:
         ready = functools.cache(lambda: self._runnable(call))
 
         def job(inputs: Any, outputs: Any, parameters: Any) -> tuple[tuple[Array, ...], ...]:
-            own = replace(call, inputs=inputs, outputs=outputs, parameters=parameters)
+            own = call._replace(inputs=inputs, outputs=outputs, parameters=parameters)
             args, kwargs = own.arguments()
             return outputs, as_outputs(ready()(*args, **kwargs))
 
@@ -365,7 +365,7 @@ class Device:
         if self.detection.dialect == CLASSIC:
             return sdk.baremetal(launched(call))
         is_plain = isinstance(call.kernel, FunctionType)
-        return launched(replace(call, kernel=sdk.jit(call.kernel)) if is_plain else call)
+        return launched(call._replace(kernel=sdk.jit(call.kernel)) if is_plain else call)
 
 
 class Devices(ByDialect[Device]):

@@ -1,7 +1,6 @@
 import gc
 import sys
 import traceback
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -268,7 +267,7 @@ class Records(PlainBackend):
     def run(self, call):
         outcome = super().run(call)
         recorded = isinstance(outcome, Ran) and call.record
-        return replace(outcome, trace=self.trace) if recorded else outcome
+        return outcome._replace(trace=self.trace) if recorded else outcome
 
 
 def test_traces_of_the_last_case_by_backend():

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -230,7 +228,7 @@ class Looked(PlainBackend):
 
     def run(self, call):
         outcome = super().run(call)
-        return replace(outcome, findings=(HAZARD,)) if call.inspect else outcome
+        return outcome._replace(findings=(HAZARD,)) if call.inspect else outcome
 
 
 @every("beside", [True, False])
