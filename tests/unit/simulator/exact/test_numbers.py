@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from difftest.simulator.dtypes import BFLOAT16, FLOAT32
-from difftest.simulator.exact.bounded import UNIT, Bounded
+from difftest.simulator.exact.bounded import UNIT, Bounded, number
 from difftest.simulator.exact.numbers import ARITHMETIC, Numbers, chosen_from, matrix_product
 from difftest.simulator.exact.run import ExactSettings, Shadow
 from difftest.simulator.instructions.alu import ALU_OPS, activated
@@ -105,8 +105,10 @@ def test_a_decision_in_doubt_has_a_bound_that_holds_both():
     """Of numbers that may be 0: drawn ones hardly ever are."""
     unsure, sure = numbers(0.25, 2.0), numbers(1.0, 1.0, error=0.0)
     half = numbers(0.25, 0.0, error=[0.5, 0.0])
+    near_one = Numbers(unsure.run, number(1 + 2.0**-30))
     for made, value, error in (
         (activated(unsure, "sign"), [1, 1], [2, 0]),
+        (near_one != 1, 1, 1),
         (ALU_OPS["logical_xor"].compute(unsure, sure), [0, 0], [1, 0]),
         (np.where(half, numbers(10.0, 10.0), np.full(2, 3.0)), [10, 3], [7.5, 0]),
     ):
