@@ -24,12 +24,12 @@ STARTS = {
     "difftest run of an empty script": (
         ("-m", "difftest", "run", "empty.py"),
         ("-c", "import numpy, ml_dtypes"),
-        2.6,
+        2.3,
     ),
     "a first session of one kernel": (
         (*PYTEST[:-1], "-p", "no:anyio", "--simulate", "scale/test_scale.py"),
         ("-c", "import pytest, hypothesis.extra.numpy, ml_dtypes"),
-        3.2,
+        2.5,
     ),
 }
 """A start, what it stands beside, and how many times as long it may take."""
