@@ -147,12 +147,18 @@ def _breaches(
     trace: Trace, sdk: Release, ids: Collection[str]
 ) -> Iterator[tuple[str, Location, str]]:
     machine = MACHINES[trace.machine]
-    for check in rules().values():
-        if check.reads_traces and (not ids or check.id in ids) and check.holds(sdk, machine.name):
+    for check in _reading(sdk, machine.name):
+        if not ids or check.id in ids:
             with unless_broken(f"the rule {check.id}"):
                 for at, happened in check.reader(trace, machine):
                     if at.location is not None:
                         yield check.id, at.location, happened
+
+
+@cache
+def _reading(sdk: Release, target: str) -> list[Rule]:
+    """The rules of traces that hold."""
+    return [check for check in rules().values() if check.reads_traces and check.holds(sdk, target)]
 
 
 _DETECTED = ("NKI521", "NKI544")
