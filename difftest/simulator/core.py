@@ -37,14 +37,18 @@ class Draws:
 
     Attributes
     ----------
-    random : what makes them.
-    states : the state of it before each draw, by who drew.
+    states : the state of ``random`` before each draw, by who drew.
     """
 
-    def __init__(self, random: np.random.Generator, states: dict[Any, Any]) -> None:
-        self.random, self.states = random, states
+    def __init__(self, states: dict[Any, Any]) -> None:
+        self.states = states
         self._counts: dict[Any, dict[int, int]] = {}
         """By program and turn of its loops: steps of it at a draw -> draws before it."""
+
+    @functools.cached_property
+    def random(self) -> np.random.Generator:
+        """What makes them; most launches draw none."""
+        return np.random.default_rng(0)
 
     def at(self, turn: Any, step: int) -> np.random.Generator:
         """The numbers for a step of a program in a turn of its loops."""
@@ -235,7 +239,7 @@ class Core:
         self.calls: dict[Any, Any] = {}
         self.followers = Followers(Events()) if record else NOBODY
         self.tape: Any = None
-        self.draws = Draws(np.random.default_rng(0), {})
+        self.draws = Draws({})
         self.loops, self.lines = Loops(), Lines()
         self.memories, self.registers = Memories(), Registers()
 
@@ -261,7 +265,8 @@ class Core:
         """
         core = Core(self.machine, self.grid, record=False, tile=self.tile)
         core.trace, core.calls, core.level = self.trace, self.calls, self.level
-        core.draws = Draws(self.draws.random, self.draws.states)
+        core.draws = Draws(self.draws.states)
+        core.draws.random = self.draws.random
         core.memories.shared = self.memories.shared
         core.memories.auto_alloc = self.memories.auto_alloc
         core.memories.placed[Space.SHARED_HBM] = self.memories.placed[Space.SHARED_HBM]
