@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 NKI = ("nki", "neuronxcc")
-_MAIN = ("__name__ == '__main__'", "'__main__' == __name__")
 """What stands below these is NKI: the simulator's own modules, a closed world."""
+_MAIN = ("__name__ == '__main__'", "'__main__' == __name__")
 _TEXT = resources.files("difftest.verdict").joinpath("data/language.json").read_text("utf-8")
 _WORDS: dict[str, Any] = json.loads(_TEXT)
 
