@@ -52,6 +52,10 @@ if NIGHTLY:
             layer(c_in=1024, c_out=1024, width=3, height=3),
             match=r"weights and the smallest blocks fit the \d+ bytes.* got 294912 [+] ",
         ),
+        Rejection(
+            layer(c_in=5632, c_out=256, filter_size=1, width=512, height=1),
+            match=r"the smallest blocks fit the \d+ bytes.* got 45056 [+] 184320",
+        ),
     ],
     examples=[
         *in_turn(
