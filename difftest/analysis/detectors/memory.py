@@ -332,8 +332,8 @@ def partitions(trace: Trace, machine: Machine) -> Found:
     for event in trace.events:
         for region in (*event.reads, *event.writes) if event.engine in _COMPUTE else ():
             tensor = region.allocation
-            begins = region.offset < tensor.partition_step and region.view is None
-            if (begins and not tensor.address) or region.partitions <= step:
+            is_first = region.offset < tensor.partition_step and not tensor.address
+            if is_first or region.partitions <= step:
                 continue
             first = 0 if tensor.space.is_hbm else footprint(region).first
             reach = _reach(first, step)

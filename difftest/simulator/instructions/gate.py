@@ -324,7 +324,7 @@ def write(dst: Tile, values: Array, where: Array | None = None, *, kept: bool = 
         overflowed(values, rounded)
     if storage.holds_bits:
         rounded = to_bits(rounded, dst.dtype)
-    is_whole = where is None and dst._pattern is storage.whole and dst._strided
+    is_whole = where is None and dst._pattern is storage.whole
     if is_whole and rounded.base is None and storage.replace(rounded):
         return
     store(dst, rounded, where)
