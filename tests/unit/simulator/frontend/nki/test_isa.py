@@ -72,13 +72,14 @@ def test_only_an_accumulating_matmul_reads_its_tile():
     def kernel(a, b):
         total = nl.ndarray((8, 24), nl.float32, buffer=nl.psum)
         left, right = nl.load(a), nl.load(b)
-        for _ in range(2):
-            nisa.nc_matmul(total, left, right)
+        for flag in (False, True, None):
+            nisa.nc_matmul(total, left, right, accumulate=flag)
         return stored(total)
 
     events = [e for e in launch(kernel, (A, B)).trace.events if e.opcode == "nc_matmul"]
     roles = [[region.role for region in event.reads] for event in events]
-    assert roles == [["stationary", "moving"], ["stationary", "moving", "dst"]]
+    assert roles == [["stationary", "moving"], *[["stationary", "moving", "dst"]] * 2]
+    assert [event.attributes.inferred for event in events] == [False, False, True]
 
 
 # -- what differs from the classic calls -----------------------------------------------------------
