@@ -161,9 +161,10 @@ def _scaled(seen: WrongOutput, values: Float64) -> Iterator[str]:
 
 
 def _fits(seen: WrongOutput, values: Float64, low: Float64, high: Float64) -> bool:
-    """Whether all wrong values lie in an interval that was computed, and rounds once more."""
+    """Whether the wrong values, but not the right ones, lie in an interval rounded once more."""
     slack = ulp(np.where(np.isfinite(values), values, 1.0), seen.got.dtype)
-    return bool(_within(values, low - slack, high + slack)[seen.wrong].all())
+    ends = low - slack, high + slack
+    return [_within(v, *ends)[seen.wrong].all() for v in (values, seen.value)] == [True, False]
 
 
 def _lacking(
@@ -246,9 +247,8 @@ class History:
             if (key := (backend, larger.elements)) not in self._said:
                 self._said[key] = looks_of(self.spec, other, larger)
             said = self._said[key]
-            where = (
-                f" (in {', '.join(f'{k}={v}' for k, v in other.values.items())}, which fails too)"
-            )
+            sizes = ", ".join(f"{name}={size}" for name, size in other.values.items())
+            where = f" (in {sizes}, which fails too)"
         dtype = one_dtype(case, self.agreed, self.failing)
         said = (*(f"{text}{where}" for text in said[:1]), *said[1:])
         return "; ".join(filter(None, (*said, dtype)))

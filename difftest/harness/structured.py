@@ -53,7 +53,7 @@ class Bernoulli(Recipe):
 
 @dataclass(frozen=True)
 class Indices(Recipe):
-    """Random integers from 0 to ``below`` - 1, the last one of them for sure."""
+    """Random integers from 0 to ``below`` - 1; of two or more, the last one is there for sure."""
 
     kind = "indices"
     seed: int = 0
@@ -62,7 +62,7 @@ class Indices(Recipe):
     def _values(self, size: int, dtype: np.dtype[Any]) -> Float64:
         generator = np.random.default_rng(self.seed)
         values = generator.integers(0, self.below, size).astype(np.float64)
-        if size:
+        if size > 1:
             values[generator.integers(size)] = self.below - 1
         return values
 

@@ -68,8 +68,8 @@ def test_uniform():
 def test_indices_reach_the_last_one():
     for seed in range(20):
         values = Indices(seed, below=1000).build((7,), INT32)
-        assert values.max() == 999
-        assert values.min() >= 0
+        assert 0 <= values.min() <= values.max() == 999
+    assert {Indices(seed, below=3).build((1, 1), INT32).item() for seed in range(20)} == {0, 1, 2}
 
 
 def test_rows():

@@ -162,7 +162,7 @@ class DynamicView(Moving, Views, IndirectTile):
         row = 0 if self._whole else at[0]
         offset = int(self._offsets()[row])
         return left_tensor(
-            "an offset held in SBUF",
+            "an offset",
             f"{offset}",
             f"offset {offset} (element {row} of {self._index!r}) into "
             f"{self._owner!r}, in steps of {self._rows.unit} elements",

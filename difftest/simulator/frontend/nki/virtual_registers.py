@@ -79,7 +79,7 @@ class DeviceValue(NKIObject):
         return np.array([self.device_value()], dtype=np.int64)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}>"
+        return f"<{self._label or type(self).__name__}>"
 
     def _refuse(self, use: str, *others: object) -> NoReturn:
         raise RegisterError(

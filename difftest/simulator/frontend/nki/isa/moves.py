@@ -17,7 +17,7 @@ from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.frontend.dispatch import declare
 from difftest.simulator.frontend.nki import constants
 from difftest.simulator.frontend.nki.calls import affine, call, issue, operator_of
-from difftest.simulator.frontend.nki.constants import ISSUED, UNKNOWN, engine_of, member_of
+from difftest.simulator.frontend.nki.constants import ISSUED, UNKNOWN, member_of
 from difftest.simulator.frontend.nki.constants import dge_mode as dge_modes
 from difftest.simulator.frontend.nki.constants import oob_mode as oob_modes
 from difftest.simulator.frontend.nki.dynamic import DynamicView
@@ -79,7 +79,7 @@ def check_priority(priority, where):
 
 def _no_engine(value, where):
     """Descriptors come from the queue of any engine, and DMA engines move what they say."""
-    engine_of(value, where)
+    member_of(constants.engine, value, where)
     return Engine.UNKNOWN
 
 

@@ -44,10 +44,9 @@ def wide(count):
 
 
 MISUSES = {
-    # registers in Python, whose values it does not know
-    "a loop's variable in arithmetic": (
-        lambda: nl.fori_loop(0, 2, lambda i: wide(8)[:, i * 2 : 8]),
-        "arithmetic",
+    "a row of a register": (
+        lambda: nl.load(hbm(4, 8).ap([[8, 1], [1, 8]], scalar_offset=register(7))),
+        "an offset stays inside its tensor\n  received: offset 7 (element 0 of <register 0>) into",
     ),
     # NkiTensor: indexing and views
     "slice with a step of 0": (lambda: wide(8).slice(1, 0, 4, 0), "a slice has the step 0"),
@@ -131,6 +130,7 @@ def test_a_misuse_is_one_error_that_has_the_line(name):
 FLAGSHIPS = {
     "a register's value was asked for: range() or an index": lambda: wide(8)[:, register() : 4],
     "a register's value was asked for: if, while, and, or, not": lambda: 1 if register() else 2,
+    "a register's value was asked for: arithmetic": lambda: nl.fori_loop(0, 2, lambda i: i * 2),
     "a register's value was asked for: a comparison": lambda: register() == 3,
     "a slice has the step -1": lambda: wide(8)[:, ::-1],
     "an access left its tensor: index 8 of 8 elements": lambda: wide(8)[:, 8],
