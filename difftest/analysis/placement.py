@@ -107,7 +107,11 @@ def limit_of(space: Space, machine: Machine) -> int:
 def placements(trace: Trace, machine: Machine) -> Iterator[Placement]:
     """The placement of each program's tensors in each memory of which it uses something."""
     for (program, space), allocations in _tensors(trace.allocations, trace).items():
-        yield _placed(_by_block(allocations, trace, machine), program, space, machine)
+        sizes, limit = _by_block(allocations, trace, machine), limit_of(space, machine)
+        if sizes.surely_fit(limit, _whole_banks(space, machine)):
+            yield Placement(program, space, limit, sizes.peak(), sizes.lives())
+        else:
+            yield _laid_out(sizes, program, space, machine)
 
 
 def needed(trace: Trace, machine: Machine) -> dict[Space, int]:
@@ -169,21 +173,6 @@ def _tensors(
         program = () if owners is None else owners[allocation.id]
         tensors.setdefault((program, space), []).append(allocation)
     return tensors
-
-
-def place(
-    allocations: Sequence[Allocation], program: tuple[int, ...], space: Space, machine: Machine
-) -> Placement:
-    """Lay tensors into a memory: as they begin, and if that does not fit, the largest first."""
-    return _placed(_Sizes(allocations, machine), program, space, machine)
-
-
-def _placed(sizes: _Sizes, program: tuple[int, ...], space: Space, machine: Machine) -> Placement:
-    limit = limit_of(space, machine)
-    if sizes.surely_fit(limit, _whole_banks(space, machine)):
-        peak, lives = sizes.peak(), sizes.lives()
-        return Placement(program=program, space=space, limit=limit, peak=peak, lives=lives)
-    return _laid_out(sizes, program, space, machine)
 
 
 def parted(placement: Placement, trace: Trace, machine: Machine) -> Placement:

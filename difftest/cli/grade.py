@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from difftest.course.assignment import SEED, PerformanceTest, correctness_tests, performance_tests
 from difftest.course.grading import (
@@ -19,6 +17,7 @@ from difftest.course.grading import (
     grade_correctness,
     predict_p99,
 )
+from difftest.host.console import progress
 from difftest.host.installation import embedded_with_predictions
 from difftest.host.loading import load_kernel
 from difftest.host.options import patient
@@ -48,47 +47,42 @@ def grade(context: click.Context, file: Path, test_maxpool: bool, seed: int, pre
     measure`): its points are shown as not measured, beside what the timing model predicts. The exit
     code is 1 if a case fails.
     """
-    with embedded_with_predictions(), _progress() as progress:
+    with embedded_with_predictions():
         kernel = load_kernel(f"{file}:{KERNEL}")
-        results = _correctness(progress, kernel, test_maxpool, seed)
+        results = _correctness(kernel, test_maxpool, seed)
         passed = all(result.passed for result in results)
         timed = performance_tests(max_pool=test_maxpool)
-        predicted = _predictions(progress, kernel, timed) if passed and predict else {}
+        predicted = _predictions(kernel, timed) if passed and predict else {}
     for line in _score(results, timed, predicted, passed):
         click.echo(line)
     context.exit(0 if passed else 1)
 
 
-def _correctness(
-    progress: Progress, kernel: Callable[..., Any], max_pool: bool, seed: int
-) -> list[CaseResult]:
+def _correctness(kernel: Callable[..., Any], max_pool: bool, seed: int) -> list[CaseResult]:
     tests = correctness_tests(max_pool=max_pool)
-    count = sum(len(test.channels) for test in tests)
-    graded = grade_correctness(kernel, tests, seed)
     results: list[CaseResult] = []
-    for result in progress.track(graded, count, description="correctness"):
-        is_new = result.failure not in [row.failure for row in results]
-        results.append(result)
-        progress.console.out(_case_line(result, is_new), highlight=False)
+    with progress("correctness", sum(len(test.channels) for test in tests)) as advance:
+        for result in grade_correctness(kernel, tests, seed):
+            is_new = result.failure not in [row.failure for row in results]
+            results.append(result)
+            click.echo(_case_line(result, is_new))
+            advance()
     return results
 
 
 def _predictions(
-    progress: Progress, kernel: Callable[..., Any], tests: tuple[PerformanceTest, ...]
+    kernel: Callable[..., Any], tests: tuple[PerformanceTest, ...]
 ) -> dict[PerformanceTest, PredictedP99]:
     """The predicted p99 of each test; a kernel that cannot be predicted says why, once."""
     predicted: dict[PerformanceTest, PredictedP99] = {}
-    for test in progress.track(tests, description="prediction"):
-        try:
-            predicted[test] = predict_p99(kernel, test)
-        except (NkiError, AssertionError, ValueError) as error:
-            progress.console.out(f"no prediction for {test.name}: {error}", highlight=False)
+    with progress("prediction", len(tests)) as advance:
+        for test in tests:
+            try:
+                predicted[test] = predict_p99(kernel, test)
+            except (NkiError, AssertionError, ValueError) as error:
+                click.echo(f"no prediction for {test.name}: {error}")
+            advance()
     return predicted
-
-
-def _progress() -> Progress:
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
-    return Progress(*columns, TimeElapsedColumn(), console=Console(), transient=True)
 
 
 def _case_line(result: CaseResult, is_new: bool) -> str:

@@ -89,7 +89,13 @@ def progress(what: str, total: int, done: int = 0) -> Iterator[Callable[[], None
             told = time.monotonic()
             console.print(f"{what}: {done} of {total}", highlight=False)
 
-    bars = Progress(TextColumn(what), *columns, console=console, disable=not console.is_terminal)
+    # rich prints what goes to standard output above the bar: not if that is a file.
+    bars = Progress(
+        *(TextColumn(what), *columns),
+        console=console,
+        disable=not console.is_terminal,
+        redirect_stdout=sys.stdout.isatty(),
+    )
     with bars:
         bar = bars.add_task(what, total=total, completed=done)
         yield advance

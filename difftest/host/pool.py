@@ -7,9 +7,11 @@ A batch, a mutation run and a sweep stand on :func:`results`. What is known goes
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import itertools
 import multiprocessing
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection, wait
@@ -22,6 +24,8 @@ START = 120.0
 """Seconds that a process may take until it is ready."""
 _GRACE = 5.0
 """Seconds in which a process without a task may end by itself."""
+_DEATH_SIGNAL = 1
+"""The number of Linux's prctl for that."""
 
 
 class LostTask(NamedTuple):
@@ -146,6 +150,12 @@ def _started(serve: Callable[[Connection], None]) -> Member:
         signal.signal(signal.SIGINT, before)
     member.allow(START)
     return member
+
+
+def ends_with_parent(number: int) -> None:
+    """Get a signal when the process that started this one is no more, where the system has that."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_DEATH_SIGNAL, number, 0, 0, 0)
 
 
 def waited(process: int | None) -> float:

@@ -8,7 +8,6 @@ therefore started once for many calls of one kernel. Linux only, as the Neuron d
 from __future__ import annotations
 
 import atexit
-import ctypes
 import faulthandler
 import functools
 import os
@@ -23,9 +22,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import IO, Any
 
-from difftest.host.pool import Member
+from difftest.host.pool import Member, ends_with_parent
 
-_PR_SET_PDEATHSIG = 1
 _FORK_WARNING = ".*multi-threaded.*fork.*"
 _TAIL_BYTES = 30_000
 _GRACE_SECONDS = 1.0
@@ -134,7 +132,9 @@ class Worker(Member):
     ) -> None:
         """The child: answer jobs until the parent closes its end."""
         self.connection.close()
-        _die_with(parent)
+        ends_with_parent(signal.SIGKILL)
+        if os.getppid() != parent:  # it ended before the call
+            os._exit(1)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when this ends
         os.dup2(self._log.fileno(), 1)
         os.dup2(self._log.fileno(), 2)
@@ -168,10 +168,3 @@ def _pickled_error(error: Exception, where: str) -> bytes:
         stand_in = RemoteError(f"{type(error).__name__}: {error}")
         return pickle.dumps((None, stand_in, where))
     return pickled
-
-
-def _die_with(parent: int) -> None:
-    """Let the operating system kill this process when its parent ends, however that ends."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before the call
-        os._exit(1)

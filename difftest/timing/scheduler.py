@@ -226,9 +226,6 @@ class Scheduler:
     def _wake(self, unit: Unit, now: float) -> None:
         unit.wake = NEVER
         coming, ready = unit.coming, unit.ready
-        if now < unit.free:
-            self._arm(unit, unit.free)
-            return
         while coming and coming[0][0] <= now:
             heappush(ready, heappop(coming)[1])
         if ready:

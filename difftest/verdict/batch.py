@@ -27,7 +27,7 @@ from difftest.host.collecting import with_spec
 from difftest.host.console import progress
 from difftest.host.journal import Journal
 from difftest.host.output import write_file
-from difftest.host.pool import LostTask, answer_all, results
+from difftest.host.pool import LostTask, answer_all, ends_with_parent, results
 from difftest.plugin.run_report import versions
 from difftest.verdict.alone import (
     JudgeSettings,
@@ -41,7 +41,6 @@ from difftest.verdict.formats import place_of
 from difftest.verdict.nursery import PATIENCE as RUNS
 from difftest.verdict.nursery import Nursery
 from difftest.verdict.outcome import Outcome, Stage
-from difftest.verdict.walls import ends_with_parent
 
 PATIENCE = 2 * RUNS
 """Times the seconds of a run that all of a kernel may take, its judge included."""

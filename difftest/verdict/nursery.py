@@ -21,9 +21,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from difftest.host.pool import ends_with_parent
 from difftest.verdict import wire
 from difftest.verdict.outcome import Outcome
-from difftest.verdict.walls import boxed, ends_with_parent, scrubbed
+from difftest.verdict.walls import boxed, scrubbed
 from difftest.verdict.wire import Frame, WireError, WorkerEnd
 
 _ROOT = str(Path(__file__).resolve().parents[2])

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 _BOX = "DIFFTEST_BOX"
 """Set in the environment of what bubblewrap has started."""
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
-_DEATH_SIGNAL, _FILTER, _NO_NEW_PRIVILEGES = 1, 22, 38
+_FILTER, _NO_NEW_PRIVILEGES = 22, 38
 _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
 _PATH_BENEATH, _EXECUTE, _WRITE_FILE = 1, 1, 1 << 1
 _WRITES = _EXECUTE | _WRITE_FILE | sum(1 << bit for bit in range(4, 13))
@@ -66,12 +66,6 @@ def boxed(folder: str) -> list[str]:
     words += ["--ro-bind", "/", "/", "--dev", "/dev", "--bind", folder, folder, "--"]
     works = bubblewrap and not subprocess.run([*words, "true"], capture_output=True).returncode
     return words if works else []
-
-
-def ends_with_parent(number: int) -> None:
-    """Get a signal when the process that started this one is no more, where the system has that."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_DEATH_SIGNAL, number, 0, 0, 0)
 
 
 def walled(folder: str, memory: int, seconds: float) -> list[str]:

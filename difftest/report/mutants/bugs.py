@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from difftest.lint.kinds import parts_of
 from difftest.report.mutants.mutant import KernelText
 
 Replacement: TypeAlias = tuple[ast.AST, str]
@@ -114,15 +115,11 @@ def _bound_dropped(site: Site) -> Iterator[Replacement]:
             yield site.node, site.text(argument)
 
 
-def _indices(node: ast.Subscript) -> list[ast.expr]:
-    return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-
-
 @bug("indices swapped", ast.Subscript)
 def _indices_swapped(site: Site) -> Iterator[Replacement]:
     if "\n" in site.source.segment(site.node.slice):
         return
-    texts = [*map(site.source.segment, _indices(site.node))]
+    texts = [*map(site.source.segment, parts_of(site.node))]
     for at, (text, other) in enumerate(itertools.pairwise(texts)):
         if text != other and ":" not in (text, other):
             yield site.node.slice, ", ".join([*texts[:at], other, text, *texts[at + 2 :]])
@@ -132,7 +129,7 @@ def _indices_swapped(site: Site) -> Iterator[Replacement]:
 def _index_fixed(site: Site) -> Iterator[Replacement]:
     if getattr(site.node.value, "attr", "") == "shape":
         return
-    for index in _indices(site.node):
+    for index in parts_of(site.node):
         if not isinstance(index, (ast.Slice, ast.Constant, ast.UnaryOp, ast.Starred)):
             yield index, "0"
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from difftest.analysis.placement import EASY, crowded, limit_of, needed, place, placements
+from difftest.analysis.placement import EASY, crowded, limit_of, needed, placements
 from difftest.simulator import TRN1, TRN2, TRN3, launch
 from difftest.simulator.dtypes import FLOAT32
 from difftest.simulator.frontend.classic import isa as nisa
@@ -22,8 +22,9 @@ def tensor(number, size, first, last, *, partitions=128, space=Space.SBUF, addre
     return made
 
 
-def laid_out(tensors, *, space=Space.SBUF, machine=TRN2):
-    return place(tensors, (), space, machine)
+def laid_out(tensors, machine=TRN2):
+    [placement] = placements(Trace(allocations=tensors), machine)
+    return placement
 
 
 def overlapping(placement):
@@ -89,15 +90,15 @@ def test_tensors_that_cannot_share_a_bank_need_one_each():
     """Their bytes fit PSUM, but it has eight banks; NeuronCore-v4 need not keep to them."""
     size = 1200
     tensors = [tensor(k, size, 0, 9, space=Space.PSUM) for k in range(9)]
-    found = laid_out(tensors, space=Space.PSUM)
+    found = laid_out(tensors)
     assert found.peak.bytes == 9 * size < limit_of(Space.PSUM, TRN2)
     assert found.needed == 9 * 2048
     assert not found.fits
-    assert laid_out(tensors, space=Space.PSUM, machine=TRN3).fits
+    assert laid_out(tensors, TRN3).fits
 
 
 def test_banks_hold_several_small_tensors():
-    found = laid_out([tensor(k, 1024, 0, 9, space=Space.PSUM) for k in range(16)], space=Space.PSUM)
+    found = laid_out([tensor(k, 1024, 0, 9, space=Space.PSUM) for k in range(16)])
     assert found.fits
     assert all(one.low // 2048 == (one.high - 1) // 2048 for one in found.places)
     assert not overlapping(found)
@@ -105,7 +106,7 @@ def test_banks_hold_several_small_tensors():
 
 def test_one_block_of_a_psum_tensor_counts():
     blocks = Allocation(0, Space.PSUM, (20, 128, 512), FLOAT32, 1, None, first=0, last=9)
-    assert laid_out([blocks], space=Space.PSUM).needed == 2048
+    assert laid_out([blocks]).needed == 2048
 
 
 def test_tensors_with_addresses_count_each_byte_once():
@@ -235,8 +236,8 @@ def test_placed_tensors_that_share_a_bank_need_no_other():
         tensor(number, 1200, 0, 9, space=Space.PSUM, address=(0, number % 8 * 2 * KIB))
         for number in range(9)
     ]
-    assert laid_out(nine, space=Space.PSUM).fits
-    assert laid_out(nine, space=Space.PSUM).needed <= limit_of(Space.PSUM, TRN2)
+    assert laid_out(nine).fits
+    assert laid_out(nine).needed <= limit_of(Space.PSUM, TRN2)
 
 
 def test_a_tensor_that_nothing_writes_takes_nothing():

@@ -68,3 +68,15 @@ def test_off_a_terminal_a_line_each_minute_says_how_far_it_is(monkeypatch):
         for clock.now in (30.0, 60.0, 90.0, 130.0):
             advance()
     assert text.getvalue() == "points: 7 of 9\npoints: 9 of 9\n"
+
+
+def test_a_bar_on_the_terminal_leaves_output_that_goes_to_a_file(monkeypatch, capsys):
+    """``difftest mutate TESTS > FILE``: what survives is told while the bar stands."""
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(console.sys, "__stderr__", terminal)
+    with console.progress("mutants", 2) as advance:
+        print("survived")
+        advance()
+    assert "survived" not in terminal.getvalue()
+    assert capsys.readouterr().out == "survived\n"
