@@ -175,7 +175,10 @@ class Inspector:
             key = finding.id, finding.severity, finding.locations
             if key not in self._said and (*key[:2], finding.location) not in before:
                 self._said.add(key)
-                self.findings.append(_of_rank(testimony.rank, finding))
+                if testimony.rank is not None:  # the others may well do the same
+                    told = f"on rank {testimony.rank}, {finding.happened}"
+                    finding = replace(finding, happened=told)
+                self.findings.append(finding)
 
     @property
     def failures(self) -> list[Finding]:
@@ -190,13 +193,6 @@ def inspect(testimony: Testimony) -> Detected:
         return detected
     held = {doubt.differs.location for doubt in detected.suspicions if doubt.loop is None} - {None}
     return detected.settled(functools.cache(functools.partial(depends_on_order, testimony, held)))
-
-
-def _of_rank(rank: int | None, finding: Finding) -> Finding:
-    """A finding of one of several ranks says of which; the others may well do the same."""
-    if rank is None:
-        return finding
-    return replace(finding, happened=f"on rank {rank}, {finding.happened}")
 
 
 def fails(finding: Finding, *, strict: bool) -> bool:

@@ -282,7 +282,7 @@ def _many(trace: Trace, machine: Machine) -> Iterator[Breach]:
 
 def _is_generated(event: Event) -> bool:
     """Whether it is an instruction of its own: a device loop has those of one turn."""
-    return all(turn.loop.kind.value != "dynamic" or turn.number == 0 for turn in event.loops)
+    return all(turn.loop.kind is not LoopKind.DYNAMIC or turn.number == 0 for turn in event.loops)
 
 
 def device_loops(event: Event) -> list[Loop]:

@@ -50,6 +50,8 @@ def sections(document: Document) -> list[dict[str, Any]]:
 def _section(document: Document, name: str) -> dict[str, Any]:
     tests = [test for test in document["tests"] if name in test.get("kernels", ())]
     failures = [test for test in tests if "failure" in test and _is_of(test, name)]
+    found = (hazard for test in tests for hazard in test["details"].get("hazards", ()))
+    hazards = {(hazard["id"], hazard["happened"]): hazard for hazard in found}
     return {
         "name": name,
         "anchor": re.sub(r"\W+", "-", name).strip("-"),
@@ -58,7 +60,7 @@ def _section(document: Document, name: str) -> dict[str, Any]:
         "tests": tests,
         "failures": failures,
         "failed": bool(failures),
-        "hazards": _once(hazard for test in tests for hazard in test["details"].get("hazards", ())),
+        "hazards": list(hazards.values()),
         "performance": _asked(tests, name),
     }
 
@@ -67,11 +69,6 @@ def _is_of(test: Mapping[str, Any], name: str) -> bool:
     """Whether a failing test failed by this kernel, of several."""
     failure = test["details"].get("failure")
     return failure is None or failure["kernel"] == name
-
-
-def _once(several: Any) -> list[Any]:
-    """Each finding of a kernel's tests, once."""
-    return list({(hazard["id"], hazard["happened"]): hazard for hazard in several}.values())
 
 
 def _asked(tests: Sequence[Mapping[str, Any]], name: str) -> list[Any]:

@@ -108,11 +108,11 @@ def needed_scale(measured: float, interval_at: Callable[[float], Interval]) -> f
     return high
 
 
-def scale_for(needed: Sequence[float], coverage: float = COVERAGE) -> float:
-    """The scale that holds ``coverage`` of what needs these."""
+def scale_for(needed: Sequence[float]) -> float:
+    """The scale that holds ``COVERAGE`` of what needs these."""
     if not needed:
         raise ValueError("no published latency: there is nothing to calibrate with")
-    return sorted(needed)[math.ceil(coverage * len(needed)) - 1]
+    return sorted(needed)[math.ceil(COVERAGE * len(needed)) - 1]
 
 
 class Calibration(NamedTuple):

@@ -128,7 +128,8 @@ def evidence_of(
     """
     times = clockwork(machine)
     if engine is Engine.DMA:
-        return frozenset(figure.evidence for figure in _figures(times, _of_dma(does)))
+        names = MOVED + ALSO_MOVED.get(does, ())
+        return frozenset(figure.evidence for figure in _figures(times, names))
     if engine is Engine.TENSOR:
         figures = times.clocks[engine], *_figures(times, TENSOR)
         return frozenset(figure.evidence for figure in figures)
@@ -144,8 +145,10 @@ MOVED = (
     *("descriptor", "bandwidth", "long_rate", "packet", "packet_rate", "element_write"),
 )
 """The fields of Clockwork that every DMA's time is made of; other kinds have more."""
-TURNED = ("transpose_share",)
-NAMED = ("indirect_generation", "indirect_per_partition")
+ALSO_MOVED = {
+    Purpose.TRANSPOSE: ("transpose_share",),
+    **dict.fromkeys(INDIRECT, ("indirect_generation", "indirect_per_partition")),
+}
 TENSOR = (
     *("row_share", "row_overhead", "row_overhead_fp32", "partial_slowdown", "drain"),
     *("load_weights", "weights_interval", "turned_interval"),
@@ -158,7 +161,3 @@ def _figures(times: Clockwork, names: Iterable[str]) -> Iterator[Figure]:
     for name in names:
         value = getattr(times, name)
         yield from value.values() if isinstance(value, dict) else (value,)
-
-
-def _of_dma(does: Purpose) -> tuple[str, ...]:
-    return MOVED + (TURNED if does is Purpose.TRANSPOSE else NAMED if does in INDIRECT else ())

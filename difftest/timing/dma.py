@@ -81,8 +81,8 @@ def transfer(event: Event, clockwork: Clockwork) -> Transfer:
         rows *= len(event.reads)
     adjacent = 0
     if on_chip is None:
-        first, last = 0, 1
-        busy = _even(rows, clockwork.dma_engines)
+        first, last, engines = 0, 1, min(rows, clockwork.dma_engines)
+        busy = tuple((engine, -(-rows // engines)) for engine in range(engines))
     else:
         mark = footprint(on_chip)
         first, last = mark.first, mark.last
@@ -129,12 +129,6 @@ def kind_of(event: Event, source: Region) -> str:
         return "rows"
     whole = source.shape[0] == TRANSPOSED_ROWS and source.shape[-1] % TRANSPOSED_COLUMNS == 0
     return "transpose" if source.whole and whole and source.dtype.itemsize == 2 else "turned"
-
-
-@lru_cache(maxsize=4096)
-def _even(rows: int, engines: int) -> tuple[tuple[int, int], ...]:
-    used = min(rows, engines)
-    return tuple((engine, -(-rows // used)) for engine in range(used))
 
 
 @lru_cache(maxsize=4096)

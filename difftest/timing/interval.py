@@ -85,11 +85,9 @@ def range_of(cost: Cost) -> Range:
     own = own_ranges().get((cost.instruction, cost.evidence))
     if own is not None:
         return own
-    if cost.evidence is Evidence.ASSUMED:
-        if cost.machine != BASE:
-            return OTHER_MACHINE
+    if cost.evidence is Evidence.ASSUMED and cost.machine == BASE:
         raise ValueError(f"ranges.csv has no range for the assumed cost of {cost.instruction}")
-    return MEASURED if cost.evidence is Evidence.MEASURED else DOCUMENTED
+    return range_of_evidence(cost.evidence, cost.machine)
 
 
 def range_of_evidence(evidence: Evidence, machine: str) -> Range:

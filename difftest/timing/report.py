@@ -256,7 +256,7 @@ class Report:
                 sum(span.busy for span in spans) / 1e3,
                 sum(step.transfer.bytes for s in spans if (step := s.instruction).transfer),
                 sum(critical.get(span.instruction.index, 0.0) for span in spans),
-                weakest(spans),
+                max(map(evidence_of, spans), key=list(Evidence).index),
             )
             for group, spans in groups.items()
         ]
@@ -270,11 +270,6 @@ class Report:
             times[name] = times.get(name, 0.0) + span.busy
         total = sum(times.values())
         return {name: time / total for name, time in sorted(times.items())}
-
-
-def weakest(spans: Iterable[Span]) -> Evidence:
-    """The weakest evidence among the instructions' own costs."""
-    return max(map(evidence_of, spans), key=list(Evidence).index)
 
 
 def evidence_of(span: Span) -> Evidence:

@@ -10,8 +10,6 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from difftest.analysis.detectors.canvas import Canvas, first_of
 from difftest.analysis.detectors.survey import Touch, survey_of
 from difftest.analysis.finding import NOTE, WARNING, Finding, Found, Hazard, once
@@ -119,9 +117,7 @@ def _starts(touches: list[Touch]) -> Iterator[Finding]:
         place = footprint(touch.region)
         if not _is_product(touch):
             if not touch.writes:
-                for product in done:
-                    if not done[product] and product.overlaps(place):
-                        done[product] = True
+                done |= {product: True for product in done if product.overlaps(place)}
             continue
         if not touch.writes:
             continue
@@ -159,10 +155,10 @@ def _foreign(touches: list[Touch], machine: Machine, *, modern: bool) -> Iterato
         if touch.event.attributes.accumulate and not touch.event.attributes.inferred:
             wrong = view > 0
             if wrong.any():
-                other = touches[int(view[first_of(np.asarray(wrong))]) - 1]
+                other = touches[int(view[first_of(wrong)]) - 1]
                 yield FOREIGN.found(
                     f"{touch.event.opcode} adds to element "
-                    f"{list(canvas.element(touch.region, np.asarray(wrong)))} of "
+                    f"{list(canvas.element(touch.region, wrong))} of "
                     f"{touch.region.allocation}, which {other.event.opcode} wrote",
                     "a matmul adds to what matmuls wrote: on NeuronCore-v2 and v3 to add to what "
                     "another instruction wrote is undefined",

@@ -57,9 +57,8 @@ def scatters(trace: Trace, machine: Machine) -> Found:
 
 def _seen(trace: Trace, machine: Machine) -> Iterator[Finding]:
     for event in survey_of(trace).seen:
-        aborts = event.purpose is Purpose.TRANSPOSE or adds(
-            event
-        )  # they were seen to, if they skip
+        # They were seen to, if they skip.
+        aborts = event.purpose is Purpose.TRANSPOSE or adds(event)
         for sight in event.seen:
             if sight.what is Seen.PLACE_TWICE:
                 yield TWICE.found(

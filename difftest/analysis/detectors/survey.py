@@ -96,16 +96,11 @@ class Survey:
         if not shared:
             return accesses
         for event in trace.events:
-            for region in event.reads:
-                allocation = region.allocation
-                if allocation in shared:
-                    touch = Touch(event, region, False)
-                    accesses.setdefault(allocation.id, []).append(touch)
-            for region in event.writes:
-                allocation = region.allocation
-                if allocation in shared:
-                    touch = Touch(event, region, True)
-                    accesses.setdefault(allocation.id, []).append(touch)
+            for regions, writes in ((event.reads, False), (event.writes, True)):
+                for region in regions:
+                    if region.allocation in shared:
+                        touch = Touch(event, region, writes)
+                        accesses.setdefault(region.allocation.id, []).append(touch)
         return accesses
 
     def _is_local(self, tensor: Allocation) -> bool:

@@ -53,12 +53,6 @@ def test_a_name_that_refuses_to_be_used_raises(monkeypatch):
     assert documented.states.__wrapped__(TODAY) == {later: State.RAISES}
 
 
-@every("dialect", [CLASSIC, TODAY])
-def test_no_documented_name_is_missing(dialect):
-    missing = [one for one, state in states(dialect).items() if state is State.MISSING]
-    assert missing == []
-
-
 def test_a_name_that_the_simulator_does_not_know_is_missing(monkeypatch):
     unknown = documented_names(TODAY)[0]._replace(name="no_such_name")
     monkeypatch.setattr(documented, "documented_names", lambda dialect: (unknown,))

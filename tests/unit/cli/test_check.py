@@ -209,11 +209,6 @@ def test_random_integers_as_indices_are_refused_with_the_remedy(indexing):
     assert "rows are random integers around 0; for indices say --bound rows=N" in result.output
 
 
-def test_a_bound_makes_indices_of_an_input(indexing):
-    result = indexing("gather", "--bound", "rows=32")
-    assert result.exit_code == 0, result.output
-
-
 @pytest.mark.parametrize(("bound", "found"), [(8, False), (7, True)])
 def test_what_is_bounded_repeats_only_where_it_must(indexing, bound, found):
     result = indexing("scatter", "--bound", f"rows={bound}")

@@ -42,12 +42,6 @@ def test_a_machine_without_timing_data(monkeypatch):
     assert "no timing data for machine 'trn3'; there are trn2" in result.output
 
 
-def test_the_newest_machine():
-    result = run(STREAM, "--shape", "256", "--shape", "256", "--machine", "trn3")
-    assert result.exit_code == 0, result.output
-    assert " us predicted for trn3, of it " in result.stdout.splitlines()[0]
-
-
 def test_profile_mode():
     toolchain = "--toolchain", "classic-profile"
     result = run(TRANSPOSE, "--shape", "256,128", "--dtype", "float16", *toolchain)
@@ -211,13 +205,6 @@ def test_source_lines_are_printed_as_they_are(tmp_path):
     result = run_in(tmp_path, "own:f", "--shape", "128,64", COLUMNS="200")
     assert result.exit_code == 0, result.stderr
     assert "tile = nl.load(x[n:128, :])  # a comment with a [/bracket]" in result.stdout
-
-
-def test_a_kernel_with_a_grid(tmp_path):
-    (tmp_path / "own.py").write_text(OWN)
-    result = run_in(tmp_path, "own:spmd", "--shape", "4,8", "--grid", "4")
-    assert result.exit_code == 0, result.stderr
-    assert "predicted for trn2" in result.stdout
 
 
 def test_a_grid_over_two_cores():
