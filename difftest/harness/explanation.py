@@ -151,13 +151,13 @@ def _images(seen: WrongOutput, values: Float64) -> Iterator[str]:
 
 def _scaled(seen: WrongOutput, values: Float64) -> Iterator[str]:
     """A factor too much."""
-    at = seen.wrong & (seen.value != 0)
-    if not at.any():
+    if not (at := seen.wrong & (seen.value != 0)).any():
         return
     factor = float(np.median(values[at] / seen.value[at]))
     ends = seen.low * factor, seen.high * factor
     if factor and _fits(seen, values, np.minimum(*ends), np.maximum(*ends)):
-        yield f"scaled: each wrong element is {factor:.4g} times what it should be"
+        digits = 4 if abs(factor - 1) > 1e-3 else 9
+        yield f"scaled: each wrong element is {factor:.{digits}g} times what it should be"
 
 
 def _fits(seen: WrongOutput, values: Float64, low: Float64, high: Float64) -> bool:

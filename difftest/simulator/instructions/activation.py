@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import (
     BFLOAT16,
     DTYPES,
@@ -25,7 +24,7 @@ from difftest.simulator.dtypes import (
     Array,
     name_of,
 )
-from difftest.simulator.errors import DtypeError, KernelError, LimitError, NotModelledError
+from difftest.simulator.errors import DtypeError, KernelError, NotModelledError
 from difftest.simulator.instructions.alu import ALU_OPS, activated, check_range
 from difftest.simulator.instructions.elementwise import apply_scalar, like
 from difftest.simulator.instructions.record import DST, ISA, Call, Role, Takes, instruction
@@ -36,6 +35,7 @@ from difftest.simulator.instructions.registers import (
     Accumulate,
     commands,
     held_before,
+    loads,
     one_a_partition,
     reach_of_registers,
     read_if_used,
@@ -43,10 +43,10 @@ from difftest.simulator.instructions.registers import (
 )
 from difftest.simulator.instructions.rules import (
     arithmetic,
+    limits,
     needs_generation,
     one_dtype,
     one_of,
-    reducing,
     vector_ops,
 )
 from difftest.simulator.instructions.values import as_float, column, multiply_add, rows
@@ -72,8 +72,12 @@ def _bias(call: Call) -> None:
     """``bias`` is a vector of float32, float16 or bfloat16.
 
     Today's dialect takes a bias of other dtypes, and a number from NeuronCore-v3 on (v2.32.0).
+    Before that the Scalar Engine's reciprocal has none (``nki.api.shared.rst`` at v2.26.0).
     """
     bias = call["bias"]
+    if bias is not None and call["op"] == "reciprocal" and call.machine.nc_version < 3:
+        rule, did = "takes no bias of reciprocal on NeuronCore-v2", "got a bias of reciprocal"
+        raise call.refused(rule, did, f"bias = {bias!r} on {call.machine.name}")
     if isinstance(bias, type):
         if not call.into_existing or call.machine.nc_version < 3:
             rule = "takes bias as a vector with one element in each partition"
@@ -105,15 +109,9 @@ def scaled(values: Array, scale: Any, bias: Any) -> Array:
     return values + shift if factor is None else multiply_add(values, factor, shift)
 
 
-def _adds_up(call: Call) -> None:
-    """The Scalar Engine's registers add."""
-    op = call["reduce_op"]
-    if call["reduce_cmd"] is not Accumulate.IDLE and op is not None and op.name != "add":
-        raise NotModelledError(
-            "the Scalar Engine accumulates with add",
-            happened=f"the Scalar Engine was to accumulate with {op.name}",
-            received=f"reduce_op={op.name}",
-        )
+_ADDS = one_of(
+    "reduce_op", "add", says="reduces with add only", do="reduce with", error=NotModelledError
+)
 
 
 @instruction(
@@ -130,7 +128,7 @@ def _adds_up(call: Call) -> None:
     ),
     options=("op", "reduce_op", "reduce_cmd"),
     destinations=(DST, REDUCE_RES),
-    rules=(_bias, reducing("reduce_op"), LOADS_NOTHING, read_if_used, _adds_up),
+    rules=(_bias, _ADDS, LOADS_NOTHING, read_if_used),
     result=like("data"),
     reach=reach_of_registers,
     facts=lambda call: {"op": call["op"]},
@@ -235,31 +233,9 @@ MOST_DIMENSIONS = 4
 
 
 def _dimensions(call: Call) -> None:
-    src: Descriptor = call["src"]
-    if len(src.shape) > MOST_DIMENSIONS:
-        rule = f"takes at most {MOST_DIMENSIONS} dimensions"
-        did = f"got a src of {len(src.shape)} dimensions"
-        received = f"src {list(src.shape)}"
-        raise call.refused(rule, did, received, error=LimitError, limit=f"{MOST_DIMENSIONS}")
-
-
-def _starts_from(call: Call) -> None:
-    """``reduce_init`` is given for load_reduce; otherwise it is left out (None)."""
-    if call["reduce_init"] is None and call["reduce_cmd"] is Accumulate.LOAD_REDUCE:
-        rule = "loads its registers from reduce_init"
-        did = "got reduce_cmd.load_reduce without reduce_init"
-        raise call.refused(rule, did, "reduce_init=None")
-    if isinstance(call["reduce_init"], Descriptor):
-        _check_loaded(call, call["reduce_init"])
-
-
-def _check_loaded(call: Call, start: Any) -> None:
-    """Raise :class:`KernelError` if the registers are not loaded from what is given for that."""
-    if call["reduce_cmd"] is not Accumulate.LOAD_REDUCE:
-        rule = "takes reduce_init with reduce_cmd.load_reduce only"
-        did = "got a reduce_init that it would not load"
-        received = f"reduce_init = {start!r}, reduce_cmd.{call['reduce_cmd'].name.lower()}"
-        raise call.refused(rule, did, received)
+    shape = call["src"].shape
+    most = f"src has at most {MOST_DIMENSIONS} dimensions"
+    limits(call, (len(shape) > MOST_DIMENSIONS, most, f"src {list(shape)}"))
 
 
 @instruction(
@@ -281,7 +257,7 @@ def _check_loaded(call: Call, start: Any) -> None:
             Accumulate.IDLE, Accumulate.RESET_REDUCE, Accumulate.REDUCE, Accumulate.LOAD_REDUCE
         ),
         read_if_used,
-        _starts_from,
+        loads("reduce_init"),
     ),
     result=like("src"),
     classic=False,
@@ -290,8 +266,6 @@ def exponential(
     call: Call, src: Array, max_value: Any, reduce_init: Any
 ) -> tuple[Array, Array | None]:
     """``dst = exp(src - max_value)``, and its sum into the registers; NeuronCore-v4 on."""
-    if reduce_init is not None and not is_array(reduce_init) and reduce_init != 0:
-        _check_loaded(call, reduce_init)
     values = as_float(src)
     top = column(max_value, values.ndim) if is_array(max_value) else as_constant(max_value)
     result = np.exp(values - top)

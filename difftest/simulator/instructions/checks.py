@@ -38,7 +38,7 @@ from difftest.simulator.trace import Attributes, Kind, Space
 
 
 def _names(spaces: tuple[Space, ...]) -> str:
-    return " or ".join(dict.fromkeys("hbm" if space.is_hbm else space.value for space in spaces))
+    return " or ".join(space.value for space in spaces).replace("shared_hbm or private_hbm", "hbm")
 
 
 def is_number(value: object) -> TypeGuard[Number]:
@@ -104,7 +104,7 @@ def wrong_buffer(
         remedy = f"put it into {_names(spaces)}"
     return BufferError(
         f"{where} takes {name} in {_names(spaces)}",
-        happened=f"{where} got {name} in {_names((space,))}",
+        happened=f"{where} got {name} in {'hbm' if space.is_hbm else space.value}",
         received=f"{name} = {tile!r}",
         limit=_names(spaces),
         remedy=remedy,

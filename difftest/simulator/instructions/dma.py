@@ -26,7 +26,6 @@ from difftest.simulator.dtypes import (
 )
 from difftest.simulator.elements import unwritten_error
 from difftest.simulator.errors import (
-    BufferError,
     DtypeError,
     KernelError,
     LimitError,
@@ -35,11 +34,13 @@ from difftest.simulator.errors import (
     not_modelled,
 )
 from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions.checks import wrong_buffer
 from difftest.simulator.instructions.gate import check_destination, store
 from difftest.simulator.instructions.observing import overflowed, rounded_sum, see, see_lost
 from difftest.simulator.instructions.record import (
     DMA_SPACES,
     ISA,
+    SBUF_ONLY,
     Call,
     Fit,
     Result,
@@ -304,8 +305,7 @@ def _descriptors_transpose(call: Call) -> None:
 def _into_sbuf(call: Call) -> None:
     dst = call.destinations["dst"]
     if dst.space is not Space.SBUF:
-        rule, did = "writes dst in sbuf", f"got dst in {dst.space.value}"
-        raise call.refused(rule, did, f"dst = {dst!r}", error=BufferError, limit="sbuf")
+        raise wrong_buffer(dst, "dst", call.name, SBUF_ONLY)
 
 
 def _of_the_source(call: Call) -> Walk:

@@ -172,10 +172,10 @@ def _steps(call: Call) -> list[AluOp]:
 def _tensor_scalar_engine(call: Call, wanted: Engine) -> Engine:
     """Bitvec operators are the Vector Engine's; rsqrt and power, which it lacks, the others'."""
     names = [op.name for op in _steps(call)]
-    if call.dialect == "nki" and wanted is Engine.GPSIMD and names != ["rsqrt"]:
+    if wanted is Engine.GPSIMD and names != ["rsqrt"]:
         rule = "runs on the GpSimd Engine for rsqrt only"
         did = f"was to run {names[0]} on the GpSimd Engine"
-        received = f"engine=nisa.engine.gpsimd with op0={names[0]}"
+        received = f"engine=gpsimd with op0={names[0]}"
         raise call.refused(rule, did, received, remedy="leave engine out")
     if any(op.bitvec for op in _steps(call)):
         return choose_engine(call, wanted, (Engine.VECTOR,))

@@ -23,7 +23,7 @@ from difftest.simulator.dtypes import (
     FLOAT32,
     Array,
 )
-from difftest.simulator.errors import KernelError, LimitError, ShapeError, refused
+from difftest.simulator.errors import KernelError, ShapeError, refused
 from difftest.simulator.instructions.matmul import (
     multiplying,
     need_tile_of_array,
@@ -40,11 +40,10 @@ from difftest.simulator.instructions.record import (
     Role,
     instruction,
 )
-from difftest.simulator.instructions.rules import made, needs_generation
+from difftest.simulator.instructions.rules import limits, made, needs_generation
 from difftest.simulator.instructions.values import rows
 from difftest.simulator.lifted import made_like, step
 from difftest.simulator.machine import TRN3
-from difftest.simulator.memory import Shape
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
 
@@ -156,17 +155,17 @@ def _packed(call: Call) -> Result:
     return Result(shape, call.wanted_dtype(FLOAT8_E4M3FN_X4))
 
 
-def _own_shape(call: Call) -> Shape:
-    shape: Shape = call.destinations["dst_scale"].shape
-    return shape
-
-
 @instruction(
     Engine.VECTOR,
     operands=(Role(name="src", buffers=SBUF_ONLY, dtypes=(FLOAT16, BFLOAT16)),),
     destinations=(
         Role(name="dst", buffers=SBUF_ONLY, dtypes=tuple(FLOAT8)),
-        Role(name="dst_scale", buffers=SBUF_ONLY, dtypes=SCALES, shape=_own_shape),
+        Role(
+            name="dst_scale",
+            buffers=SBUF_ONLY,
+            dtypes=SCALES,
+            shape=lambda call: call.destinations["dst_scale"].shape,
+        ),
     ),
     rules=(needs_generation(4), _whole_quadrants("src"), _fours, _scale_fits),
     result=_packed,
@@ -209,21 +208,21 @@ def quantized(groups: Array, dtype: DType) -> tuple[Array, Array]:
 
 def _sizes(call: Call) -> None:
     stationary, moving, machine = call["stationary"], call["moving"], call.machine
-    if stationary.free_size % 2 or stationary.free_size > machine.gemm_stationary_fmax:
-        raise LimitError(
-            "the free size of nc_matmul_mx's stationary operand is even",
-            happened=f"nc_matmul_mx got stationary of {stationary.free_size} elements a partition",
-            received=f"stationary {list(stationary.shape)}",
-            limit=f"an even number up to {machine.gemm_stationary_fmax}",
-        )
+    columns, widest = stationary.free_size, machine.gemm_stationary_fmax
     most = machine.psum_partition_bytes // call.wanted_dtype(FLOAT32).itemsize
-    if moving.free_size > most:
-        raise LimitError(
-            "the free size of nc_matmul_mx's moving operand fits PSUM",
-            happened=f"nc_matmul_mx got moving of {moving.free_size} elements a partition",
-            received=f"moving {list(moving.shape)}: {moving.free_size} elements a partition",
-            limit=f"{most}",
-        )
+    limits(
+        call,
+        (
+            columns % 2 or columns > widest,
+            f"stationary has an even number of elements a partition, up to {widest}",
+            f"stationary of {columns} elements a partition",
+        ),
+        (
+            moving.free_size > most,
+            f"moving has up to {most} elements a partition, which fill PSUM",
+            f"moving of {moving.free_size} elements a partition",
+        ),
+    )
 
 
 def _both_scales(call: Call) -> None:

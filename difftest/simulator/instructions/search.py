@@ -47,21 +47,24 @@ KEEP = 255
 
 @made
 def length(call: Call, role: str, *, at_least_eight: bool) -> None:
-    """The elements a partition that the eight-value instructions take."""
+    """The elements a partition, and the dimensions, that the eight-value instructions take.
+
+    Dimensions: 5 at v2.26.0, 3 at v2.32.0, which has no limit for nc_match_replace8.
+    """
     lowest, maximum = call.machine.max8_range
     minimum = lowest if at_least_eight else 1
+    most = 3 if at_least_eight and call.dialect == "nki" else 5
     tile: Descriptor = call[role]
-    if not minimum <= tile.free_size <= maximum:
-        rule = f"takes {minimum} to {maximum} elements a partition"
-        did = f"got {tile.free_size} elements a partition"
-        received = f"{role} {list(tile.shape)}: {tile.free_size}"
-        raise call.refused(rule, did, received, error=LimitError, limit=f"{minimum} to {maximum}")
+    wrong = not minimum <= tile.free_size <= maximum or len(tile.shape) > most
+    rule = f"{minimum} to {maximum} elements a partition, in up to {most} dimensions"
+    limits(call, (wrong, rule, f"{role} {list(tile.shape)}: {tile.free_size} elements"))
 
 
 def _eight_values(call: Call) -> None:
     vals: Descriptor = call["vals"]
-    if vals.free_size != EIGHT:
-        rule, did = f"takes {EIGHT} values a partition", f"got {vals.free_size} values a partition"
+    if vals.free_size != EIGHT or len(vals.shape) > 3:
+        rule = f"takes {EIGHT} values a partition, in up to 3 dimensions"
+        did = f"got {vals.free_size} values a partition, in {len(vals.shape)} dimensions"
         raise call.refused(rule, did, f"vals {vals!r}", error=ShapeError)
 
 

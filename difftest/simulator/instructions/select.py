@@ -9,7 +9,7 @@ import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import DTYPES, FLOAT32, FLOATS, TFLOAT32, WIDE_INTEGERS, Array
-from difftest.simulator.errors import KernelError, NotModelledError, ShapeError
+from difftest.simulator.errors import NotModelledError, ShapeError
 from difftest.simulator.index import Index, broadcast_shapes
 from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.copy import holds
@@ -54,6 +54,7 @@ PREDICATE_DTYPES = tuple(map(np.dtype[Any], ("int8", "uint8", "int16", "uint16",
 SELECTED_DTYPES = tuple(d for d in DTYPES if d != TFLOAT32 and d not in WIDE_INTEGERS)
 _EXACT_INDEX = 2**24
 """range_select compares indices in float32, exact up to here."""
+_FILL = float(np.finfo(np.float32).min)
 
 
 # -- affine_select ---------------------------------------------------------------------------------
@@ -107,13 +108,6 @@ def affine_select(call: Call, on_true_tile: Array, pred: Index, on_false_value: 
 
 
 def _range_rules(call: Call) -> None:
-    if call["on_false_value"] != float(np.finfo(np.float32).min):
-        raise KernelError(
-            "range_select's on_false_value is the smallest float32",
-            happened=f"range_select got on_false_value={call['on_false_value']!r:.40}",
-            received=f"{call['on_false_value']!r}",
-            limit="nl.fp32.min",
-        )
     last = call["range_start"] + call["on_true_tile"].free_size
     if last > _EXACT_INDEX:
         rule, did = "compares indices in float32", f"was to compare indices up to {last - 1}"
@@ -151,6 +145,7 @@ def _in_range(call: Call, data: Array, bound0: Array, bound1: Array) -> Array:
             one_of(name, *RANGE_COMPARISONS, says="compares", do="compare with")
             for name in ("comp_op0", "comp_op1")
         ),
+        one_of("on_false_value", _FILL, says="fills with the smallest float32, nl.fp32.min"),
         _range_rules,
         LOADS_NOTHING,
         _KEEPS_THE_LARGEST,

@@ -71,6 +71,7 @@ OTHER = changed(BATCH, 2, BATCH[1])
         ("another image of the batch: [2] has what belongs at [1]", OTHER, same, {"x": BATCH}),
         ("scaled: each wrong element is 2 times", np.float32(2 * A), same, {"x": A}),
         ("scaled: each wrong element is -1 times", -A, same, {"x": A}),
+        ("scaled: each wrong element is 1.0001", np.float32(A * 1.0001), same, {"x": A}),
         (
             "a missing term: as if bias were all 0",
             np.float32(product(A, B)),

@@ -35,7 +35,7 @@ from difftest.simulator.instructions.alu import (
     alu_op,
     check_generation,
 )
-from difftest.simulator.instructions.checks import need_tile, wrong_buffer
+from difftest.simulator.instructions.checks import is_number, need_tile, wrong_buffer
 from difftest.simulator.instructions.record import EFFECTS, ON_CHIP, Instruction, Issue, Role, Takes
 from difftest.simulator.instructions.reduce import AVERAGE
 from difftest.simulator.instructions.registers import Accumulate
@@ -186,7 +186,7 @@ def placed(issued: Issue) -> Issue:
     record, count, indices = issued.instruction, len(issued.operands), list[Any]()
     roles = (*record.operands, *record.destinations)
     tiles = [
-        _placed(record, role, access, indices)
+        _placed(issued, role, access, indices)
         for role, access in zip(roles, accesses, strict=False)
     ]
     issued.operands, issued.dst = tuple(tiles[:count]), tiles[count]
@@ -194,14 +194,14 @@ def placed(issued: Issue) -> Issue:
     return issued
 
 
-def _placed(record: Instruction, role: Role, operand: Any, indices: list[Any]) -> Any:
+def _placed(issued: Issue, role: Role, operand: Any, indices: list[Any]) -> Any:
     """What stands at a role, where its offset puts it.
 
     A role that takes indices gets the view, if it has one for each row or may be skipped. To
     ``indices`` comes what holds an offset or an index otherwise, and each register.
     """
     if isinstance(operand, IndirectTensor):
-        check_use(record, role.name, operand)
+        check_use(issued, role.name, operand)
         indices.append(operand._index)
     elif isinstance(operand, DynamicView):
         if isinstance(operand._index, DeviceValue):
@@ -263,17 +263,22 @@ def operator_of(op: object, where: str) -> AluOp:
 def beside(**operands: str) -> Callable[[dict[str, Any], str], None]:
     """What makes an operand of ``tensor_scalar`` and kin that is left out 0.
 
-    ``operands`` are by the parameter that has their operator.
+    A unary operator takes None or 0 (v2.32.0). ``operands`` are by the parameter that has their
+    operator.
     """
     pairs = tuple(operands.items())
 
     def prepare(values: dict[str, Any], where: str) -> None:
         for parameter, name in pairs:
-            if values[name] is None and values[parameter] is not None:
-                op = operator_of(values[parameter], where)
-                if not op.unary:
-                    takes, got = f"{name} beside op={op.name}", f"no {name} for op={op.name}"
-                    raise not_taken(where, takes, got, f"{name}=None")
+            operand, function = values[name], values[parameter]
+            known = NKI_OPS.get(getattr(function, "nki_name", ""))
+            if function is not None and (operand is None or (known and known.unary)):
+                op = operator_of(function, where)
+                empty = operand is None or (is_number(operand) and operand == 0)
+                if op.unary is not empty:
+                    takes = f"{'None or 0 as ' if op.unary else ''}{name} beside op={op.name}"
+                    got = f"{name}={operand!r:.60} for op={op.name}"
+                    raise not_taken(where, takes, got, f"{name}={operand!r:.60}")
                 values[name] = 0
 
     return prepare
@@ -294,8 +299,8 @@ def affine(values: Mapping[str, Any], where: str) -> Index:
         raise ShapeError(
             f"{where}'s pattern has up to {MOST_AXES} dimensions, and dst's elements in each "
             "partition",
-            happened=f"{where} got a pattern of {len(pairs)} dimensions and {math.prod(shape)} "
-            "elements",
+            happened=f"{where} got a pattern of {len(pairs)} dimensions and "
+            f"{math.prod(shape[1:])} elements",
             received=f"pattern={[list(pair) for pair in pairs]} for {dst!r}",
             limit=f"{dst.size // max(shape[0], 1)} elements",
         )

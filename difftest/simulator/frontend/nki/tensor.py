@@ -37,12 +37,12 @@ from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.checks import check_indices, is_number, need_tile
 from difftest.simulator.instructions.copy import memset, tensor_copy
 from difftest.simulator.instructions.dma import dma_copy
-from difftest.simulator.instructions.record import DMA_SPACES, Instruction
+from difftest.simulator.instructions.record import DMA_SPACES, Issue
 from difftest.simulator.misuses import ASSIGNMENT_BY_DMA
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Purpose, Space
+from difftest.simulator.trace import Engine, Purpose, Space
 
 Self = TypeVar("Self", bound="NkiTensor")
 
@@ -389,15 +389,24 @@ def _agree(of_groups: list[Array]) -> bool:
     return all((group == of_groups[0]).all() for group in of_groups[1:])
 
 
-def check_use(record: Instruction, role: str, received: IndirectTensor) -> None:
+def check_use(issued: Issue, role: str, received: IndirectTensor) -> None:
     """Raise unless an operand of an instruction may be indirect, in groups of its size."""
-    name, group, index = record.name, received._group, received._index
+    record, group, index = issued.instruction, received._group, received._index
+    name, engine = record.name, issued.engine
+    if engine is Engine.UNKNOWN:
+        engine = record.engines[0]
     taken = [one.name for one in record.operands if one.by_offsets]
     if role not in taken and (role != "dst" or not taken):
         takes, got = f"no indirect view as {role}", f"an indirect view as {role}"
         limit = ", ".join(["dst", *taken] if taken else ["none"])
         remedy = "gather with nisa.tensor_copy first"
         raise not_taken(name, takes, got, f"{role} = {received!r}", limit=limit, remedy=remedy)
+    if engine is Engine.GPSIMD and name == "tensor_copy":
+        takes, got = "indirect views on the Vector and Scalar Engines", "one on the GpSimd Engine"
+        raise not_taken(name, takes, got, f"{role} = {received!r}")
+    if engine is Engine.SCALAR and role == "dst" and received._space is Space.PSUM:
+        takes, got = "a scattered dst in SBUF on the Scalar Engine", "a scattered dst in PSUM"
+        raise not_taken(name, takes, got, f"dst = {received!r}")
     if (record.purpose is Purpose.PRODUCT) != (group == TENSOR_GROUP):
         count = received.shape[1]
         if count <= min(GROUP, index.shape[0]) * index.shape[1]:

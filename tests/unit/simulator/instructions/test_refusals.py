@@ -15,7 +15,6 @@ from tests.every import every
 from tests.unit.simulator.on_tiles import normal, on_tiles
 
 X, N = normal(4, 8), np.ones((4, 8), np.int32)
-FEWER = {"comp_op0": np.less, "comp_op1": np.less}
 
 
 def hbm():
@@ -31,24 +30,17 @@ def random(low, high):
 
 
 CLASSIC = {  # the rule: a call of x float32 and n int32, both [4, 8], that breaks it
-    "tensor_tensor takes a binary operator": lambda x, n: nisa.tensor_tensor(x, x, nl.rsqrt),
     "bitvec operators take integer operands of the data's width": lambda x, n: nisa.tensor_scalar(
         n, nl.bitwise_or, 1.5
     ),
     "bitvec operators take integer operands": lambda x, n: nl.bitwise_or(
         nl.copy(n, dtype=nl.uint8), 256
     ),
-    "tensor_scalar takes op1 and operand1 together": lambda x, n: nisa.tensor_scalar(
-        x, np.add, 1.0, op1=np.add
-    ),
     "tensor_scalar takes operand0 as a scalar or a vector with one": lambda x, n: (
         nisa.tensor_scalar(x, np.add, x[0:2, 0:1])
     ),
     "tensor_tensor runs on the engines": lambda x, n: nisa.tensor_tensor(
         x, x, nl.power, engine=nisa.vector_engine
-    ),
-    "memset runs on the engines": lambda x, n: nisa.memset(
-        (2, 3), 0, nl.float32, engine=nisa.scalar_engine
     ),
     "takes an activation function": lambda x, n: nisa.activation(np.add, x),
     "takes an activation": lambda x, n: nisa.activation([nl.exp], x),
@@ -57,18 +49,6 @@ CLASSIC = {  # the rule: a call of x float32 and n int32, both [4, 8], that brea
     ),
     "activation_reduce takes an operator of nki.language": lambda x, n: nisa.activation_reduce(
         nl.exp, x, reduce_op=None, reduce_res=column()
-    ),
-    "tensor_reduce takes an operator that can reduce": lambda x, n: nisa.tensor_reduce(
-        np.equal, x, axis=1
-    ),
-    "activation takes an operator that can reduce": lambda x, n: nisa.activation_reduce(
-        nl.exp, x, reduce_op=np.divide, reduce_res=column()
-    ),
-    "tensor_partition_reduce takes few operators": lambda x, n: nisa.tensor_partition_reduce(
-        np.multiply, x
-    ),
-    "tensor_scalar_reduce takes few reductions": lambda x, n: nisa.tensor_scalar_reduce(
-        data=x, op0=np.add, operand0=1.0, reduce_op=nl.bitwise_or, reduce_res=column()
     ),
     "sequence_bounds takes segment_ids of shape": lambda x, n: nisa.sequence_bounds(segment_ids=x),
     "takes a tile indexed by a tile": lambda x, n: nisa.tensor_copy_dynamic_src(x),
@@ -89,12 +69,8 @@ TODAYS = {
     ),
     "rand2 takes a min below its max": lambda x, n: random(2.0, 1.0),
     "rand2 takes a min below": lambda x, n: random(x[:, 0:1], x[:, 0:1]),
-    "rand2 takes max as a scalar or a vector with one": lambda x, n: random(0.0, x[:, 0:2]),
 }
 TOO_OLD = {
-    "range_select needs NeuronCore-v3": lambda x, n: nisa.range_select(
-        on_true_tile=x, bound0=x[:, 0], bound1=x[:, 1], **FEWER
-    ),
     "rng runs on the engines that implement it": lambda x, n: gate.issue(
         rng, (), dst=nl.ndarray((4, 8), nl.int32), engine=Engine.GPSIMD
     ),

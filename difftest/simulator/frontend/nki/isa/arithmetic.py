@@ -32,7 +32,7 @@ from difftest.simulator.index import as_integer, as_integers, is_integer
 from difftest.simulator.instructions import activation as functions
 from difftest.simulator.instructions import gather, matmul, mx, reduce, select
 from difftest.simulator.instructions.alu import activation_name, alu_op
-from difftest.simulator.instructions.checks import need_number, need_tile
+from difftest.simulator.instructions.checks import is_number, need_number, need_tile
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
@@ -102,6 +102,14 @@ def _narrow_number(value, where):
     return float(np.float32(need_number(value, "on_false_value", where)))
 
 
+def _with_start(values, where):
+    """An initial value of 0, the default, is none where the command loads none."""
+    commands("vector")(values, where)
+    start, loads = values["reduce_init"], values["reduce_cmd"] is Accumulate.LOAD_REDUCE
+    if is_number(start) and start == 0 and not loads:
+        values["reduce_init"] = None
+
+
 _BY_SCALAR, _BY_VECTOR = {"prepare": commands("scalar")}, {"prepare": commands("vector")}
 declare(
     ArithmeticCalls,
@@ -118,7 +126,7 @@ declare(
     tensor_partition_reduce={"op": average},
     tensor_scalar_reduce={"prepare": _with_registers, "reduce_cmd": command},
     tensor_scalar_cumulative={"prepare": beside(op0="imm0"), "reduce_cmd": command},
-    exponential=_BY_VECTOR,
+    exponential={"prepare": _with_start},
     nc_find_index8={"all_ones": True},
     nc_match_replace8={"backwards": True},
     range_select={**_BY_VECTOR, "on_false_value": _narrow_number, "reduce_op": alu_op},
@@ -291,11 +299,12 @@ def _check_dtypes(dst, stationary, moving, *, transposes):
     if transposes:
         allowed.add(stationary.dtype)
     if dst.dtype not in allowed:
+        limit = " or ".join(sorted(name_of(dtype) for dtype in allowed))
         raise DtypeError(
-            f"nc_matmul dst dtype must be float32 on gen{version}",
+            f"nc_matmul dst dtype must be {limit} on gen{version}",
             happened=f"nc_matmul got a dst of {name_of(dst.dtype)}",
             received=f"dst = {dst!r}",
-            limit=", ".join(sorted(name_of(dtype) for dtype in allowed)),
+            limit=limit,
         )
 
 
@@ -329,6 +338,9 @@ def _grouped(name: str, operands: tuple[Any, ...], *, tiles: bool) -> tuple[Any,
         takes, got = "no PE tile with an indirect operand", "tile_position or tile_size beside one"
         raise not_taken(name, takes, got, repr(indirect[0]))
     dst = operands[0]
+    if wide := [operand for operand in indirect if operand.dtype in _WIDE and operand is not dst]:
+        takes, got = "indirect operands of two bytes or one", f"one of {name_of(wide[0].dtype)}"
+        raise not_taken(name, takes, got, repr(wide[0]), error=DtypeError)
     if isinstance(dst, IndirectTensor) and dst.dtype == FLOAT32:
         warn(
             IndirectionWarning(

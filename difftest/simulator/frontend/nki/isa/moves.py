@@ -13,7 +13,7 @@ import numpy as np
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import INT32, is_integer, name_of
 from difftest.simulator.errors import DtypeError, kernel_location, warn
-from difftest.simulator.frontend.arguments import not_taken
+from difftest.simulator.frontend.arguments import no_member, not_taken
 from difftest.simulator.frontend.dispatch import declare
 from difftest.simulator.frontend.nki import constants
 from difftest.simulator.frontend.nki.calls import affine, call, issue, operator_of
@@ -38,6 +38,7 @@ from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
 
 _PRIORITIES = range(4)
+_QUEUES = (UNKNOWN, constants.engine.sync, constants.engine.scalar)
 
 
 @call(copies.memset)
@@ -78,8 +79,9 @@ def check_priority(priority, where):
 
 
 def _no_engine(value, where):
-    """Descriptors come from the queue of any engine, and DMA engines move what they say."""
-    member_of(constants.engine, value, where)
+    """Whose queue has the descriptors; DMA engines move what they say."""
+    if value not in _QUEUES:
+        raise no_member(constants.engine, value, where, map(str, _QUEUES))
     return Engine.UNKNOWN
 
 
@@ -91,7 +93,7 @@ def dma_copy(
     """``dst = src`` between HBM and SBUF; a side with dynamic offsets gathers or scatters."""
     check_priority(priority, "dma_copy")
     dge_mode = member_of(dge_modes, dge_mode, "dma_copy").name
-    if engine not in (UNKNOWN, Engine.UNKNOWN) and dge_mode != "hwdge":
+    if engine is not UNKNOWN and dge_mode != "hwdge":
         takes, got = "engine with dge_mode.hwdge only", f"an engine with dge_mode.{dge_mode}"
         raise not_taken("dma_copy", takes, got, f"engine={engine!r}, dge_mode.{dge_mode}")
     oob_mode = member_of(oob_modes, oob_mode, "dma_copy").name
@@ -147,9 +149,10 @@ def dma_compute(
 ):
     """``dst = srcs[0] + srcs[1] + ...``, or rows of HBM added to or taken up by their index."""
     where = "dma_compute"
-    if not isinstance(srcs, (list, tuple)) or not 1 <= len(srcs) <= MOST_SOURCES:
+    listed = isinstance(srcs, (list, tuple))
+    if not listed or not 1 <= len(srcs) <= MOST_SOURCES:
         takes = f"srcs as a list of 1 to {MOST_SOURCES} tensors"
-        got = f"{type(srcs).__name__} as srcs"
+        got = f"{type(srcs).__name__}{f' of {len(srcs)}' if listed else ''} as srcs"
         raise not_taken(where, takes, got, f"srcs={srcs!r:.80}")
     operator = operator_of(reduce_op, where)
     skip = member_of(oob_modes, oob_mode, where) is oob_modes.skip

@@ -71,13 +71,6 @@ from tests.unit.simulator.frontend.nki.kernels import raised, tile
             "2 bytes",
         ),
         (
-            lambda: nisa.tensor_scalar_reduce(
-                tile((4, 8)), tile((4, 8)), nl.add, 1.0, nl.add, reduce_init=0.0
-            ),
-            KernelError,
-            "reduce_init with reduce_cmd.load_reduce",
-        ),
-        (
             lambda: nisa.activation(tile((4, 8)), nl.exp, tile((4, 8)), reduce_res=tile((4, 1))),
             KernelError,
             "nothing was accumulated",
@@ -95,10 +88,19 @@ def test_bad_input_is_one_clear_error(compute, kind, text):
     assert text in raised(kind, body, np.zeros((1, 1), np.float32))
 
 
-def test_the_scalar_engine_of_trn1_copies_nothing():
-    def compute(x):
-        nisa.tensor_copy(tile((2, 2)), x, engine=nisa.engine.scalar)
-        return x
-
-    text = raised(KernelError, compute, np.ones((2, 2), np.float32), machine=TRN1)
-    assert "tensor_copy does not support engine.scalar on NeuronCore-v2 (Trn1/Inf2)." in text
+@every(
+    "does, text",
+    [
+        (
+            lambda x: nisa.tensor_copy(tile((2, 2)), x, engine=nisa.engine.scalar),
+            "tensor_copy does not support engine.scalar on NeuronCore-v2 (Trn1/Inf2).",
+        ),
+        (
+            lambda x: nisa.activation(tile((2, 2)), nl.reciprocal, x, bias=tile((2, 1))),
+            "no bias of reciprocal on NeuronCore-v2",
+        ),
+    ],
+)
+def test_what_the_scalar_engine_of_trn1_does_not(does, text):
+    arguments = np.ones((2, 2), np.float32)
+    assert text in raised(KernelError, lambda x: does(x) and x, arguments, machine=TRN1)

@@ -24,6 +24,7 @@ from difftest.simulator.machine import TRN3
 from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, raised
 
+GPSIMD = nisa.engine.gpsimd
 RANDOM = np.random.default_rng(0)
 DATA = RANDOM.integers(-50, 50, (16, 24)).astype(np.float32)
 OFFSETS = RANDOM.permutation(24)[:20]
@@ -135,6 +136,25 @@ def test_the_roles_that_the_page_of_tensor_indirection_names():
             lambda x, i: nisa.tensor_tensor(x[:, 0:20], x[:, 0:20], x.indirect(i, 20), nl.add),
             KernelError,
             "tensor_tensor takes no indirect view as data2",
+        ),
+        (
+            lambda x, i: nisa.tensor_copy(x[:, 0:20], x.indirect(i, 20), engine=GPSIMD),
+            KernelError,
+            "indirect views on the Vector and Scalar Engines",
+        ),
+        (
+            lambda x, i: nisa.activation(
+                nl.zeros((16, 24), nl.float32, nl.psum).indirect(i, 20), nl.exp, x[:, 0:20]
+            ),
+            KernelError,
+            "a scattered dst in SBUF on the Scalar Engine",
+        ),
+        (
+            lambda x, i: nisa.nc_matmul(
+                nl.zeros((20, 24), nl.float32, nl.psum), x.indirect(i, 20), x
+            ),
+            DtypeError,
+            "indirect operands of two bytes or one",
         ),
     ],
 )

@@ -256,14 +256,9 @@ GPSIMD = {"dma_engine": dma_engine.gpsimd_dma}
     [
         (lambda: barrier(cores=(0,)), KernelError, "both cores"),
         (
-            lambda: barrier(data=nl.ndarray((1, 1), nl.float32, buffer=nl.psum)),
-            BufferError,
-            "data in hbm",
-        ),
-        (
             lambda: barrier(data=nl.ndarray((1, 1), nl.float32, buffer=nl.private_hbm)),
             BufferError,
-            "data in hbm",
+            "data in shared_hbm",
         ),
         (lambda: exchange(send_to_rank=2), KernelError, "sends to a core"),
         (lambda: exchange(recv_from_rank=-1), KernelError, "receives from a core"),

@@ -19,7 +19,7 @@ from difftest.simulator.frontend.nki.kernel import simulate
 from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import stored, tile
 
-PSUM = nl.psum
+PSUM, HWDGE = nl.psum, nisa.dge_mode.hwdge
 
 
 def hbm(*shape):
@@ -88,21 +88,25 @@ MISUSES = {
         lambda: nisa.tensor_scalar(wide(8), wide(8), nl.add, 1.0, engine=nisa.engine.gpsimd),
         "for rsqrt only",
     ),
-    "range_select with another false": (
-        lambda: nisa.range_select(
-            *(wide(8), wide(8), nl.less, nl.less, tile((4, 1)), tile((4, 1))), on_false_value=0.0
-        ),
-        "on_false_value=0.0",
+    "an operand of a unary operator": (
+        lambda: nisa.tensor_scalar(wide(8), wide(8), nl.add, 1.0, op1=nl.abs, operand1=2.0),
+        "None or 0 as operand1",
     ),
-    "a predicate of floats": (
-        lambda: nisa.tensor_copy_predicated(wide(8), wide(8), wide(8)),
-        "predicate of float32",
+    "max8 of four dimensions": (
+        lambda: nisa.max8(wide(8), tile((4, 2, 2, 8))),
+        "in up to 3 dimensions",
     ),
-    "select_reduce of 32-bit integers": (
-        lambda: nisa.select_reduce(
-            *(tile((4, 8), nl.int32), tile((4, 8), nl.uint8), tile((4, 8), nl.int32), 0.0)
-        ),
-        "on_true of int32",
+    "a pattern that is too long": (
+        lambda: nisa.iota(tile((4, 15), nl.int32), [[1, 16]]),
+        "1 dimensions and 16 elements",
+    ),
+    "descriptors from the Vector Engine's queue": (
+        lambda: nisa.dma_copy(wide(8), wide(8), dge_mode=HWDGE, engine=nisa.engine.vector),
+        "nisa.engine.sync, nisa.engine.scalar",
+    ),
+    "more sources than a DMA adds": (
+        lambda: nisa.dma_compute(wide(8), [wide(8)] * 17, nl.add),
+        "list of 17 as srcs",
     ),
     # loops, cores
     "a loop inside no_reorder": (loop_in_no_reorder, "inside nl.no_reorder"),

@@ -83,7 +83,7 @@ def tensor_scalar(d: Drawing) -> DrawnCall:
     if ops[0].bitvec:  # numbers that are patterns of every integer dtype
         first, second = (max(x, 0) if isinstance(x, int | float) else x for x in (first, second))
     names = [op.name for op in ops]
-    engines = [Engine.VECTOR] if ops[0].bitvec else [Engine.VECTOR, Engine.GPSIMD]
+    engines = [Engine.VECTOR]
     if names in (["multiply", "add"], ["multiply"], ["add"]):
         engines.append(Engine.SCALAR)
     engine = d.engine(*tiles, among=engines)

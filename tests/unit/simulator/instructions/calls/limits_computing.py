@@ -38,16 +38,6 @@ def activated(op, command=Accumulate.RESET_REDUCE):
     return Use({"data": A_TILE, "scale": 1.0, "bias": None}, ("exp", A[op], command))
 
 
-limit("activation", "_adds_up", activated("add"), activated("maximum"), NotModelledError, "add")
-limit(
-    "activation",
-    "_adds_up",
-    activated("maximum", Accumulate.IDLE),
-    activated("maximum", Accumulate.REDUCE),
-    NotModelledError,
-    "accumulates with add",
-)
-
 # -- statistics, dropout, scan ---------------------------------------------------------------------
 
 
@@ -439,10 +429,10 @@ limit(ALONG, "one_of(op)", along("minimum"), along("divide"), KernelError, "that
 limit(
     "activation",
     "one_of(reduce_op)",
-    activated("add"),
-    activated("divide"),
-    KernelError,
-    "that can reduce",
+    activated("add", Accumulate.IDLE),
+    activated("maximum", Accumulate.IDLE),
+    NotModelledError,
+    "with add only",
 )
 limit(
     "activation",

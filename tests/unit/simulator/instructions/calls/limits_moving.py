@@ -185,12 +185,12 @@ def searched(shape=(4, 8), vals=(4, 8)):
     return Use(operands, (False,), others=(None,))
 
 
-for name in ("nc_find_index8", "nc_match_replace8"):
+for name, vals in (("nc_find_index8", (4, 7)), ("nc_match_replace8", (4, 2, 2, 2))):
     limit(
         name,
         "_eight_values",
         searched(vals=(4, 2, 4)),
-        searched(vals=(4, 7)),
+        searched(vals=vals),
         ShapeError,
         "takes 8",
     )
@@ -218,15 +218,13 @@ limit(
     LimitError,
     "8 to 16384 elements",
 )
-for least, most in ((8, 7), (16384, 16385)):
-    limit(
-        "max8",
-        "length(src)",
-        Use({"src": tile(1, least)}),
-        Use({"src": tile(1, most)}),
-        LimitError,
-        f"{most}",
-    )
+for legal, illegal, text in (
+    ((1, 8), (1, 7), "[1, 7]: 7 elements"),
+    ((1, 16384), (1, 16385), "16385"),
+    ((1, 2, 2, 1, 8), (1, 2, 1, 2, 1, 8), "in up to 5 dimensions"),
+):
+    both = (Use({"src": tile(*shape)}) for shape in (legal, illegal))
+    limit("max8", "length(src)", *both, LimitError, text)
 
 
 TWO_QUADRANTS = tile(64, 8)
@@ -286,11 +284,11 @@ limit(
     KernelError,
     "needs NeuronCore-v3",
 )
-for illegal, text in (
-    (ranged(other=-3.0e38), "the smallest float32"),
-    (ranged(start=2**24 - 7), "indices up to 16777216"),
+for rule, illegal, text in (
+    ("one_of(on_false_value)", ranged(other=-3.0e38), "the smallest float32"),
+    ("_range_rules", ranged(start=2**24 - 7), "indices up to 16777216"),
 ):
-    limit("range_select", "_range_rules", ranged(start=2**24 - 8), illegal, KernelError, text)
+    limit("range_select", rule, ranged(start=2**24 - 8), illegal, KernelError, text)
 for number, illegal in enumerate((ranged(first="not_equal"), ranged("not_equal"))):
     limit(
         "range_select",
