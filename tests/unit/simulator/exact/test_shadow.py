@@ -146,6 +146,19 @@ def test_the_instruction_that_loses_the_digits_comes_first():
     assert not launch(kernel, [X], exact=True).exact.losses
 
 
+def test_a_copy_has_exact_values_of_its_own():
+    def compute(tile):
+        tile[:, 0:4] = nl.multiply(tile[:, 0:4], 1 / 3)
+        copied = nl.ndarray(tile.shape, tile.dtype)
+        copied[...] = tile
+        copied[:, 0:2] = nl.multiply(copied[:, 0:2], 2.0)
+        return tile
+
+    wanted = X.astype(np.float64)
+    wanted[:, 0:4] *= 1 / 3
+    assert np.array_equal(exact_of(compute).outputs[0].value, wanted)
+
+
 def test_it_is_the_same_beside_an_oracle():
     kernel = made_of(lambda x: nl.matmul(nl.exp(x)[0:16, 0:8], x, transpose_x=True))
     alone, judged = (launch(kernel, [X], plain=plain, exact=True) for plain in (False, True))

@@ -132,3 +132,19 @@ def test_what_a_mask_leaves_out_is_not_read():
         return written(target)
 
     assert not both(kernel)[0].any()
+
+
+def test_a_masked_call_that_makes_a_tile_is_not_like_one_into_a_tile():
+    """The second is exact for integers that float32 has not, the first rounds them."""
+
+    def kernel(x):
+        tile, i_p = nl.load(x), nl.arange(4)[:, None]
+        total = nl.zeros((4, 3), nl.int32)
+        for i in nl.affine_range(2):
+            total = nl.loop_reduce(tile, op=np.max, loop_indices=[i], mask=i_p <= THREE)
+        part, two = tile[:, 0:2], nl.arange(2)[None, :]
+        made = nl.maximum(part, part, mask=i_p <= two)
+        return written(total[0:1, 0:1]), written(made[0:1, 0:1])
+
+    exact, rounded = both(kernel, np.full((4, 3), 2**24 + 1, np.int32))
+    assert (exact, rounded) == (2**24 + 1, 2**24)
