@@ -208,8 +208,11 @@ class Scene:
         return value
 
     def access(self, text: str, value: Value) -> Access:
-        """A view of a value."""
-        return Access(text, value, self._run(eval, Line(text, "view")))
+        """A view of a value; of one without elements nothing is known, and the kernel ends."""
+        tensor = self._run(eval, Line(text, "view"))
+        if 0 in tensor.shape:  # today's tensors in HBM: of 2 elements [-1:1] is such a slice
+            raise EndedError
+        return Access(text, value, tensor)
 
     def spoil(self) -> bool:
         """Whether to break a rule here; never in a lawful program."""
