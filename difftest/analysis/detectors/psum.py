@@ -117,7 +117,8 @@ def _starts(touches: list[Touch]) -> Iterator[Finding]:
         place = footprint(touch.region)
         if not _is_product(touch):
             if not touch.writes:
-                done |= {product: True for product in done if product.overlaps(place)}
+                unread = [product for product in done if not done[product]]
+                done |= {product: True for product in unread if product.overlaps(place)}
             continue
         if not touch.writes:
             continue
