@@ -173,7 +173,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
     Its reference has one BLAS thread as its kernel has: more of them take as long, and all cores.
     """
-    from difftest.plugin.session import is_drawn, reproduction_of, save_failure
+    from difftest.plugin.session import drawn_test, reproduction_of, save_failure
 
     session = _session(item.config)
     runner = session.runner
@@ -182,7 +182,6 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     from difftest.breakdown import broken, unless_broken
     from difftest.choices import PAGES
     from difftest.harness import failures
-    from difftest.harness.decorator import kernel_test_of
     from difftest.harness.spec_arguments import SpecError
     from difftest.harness.tally import PROPERTY
     from difftest.plugin.options import SAVE
@@ -190,7 +189,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     from difftest.report.document import CASE, DETAILS, details
     from difftest.simulator.baton import one_thread
 
-    finished, failed = False, None
+    finished, failed, drawn = False, None, drawn_test(item, session.request)
     runner.start(reproduction_of(item, session.request))
     try:
         with one_thread():
@@ -208,7 +207,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     except failures.CaseFailure as failure:
         runner.now = None  # which is over, whatever is done about it
         is_sure = isinstance(failure, failures.BrokenReferenceError) or runner.repeats.over
-        if is_drawn(item, session.request) and not is_sure:
+        if drawn and not is_sure:
             with unless_broken("the run in a process of its own"):
                 failure.fresh = fresh_run(item.config, failure)
         if failure.again is not None:
@@ -227,7 +226,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         raise
     finally:
         runner.now = None
-        if not (finished and is_drawn(item, session.request)):
+        if not (finished and drawn):
             runner.tally.coverage.kernels.clear()  # these were not all cases of the kernel
         if session.request.report is not None:
             with unless_broken(f"the report of {item.name}"):
@@ -235,7 +234,6 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
                 item.user_properties.append((DETAILS, said))
         runner.tally.broken.update(broken())
         item.user_properties.append((PROPERTY, runner.tally.to_json()))
-    drawn = kernel_test_of(getattr(item, "obj", None)) if is_drawn(item, session.request) else None
     accepts = drawn is None or drawn.spec.allow_inconclusive
     if text := runner.tally.nothing or ("" if accepts else runner.tally.weak):
         raise failures.NothingComparedError(text)

@@ -214,7 +214,7 @@ class Request(NamedTuple):
         return self.simulate is not None or self.device
 
     @property
-    def backends(self) -> tuple[object, ...]:
+    def backends(self) -> tuple[str | None, bool, str | None, str | None]:
         """What decides which backends there are."""
         return self.simulate, self.device, self.level, self.strictness
 
@@ -352,10 +352,10 @@ def _options(
 ) -> dict[str, Any]:
     """Those of our options that were given, by key: here, or to pytest-xdist for its workers."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    parsed = argparse.Namespace()
+    parsed = argparse.Namespace(**{o.key: getattr(namespace, o.key, None) for o in options})
     for option in options:
-        option.declare(parser)
-        setattr(parsed, option.key, getattr(namespace, option.key, None))
+        if any(word.startswith(option.name) for word in args):  # to declare all takes milliseconds
+            option.declare(parser)
     try:
         parser.parse_known_args(list(args), parsed)
     except argparse.ArgumentError:  # which pytest will name itself

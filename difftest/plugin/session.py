@@ -9,7 +9,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +30,7 @@ from difftest.plugin.options import (
 )
 
 if TYPE_CHECKING:
+    from difftest.harness.decorator import KernelTest
     from difftest.harness.failures import CaseFailure, Reproduction
     from difftest.harness.runner import Runner
     from difftest.harness.tally import Tally
@@ -53,23 +54,29 @@ def prepare(config: pytest.Config, request: Request) -> ExitStack:
     """
     done = ExitStack()
     _at_end(config, done.close)
-    if request.wants_backends:
-        sys.meta_path.insert(0, _Plain)
-        done.callback(sys.meta_path.remove, _Plain)
-        from difftest.plugin.profiles import default_profile
+    if not request.wants_backends:
+        return done
+    is_collecting = gc.isenabled()
+    gc.disable()
+    sys.meta_path.insert(0, _Plain)
+    done.callback(sys.meta_path.remove, _Plain)
+    from difftest.plugin.profiles import default_profile
 
-        done.enter_context(default_profile(request.device))
+    done.enter_context(default_profile(request.device))
     if request.simulate not in (None, "sdk"):
         from difftest.backends.base import BackendMissingError
         from difftest.backends.chosen import select_backends
         from difftest.host.installation import embedded_with_predictions
 
-        try:
+        with suppress(BackendMissingError):  # a usage error, when it is sure what was asked for
             backends = select_backends(request.simulate, False, request.level)
-        except BackendMissingError:
-            backends = ()  # a usage error, when it is sure that this was asked for
-        if any(backend.name in ("embedded", "plain") for backend in backends):
-            done.enter_context(embedded_with_predictions(request.level))
+            if any(backend.name in ("embedded", "plain") for backend in backends):
+                done.enter_context(embedded_with_predictions(request.level))
+    gc.freeze()  # what is loaded stays: each collection of garbage would look through it
+    if config.invocation_params.plugins:  # a program that runs pytest, and goes on
+        done.callback(gc.unfreeze)
+    if is_collecting:
+        gc.enable()
     return done
 
 
@@ -88,9 +95,7 @@ def start_session(config: pytest.Config, request: Request) -> Session:
     _limit(config, request)
     if request.wants_backends:
         session.runner = _make_runner(config, request)
-        gc.freeze()  # what is loaded stays: each collection of garbage would look through it
-        if config.invocation_params.plugins:  # a program that runs pytest, and goes on
-            config.add_cleanup(gc.unfreeze)
+        gc.freeze()  # what this has loaded, and conftests, stays too
         if request.case is None and not request.device:
             from difftest.scale.replayed import with_findings
 
@@ -152,8 +157,7 @@ def _make_runner(config: pytest.Config, request: Request) -> Runner:
     from difftest.lint.check import findings_of
 
     try:
-        asked = request.simulate, request.device, request.level, request.strictness
-        backends = select_backends(*asked)
+        backends = select_backends(*request.backends)
     except BackendMissingError as error:
         raise pytest.UsageError(str(error)) from None
     for backend in backends:
@@ -181,15 +185,15 @@ def _make_runner(config: pytest.Config, request: Request) -> Runner:
     return DeviceRunner(backends, arbiter_for(backends), exact=request.exact, beside=ran_beside)
 
 
-def is_drawn(item: pytest.Item, request: Request) -> bool:
-    """Whether a test's cases are drawn, so that others ran before the one that it reports.
+def drawn_test(item: pytest.Item, request: Request) -> KernelTest | None:
+    """The kernel test if its cases are drawn, so that others ran before the one that it reports.
 
     Nothing is run again on a device: it takes minutes, and has guards of its own.
     """
     from difftest.harness.decorator import kernel_test_of
 
-    is_kernel_test = kernel_test_of(getattr(item, "obj", None)) is not None
-    return is_kernel_test and request.case is None and not request.device
+    is_one = request.case is not None or request.device
+    return None if is_one else kernel_test_of(getattr(item, "obj", None))
 
 
 def reproduction_of(item: pytest.Item, request: Request) -> Reproduction:
