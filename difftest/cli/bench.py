@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 import timeit
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
@@ -42,8 +41,7 @@ SIZES = {"tiny": 4, "small": 8, "medium": 16, "large": 224}
 CHANNELS = 2  # the definition makes each product in Python: with more, 224x224 takes minutes
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(NamedTuple):
     """What one run of a function costs on this computer."""
 
     seconds: float  # mean over the runs

@@ -10,14 +10,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
-from hypothesis.strategies import SearchStrategy, sampled_from
 
 from difftest.choices import missing
 from difftest.cli.launching import known_dtypes, machine_named
 from difftest.cli.run import level_option
 from difftest.harness.limits import too_large
-from difftest.harness.strategies import sizes as between
-from difftest.host.collecting import with_spec
 from difftest.host.loading import parse_grid, parse_keywords, parse_shape
 from difftest.host.options import OutputFile, patient
 from difftest.host.output import write_file
@@ -130,6 +127,8 @@ def _calls(
     if test is not None:
         if shapes:
             raise click.UsageError("the cases come from --shape or from --test; got both")
+        from difftest.host.collecting import with_spec  # and pytest
+
         return with_spec(
             test, lambda spec: (kernel or spec.kernel.__name__, calls_of_spec(spec, count))
         )
@@ -148,8 +147,12 @@ def _calls(
     return kernel, calls
 
 
-def _parse_sizes(text: str) -> tuple[str, SearchStrategy[int]]:
-    """``rows=1:300`` or ``rows=128,256`` as a name and where its sizes come from."""
+def _parse_sizes(text: str) -> tuple[str, Any]:
+    """``rows=1:300`` or ``rows=128,256`` as a name and the strategy that its sizes come from."""
+    from hypothesis.strategies import sampled_from
+
+    from difftest.harness.strategies import sizes as between
+
     name, separator, values = text.partition("=")
     try:
         first, colon, last = values.partition(":")

@@ -18,9 +18,8 @@ import tempfile
 import traceback
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from difftest.host.pool import Member, ends_with_parent
 
@@ -29,8 +28,7 @@ _TAIL_BYTES = 30_000
 _GRACE_SECONDS = 1.0
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """What came of one job in the worker.
 
     Attributes

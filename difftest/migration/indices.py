@@ -308,8 +308,7 @@ def _mgrid(node: ast.Subscript) -> tuple[GridIndex, ...]:
 _SWAPPED = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE}
 
 
-@dataclass(frozen=True)
-class MaskBox:
+class MaskBox(NamedTuple):
     """What a mask leaves of a grid: for each place the ends that its comparisons set.
 
     Attributes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from difftest.migration import views
 from difftest.migration.calls import NAMES
@@ -17,8 +17,7 @@ _VIEWS = ("reshape", "reshape_dim", "permute", "expand_dim", "broadcast")
 """Methods whose result has the dtype of the tensor."""
 
 
-@dataclass(frozen=True)
-class NewOperand:
+class NewOperand(NamedTuple):
     """An operand in today's words, and what is known of it without its mask; None: no tile."""
 
     text: str

@@ -5,22 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn, SearchStrategy
 
-from difftest.harness.case import Case
 from difftest.harness.limits import within_limits
-from difftest.harness.simplest import examples
-from difftest.harness.spec import KernelSpec, call_of_case
-from difftest.harness.strategies import cases, recipes
 from difftest.host.loading import in_front
 from difftest.host.naming import function_in
 from difftest.simulator import TRN2, LaunchResult, Machine, NkiError, launch
@@ -28,11 +21,16 @@ from difftest.simulator.dtypes import as_dtype
 from difftest.simulator.exact.run import ExactOutput
 from difftest.simulator.frontend.install import embedded
 
+if TYPE_CHECKING:
+    from hypothesis.strategies import DrawFn, SearchStrategy
+
+    from difftest.harness.case import Case
+    from difftest.harness.spec import KernelSpec
+
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-@dataclass(frozen=True)
-class ProofCall:
+class ProofCall(NamedTuple):
     """A call of a kernel, whose arrays are made anew each time.
 
     Attributes
@@ -64,6 +62,10 @@ def calls_of_shapes(
     count: int,
 ) -> list[ProofCall]:
     """Calls with inputs of these shapes, ``count`` in each dtype; names stand for drawn sizes."""
+    from hypothesis import strategies as st
+
+    from difftest.harness.simplest import examples
+    from difftest.harness.strategies import recipes
 
     @st.composite
     def call(draw: DrawFn, dtype: str) -> ProofCall:
@@ -84,13 +86,16 @@ def calls_of_shapes(
 
 def calls_of_spec(spec: KernelSpec, count: int) -> list[ProofCall]:
     """Calls with ``count`` cases of a kernel test's domain, arrays to write to among them."""
-    return [_call_of(spec, case) for case in examples(cases(spec), count)]
+    from difftest.harness.simplest import examples
+    from difftest.harness.spec import call_of_case
+    from difftest.harness.strategies import cases
 
+    def call(case: Case) -> ProofCall:
+        shapes = tuple(spec.shape(name, case.values) for name in (*spec.inputs, *spec.outputs))
+        keywords, grid = dict(spec.parameters_of(case.values)), spec.grid_of(case.values)
+        return ProofCall(case.dtype, shapes, lambda: call_of_case(spec, case)[0], keywords, grid)
 
-def _call_of(spec: KernelSpec, case: Case) -> ProofCall:
-    shapes = tuple(spec.shape(name, case.values) for name in (*spec.inputs, *spec.outputs))
-    keywords, grid = dict(spec.parameters_of(case.values)), spec.grid_of(case.values)
-    return ProofCall(case.dtype, shapes, lambda: call_of_case(spec, case)[0], keywords, grid)
+    return [call(case) for case in examples(cases(spec), count)]
 
 
 UNIT = 2.0**-40
@@ -124,8 +129,7 @@ class Setting(NamedTuple):
     may_round: bool = False
 
 
-@dataclass
-class Proof:
+class Proof(NamedTuple):
     """What came of the calls.
 
     Attributes

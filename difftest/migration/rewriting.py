@@ -9,9 +9,8 @@ from __future__ import annotations
 import ast
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import libcst as cst
 from libcst import matchers as m
@@ -39,8 +38,7 @@ def {name}(dtype):
 '''
 
 
-@dataclass(frozen=True)
-class Migrated:
+class Migrated(NamedTuple):
     """The rewritten file, and what was left under a comment.
 
     Attributes

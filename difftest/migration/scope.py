@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from difftest.migration.calls import ELEMENTWISE, MAKERS, NO_TILE, REDUCTIONS, positional
 from difftest.migration.imports import Names
@@ -14,8 +15,7 @@ PARTITIONS = Term.parse("PARTITIONS")
 """The partitions of a tile of which nothing else is known; it is never written."""
 
 
-@dataclass(frozen=True)
-class KnownTile:
+class KnownTile(NamedTuple):
     """A tensor; None is what is not known of it.
 
     Attributes
@@ -82,7 +82,7 @@ class Scope:
             if name in changed:
                 del self.tiles[name]
             elif tile.names() & changed:
-                self.tiles[name] = replace(tile, shape=None)
+                self.tiles[name] = tile._replace(shape=None)
 
     def loosen(self, assigned: set[str], updated: set[str]) -> None:
         """Names may have been bound anew, or updated: tiles stay tiles, whatever their shapes."""
@@ -142,7 +142,7 @@ class Scope:
         self.integers |= set(sizes)
         if isinstance(value.value, ast.Name):
             old = self.tiles.get(value.value.id, KnownTile(buffer="hbm"))
-            self.tiles[value.value.id] = replace(old, shape=tuple(map(Term.parse, sizes)))
+            self.tiles[value.value.id] = old._replace(shape=tuple(map(Term.parse, sizes)))
 
     def tile(self, node: ast.expr) -> KnownTile | None:
         """What is known of an expression of today's dialect; None if it is not seen to be one."""
