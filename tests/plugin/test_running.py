@@ -1,3 +1,4 @@
+import gc
 import io
 import itertools
 import json
@@ -31,6 +32,7 @@ def test_the_summary_counts_what_was_compared(project):
     assert 0 < row["bit for bit"] < 52
     assert row["rejections"] == 1
     assert {"both reject", "inconclusive"}.isdisjoint(row)
+    assert gc.isenabled()  # as it was: nothing is collected while modules are loaded
 
 
 def test_a_backend_without_kernel_tests_says_so(project):
