@@ -254,7 +254,7 @@ def diff(file: Path, text: str, fixed: str) -> str:
 
 
 def _text(file: Path) -> str:
-    with file.open(encoding="utf-8", newline="") as opened:
+    with file.open(encoding="utf-8-sig", newline="") as opened:
         return opened.read()
 
 

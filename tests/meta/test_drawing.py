@@ -11,7 +11,6 @@ from tests.kernels.budget import NIGHTLY
 from tests.meta.drawing import counted, drawn, kernel_tests, needs_of
 
 SPECS = dict(kernel_tests())
-CONVOLUTIONS = [name for name, spec in SPECS.items() if "filter_size" in spec.domain]
 LAYER_SEEDS = range(5) if NIGHTLY else (0,)
 deterministic = settings(derandomize=True, database=None, deadline=None, max_examples=2000)
 

@@ -88,6 +88,11 @@ def campaign_on(
 
     def run(specs: Specs) -> Campaign:
         campaign = Campaign(specs, amount, ledger)
+        if not campaign.mutants:
+            raise click.ClickException(
+                "no bug can be planted: the kernels run nothing that is in a file of yours, "
+                "or nothing there can be changed"
+            )
         bar = progress("mutants", len(campaign.mutants))
         with contextlib.redirect_stdout(shown), bar as advance:
 

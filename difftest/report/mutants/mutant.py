@@ -11,10 +11,10 @@ import contextlib
 import difflib
 import hashlib
 import linecache
+import tokenize
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from pathlib import Path
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -45,7 +45,8 @@ class KernelText(SourceText):
 @lru_cache(maxsize=64)
 def source_of(file: str) -> KernelText:
     """The source in a file."""
-    return KernelText(Path(file).read_text(encoding="utf-8"))
+    with tokenize.open(file) as opened:  # in the encoding that Python reads it in
+        return KernelText(opened.read())
 
 
 @dataclass(frozen=True)

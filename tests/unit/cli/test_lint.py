@@ -91,10 +91,12 @@ def test_an_unsafe_fix_is_asked_for(file):
     assert file.read_bytes() == wrong.replace("is not", "!=").replace("\n", "\r\n").encode()
 
 
-def test_nothing_found_is_said(file):
-    result = lint(file, "--sdk", "2.28")
-    assert (result.exit_code, result.stdout) == (0, "")
-    assert "nothing" in result.stderr
+def test_a_byte_order_mark_is_no_part_of_a_file(file):
+    """Editors on Windows write one, and Python reads over it."""
+    file.write_text(file.read_text(), "utf-8-sig")
+    assert f"{file}:8:24: NKU302" in lint(file).stdout
+    assert lint(file, "--fix").exit_code == 0
+    assert file.read_text() == FIXED
 
 
 def test_what_is_new_between_two_releases(file):

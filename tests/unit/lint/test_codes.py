@@ -43,12 +43,6 @@ def test_a_log_names_each_cause_once_with_the_line_near_it() -> None:
     assert second.cause == TEXTS["cannot both read from PSUM"]
 
 
-def test_a_code_is_explained() -> None:
-    result = run("NCC_EBVF030")
-    assert result.exit_code == 0
-    assert "5,000,000" in result.output
-
-
 @pytest.mark.parametrize("what", ["NCC_ZZZZ999", "hello"])
 def test_what_is_not_known_is_said_to_be(what: str) -> None:
     result = run(what)

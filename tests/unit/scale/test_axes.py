@@ -36,8 +36,6 @@ def test_values_of_an_axis(text, values):
         ("n=1..x", "or a range, a..b"),
         ("n=1,,2", "a value is a word"),
         ("n=1,2,1", "the value 1 twice"),
-        ("n=1..x", "a range, a..b"),
-        ("n=1,,2", "a value is a word"),
     ],
 )
 def test_what_is_no_axis_is_refused(text, told):

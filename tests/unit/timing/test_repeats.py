@@ -102,9 +102,6 @@ def test_what_repeats_what():
             whole[:, columns] = nisa.tensor_copy(tile[:, columns])
         return whole
 
-    def by_turn(turn, tile):
-        return nisa.tensor_copy(tile[:, 0:32] if turn == 0 else tile[:, 32:64])
-
     def of_a_copy(turn, tile):
         return nisa.tensor_copy(nisa.tensor_copy(tile))
 

@@ -93,6 +93,20 @@ def test_a_spec_by_its_name_and_one_that_fails(mutate):
     assert "BROKEN fails without a planted bug: case 0: the algorithm differs: " in result.output
 
 
+def test_a_file_may_begin_with_a_byte_order_mark(mutate, tmp_path):
+    (tmp_path / "test_marked.py").write_text(TEST, "utf-8-sig")
+    assert "mutants: 4\n" in mutate("test_marked.py::SPEC").output
+
+
+def test_kernels_without_mutants_have_no_score(mutate, tmp_path):
+    """As those of a library, whose files nobody changes."""
+    (tmp_path / "test_library.py").write_text(TEST.replace("kernel=kernel", "kernel=abs"))
+    result = mutate("test_library.py::SPEC")
+    assert result.exit_code == 1
+    assert "no bug can be planted: " in result.output
+    assert "100" not in result.output
+
+
 def test_a_name_that_is_not_there(mutate):
     result = mutate("test_kernel.py::test_kernels")
     assert result.exit_code == 2
