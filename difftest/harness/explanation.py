@@ -361,7 +361,7 @@ def of_data(verdict: Verdict, reference: Reference | Exception) -> str:
         if (np.abs(value) > largest).any():
             return (
                 f"the data do it: the inputs are finite, and the reference is beyond {dtype}'s "
-                f"{largest:.2g}; give the inputs data= whose results it holds"
+                f"{largest:.5g}; give the inputs data= whose results it holds"
             )
     return ""
 
@@ -378,7 +378,7 @@ def _overflow(loss: Loss) -> str:
     argument = "" if over.argument is None else f" of {over.argument:.6g}"
     return (
         f"{loss.name} overflows {over.tensor}{_at(loss.location)}: it comes to {over.value:.3g}"
-        f"{argument}, and the largest is {over.largest:.2g}"
+        f"{argument}, and the largest is {over.largest:.5g}"
     )
 
 

@@ -199,7 +199,7 @@ class Runner:
         self.tally.homes[spec.name] = home_of(spec.kernel)
         self.tally.count(spec.name, backend.name, verdict)
         if isinstance(verdict, Mismatch):
-            if isinstance(outcome, Ran) and outcome.exact:
+            if isinstance(outcome, Ran) and outcome.exact and verdict.kind != "unwritten":
                 verdict = _explained(trial, verdict, backend, None if outcome is ran else outcome)
             verdict = replace(verdict, how=(*filter(None, (data, said)), *verdict.how))
             self._history(spec).failed(case, backend.name, verdict)
