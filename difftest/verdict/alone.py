@@ -141,7 +141,8 @@ def checked(file: Path, test: str, allowed: Sequence[str]) -> Language:
     for source in language.sources.values():
         # What is told of its lines is what was read; its comments allow nothing here.
         text = importlib.util.decode_source(source.text.replace(b"difftest:", b"difftest;"))
-        linecache.cache[source.file] = len(source.text), None, text.splitlines(True), source.file
+        lines = [f"{line}\n" for line in text.split("\n")]  # as Python counts them
+        linecache.cache[source.file] = len(source.text), None, lines, source.file
         if os.path.realpath(source.file) == own:
             told = f"it imports {source.file}, which judges it"
             raise OutsideLanguage([Breach(str(file), 1, told, "leave it out")])

@@ -24,10 +24,11 @@ from difftest.harness.case import Case
 from difftest.simulator.dtypes import BOOL, INTEGERS, Array, is_float, name_of
 from difftest.simulator.replay import ReplayError, replayed
 from difftest.simulator.tape import Tape
-from difftest.simulator.tape_json import TapeFormatError, tape_from_json
+from difftest.simulator.tape_json import TapeFormatError, tape_from_json, tape_to_json
+from difftest.simulator.trace import LoopKind
 from difftest.verdict.nursery import Sandbox
 from difftest.verdict.outcome import Outcome as Judged
-from difftest.verdict.wire import Frame, WorkerEnd, form_of
+from difftest.verdict.wire import WorkerEnd, form_of
 
 
 class Shown(Enum):
@@ -41,9 +42,9 @@ class Shown(Enum):
     """The data themselves: registers follow what the kernel computes from floats."""
 
 
-def decoys(arrays: tuple[Array, ...], shown: Shown, seed: int) -> tuple[Array, ...]:
-    """Arrays of the same shapes and dtypes; their own memory."""
-    random = np.random.default_rng(seed)
+def decoys(arrays: tuple[Array, ...], shown: Shown, share: float = 1.0) -> tuple[Array, ...]:
+    """Arrays of the same shapes and dtypes; of integers that are not shown a share is others."""
+    random = np.random.default_rng()
 
     def other(array: Array) -> Array:
         if shown is Shown.ALL or not array.size:
@@ -52,7 +53,7 @@ def decoys(arrays: tuple[Array, ...], shown: Shown, seed: int) -> tuple[Array, .
             values = random.uniform(0.5, 2.0, array.shape) * random.choice((-1, 1), array.shape)
             return values.astype(np.float32).astype(array.dtype)
         if shown is Shown.NOTHING and array.dtype in (*INTEGERS, BOOL):
-            return _integers(array, random)
+            return np.where(random.random(array.shape) < share, _integers(array, random), array)
         return array.copy()
 
     return tuple(map(other, arrays))
@@ -67,40 +68,16 @@ def _integers(array: Array, random: np.random.Generator) -> Array:
     return random.integers(low, high, array.shape, array.dtype, endpoint=True)
 
 
-def near(arrays: tuple[Array, ...], *, integers: bool, share: float) -> tuple[Array, ...]:
-    """Arrays of which about a share of the elements are others, of the same size and bounds.
-
-    Registers that hold some elements may well hold the same of these, and do where the integers
-    are left as they are.
-    """
-    random = np.random.default_rng()
-    integers = integers or not any(is_float(array.dtype) for array in arrays)
-
-    def partly(array: Array) -> Array:
-        changed = array.copy()
-        chosen = random.random(array.shape) < share
-        if is_float(array.dtype):
-            wide, factors = array.astype(np.float64), random.uniform(0.5, 2.0, array.shape)
-            with np.errstate(over="ignore", invalid="ignore"):
-                others = np.where(wide == 0, factors, wide * factors).astype(np.float32)
-                changed[chosen] = others.astype(array.dtype)[chosen]
-        elif integers and array.dtype in (*INTEGERS, BOOL) and array.size:
-            changed[chosen] = _integers(array, random)[chosen]
-        return changed
-
-    return tuple(map(partly, arrays))
-
-
 def reseeded(case: Case, seed: int) -> Case:
-    """The case with random data of the same kinds from other seeds.
+    """The case with random data of the same kinds from other seeds, for each input its own.
 
     Hidden weights of a fixed recipe are others then, and so are the data of a spec's examples.
     """
     data: dict[str, Any] = dict(case.data)
-    for name, recipe in data.items():
+    for place, (name, recipe) in enumerate(data.items()):
         own = getattr(recipe, "seed", None)
         if own is not None:
-            mixed = np.random.default_rng((seed, own)).integers(2**16)
+            mixed = np.random.default_rng((seed, own, place)).integers(2**16)
             data[name] = dataclasses.replace(recipe, seed=int(mixed))
     return dataclasses.replace(case, data=data)
 
@@ -112,6 +89,20 @@ _HOW: dict[str, Callable[[BaseException], Outcome]] = {
 }
 _NAME = re.compile(r'(?<=\["name",)"(?:[^"\\]|\\.)*"')
 """A tensor's own name on a tape: it may be another in each run, and changes no instruction."""
+_VALUE = re.compile(r'(?<=\["DeviceValue",)\[-?\d+,"[^"]*"\]')
+_NUMBER = re.compile(r'("TileForm":\[|"register )\d+')
+_PLACES = re.compile(r",[^,]*,\d+,\d+,\[[\d,]*\]\](,|\]\})?$")
+"""On a tape: a register's value, a number of a tensor or of a register, and what follows a call."""
+_FOLLOWS = (
+    "two runs on other values of the same shapes ask other things of the machine, and no register "
+    "of the device holds what they decide by: its Python follows the data, earlier calls, random "
+    "numbers or addresses"
+)
+_FOLLOWS_REGISTERS = (
+    "what it asks of the machine follows what registers hold, which Python does not know on a "
+    "device: it reads a loop on the device once"
+)
+_TRIES = 6  # of shares of integers that are others
 _KEPT = 64  # tapes that are kept, by the shapes of their calls
 
 
@@ -131,7 +122,8 @@ class CandidateBackend:
     """Runs the kernel that a worker has loaded, on the data of each call.
 
     ``last`` is how much its Python was shown for the last call, and what it asked for then;
-    ``gave_zeros``, whether all outputs of the last call are zeros.
+    ``gave_zeros``, whether all outputs of the last call are zeros; ``is_settled``, whether it was
+    seen to ask for the same where registers hold other values.
     """
 
     name = "embedded"
@@ -144,6 +136,7 @@ class CandidateBackend:
         self.last: tuple[Shown, Tape] | None = None
         self.gave_zeros = False
         self._tapes: dict[str, Tape] = {}
+        self._blind: list[Tape] = []
 
     def run(self, call: KernelCall) -> Outcome:
         """Let the kernel say what it asks of the machine, and do that on the data of the call."""
@@ -156,6 +149,7 @@ class CandidateBackend:
         arrays = [(array.shape, name_of(array.dtype)) for array in (*call.inputs, *call.outputs)]
         # Instructions of equal ones are the same, unless the kernel follows data.
         shape = repr((arrays, sorted(call.parameters.items()), call.grid, call.machine))
+        self.is_settled, self._blind = True, []
         if shape in self._tapes:
             self.last = Shown.NOTHING, self._tapes[shape]
             ran = _replay(call, self._tapes[shape])
@@ -174,28 +168,35 @@ class CandidateBackend:
         return ran
 
     def _tape(self, call: KernelCall, shown: Shown) -> Outcome | Tape:
-        """The tape of the kernel where it is shown so much, or how it failed."""
-        texts: list[str] = []
-        for _ in range(2):
-            inputs = decoys(call.inputs, shown, int.from_bytes(os.urandom(8), "big"))
-            answer = self.ask(call, inputs)
-            if answer.header.get("how") != "ran":
-                return _HOW.get(str(answer.header.get("how")), Crashed)(_error(answer.header))
-            texts.append(b"".join(answer.blobs[:1]).decode(errors="replace"))
-        tape = _read(texts[0])
-        if texts[0] == texts[1] or _NAME.sub("", texts[0]) == _NAME.sub("", texts[1]):
-            return tape
-        loads = any(step.call == "effect" and step.made is not None for step in tape.steps)
-        if not loads or shown is Shown.ALL:
-            raise CheatError(
-                "two runs on other values of the same shapes ask other things of the machine, and "
-                "no register of the device holds what they decide by: its Python follows the data, "
-                "random numbers or addresses",
-            )
-        reason = f"its calls follow more of the data than {shown.value}"
-        return Unsupported(KernelFailure(reason))
+        """The tape of the kernel where it is shown so much, or how it failed.
 
-    def ask(self, call: KernelCall, inputs: tuple[Array, ...]) -> Frame:
+        It runs as on its first call, and on other data as after all calls before. Where integers
+        belong together others are refused: then fewer and fewer are.
+        """
+        shares = [1.0]
+        if shown is Shown.NOTHING and any(a.dtype in (*INTEGERS, BOOL) for a in call.inputs):
+            shares = [2.0**-turn for turn in range(_TRIES)]
+        for share in shares:
+            how = decoys(call.inputs, shown, share), decoys(call.inputs, shown, share)
+            text, again = self.ask(call, how[0], anew=True), self.ask(call, how[1], anew=False)
+            if isinstance(text, str) and isinstance(again, str):
+                break
+        else:
+            return next(failed for failed in (text, again) if not isinstance(failed, str))
+        tape, other = _read(text), _read(again)
+        if not _registers(tape):
+            if text != again and _NAME.sub("", text) != _NAME.sub("", again):
+                raise CheatError(_FOLLOWS)
+            return tape
+        if shown is Shown.NOTHING and not all(map(np.array_equal, how[0], call.inputs)):
+            self._blind = [tape, other]
+        if not all(_are_alike(tape, other) for other in self._blind):
+            raise CheatError(_FOLLOWS_REGISTERS)
+        self.is_settled = bool(self._blind)
+        return tape
+
+    def ask(self, call: KernelCall, inputs: tuple[Array, ...], *, anew: bool) -> str | Outcome:
+        """The text of the tape of a run in the worker, or how it failed."""
         header = {
             "name": str(getattr(call.kernel, "__name__", "")),
             "inputs": [form_of(array) for array in inputs],
@@ -204,13 +205,49 @@ class CandidateBackend:
             "grid": list(call.grid),
             "machine": call.machine,
             "names": list(call.names),
+            "anew": anew,
         }
         blobs = [array.tobytes() for array in inputs]
         answer = self.worker.ask({"request": "trace", "call": header}, blobs)
         self.printed = max(self.printed, int(answer.header.get("printed", 0)))
-        if answer.header.get("how") == "memory":
+        how = answer.header.get("how")
+        if how == "memory":
             raise WorkerEnd(Judged.OUT_OF_MEMORY, "it takes more memory than it is given")
-        return answer
+        if how != "ran":
+            return _HOW.get(str(how), Crashed)(_error(answer.header))
+        return b"".join(answer.blobs[:1]).decode(errors="replace")
+
+
+def _registers(tape: Tape) -> list[int]:
+    """What registers were loaded with."""
+    made = [step.made for step in tape.steps if step.call == "effect"]
+    return [value for value in made if value is not None]
+
+
+def _are_alike(tape: Tape, other: Tape) -> bool:
+    """Whether the calls of both are the same for a device, that is given a loop on it once.
+
+    Those in loops that only one of both goes through are left out.
+    """
+    places = ({at.loop.location for step in t.steps for at in step.loops} for t in (tape, other))
+    both = set.intersection(*places)
+    return _given(tape, both) == _given(other, both)
+
+
+def _given(tape: Tape, both: set[Any]) -> list[Any]:
+    """Calls of the first turns of these loops, and outside of any, without values of registers."""
+    numbers: dict[str, int] = {}
+
+    def number(match: re.Match[str]) -> str:
+        return f"{numbers.setdefault(match[0], len(numbers))}"
+
+    calls = []
+    text = _NAME.sub("", _VALUE.sub("", tape_to_json(tape)))
+    for step, line in zip(tape.steps, text.partition('"steps":[\n')[2].splitlines(), strict=True):
+        turns = [turn for turn in step.loops if turn.loop.kind is LoopKind.DYNAMIC]
+        if all(turn.number == 0 and turn.loop.location in both for turn in turns):
+            calls.append((step.stack, step.program, _NUMBER.sub(number, _PLACES.sub("", line))))
+    return calls
 
 
 def _replay(call: KernelCall, tape: Tape) -> Outcome:

@@ -15,7 +15,6 @@ from hypothesis import HealthCheck, Phase, Verbosity
 from hypothesis.errors import Flaky, HypothesisException
 
 from difftest.backends.base import Backend, KernelCall, Ran
-from difftest.backends.embedded import EmbeddedSimulator
 from difftest.breakdown import unless_broken
 from difftest.harness.case import Case
 from difftest.harness.compare import around, check_values
@@ -34,12 +33,11 @@ from difftest.harness.runner import Runner, Trial
 from difftest.harness.spec import KernelSpec, elements_of
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.strategies import MOST_ELEMENTS, cases, source_of
-from difftest.harness.structured import Given
 from difftest.harness.verdict import Mismatch, Verdict
 from difftest.simulator.dtypes import NKI_NAMES
 from difftest.simulator.replay import replayed
 from difftest.simulator.trace import Trace
-from difftest.verdict.backend import CandidateBackend, CheatError, Shown, near, reseeded
+from difftest.verdict.backend import CandidateBackend, CheatError, reseeded
 from difftest.verdict.judgement import Failure, Judgement, add_memory, add_time, instructions_of
 from difftest.verdict.nursery import Sandbox
 from difftest.verdict.outcome import Outcome, Stage
@@ -92,12 +90,7 @@ def coarse(reference: Reference, index: int, got: Array, value: Array) -> Mismat
     return wrong if isinstance(wrong, Mismatch) else None
 
 
-_NEAR = 10  # tries to find other data that lead registers to the same values
 _UNSETTLED = "registers follow the data: whether it computes by instructions alone was not settled"
-_HOLDS = (
-    "what it asks of the machine is right for the data that its Python was shown, and wrong for "
-    "others that give its registers the same values"
-)
 
 
 class _Stop(BaseException):
@@ -116,7 +109,6 @@ class Judge:
     shrink: bool = True
     _largest: tuple[int, Trace] | None = field(default=None, init=False)
     _failure: tuple[Case | None, Failure] | None = field(default=None, init=False)
-    _settled: int = field(default=0, init=False)
     _compared: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -191,7 +183,8 @@ class Judge:
         try:
             verdicts = self._runner.check(self.spec, case)
             traces = self._runner.traces
-            self._check_near(case)
+            if not self._backend.is_settled:
+                self.judgement.evidence.doubts.add(_UNSETTLED)
         except (DifferentialFailure, BrokenReferenceError, CheatError) as failure:
             self._failure = case, failure
             if isinstance(failure, DifferentialFailure) and self._backend.last is not None:
@@ -206,35 +199,6 @@ class Judge:
             raise _Stop from None
         self._runner.repeats.add(self.spec, case)
         self._keep(case, verdicts, next(iter(traces.values()), None))
-
-    def _check_near(self, case: Case) -> None:
-        """What the kernel asked for, where it was shown data, on others that lead to the same.
-
-        If it is not right there, what it asked for holds results: CheatError.
-        """
-        if self._backend.last is None or self._backend.last[0] is Shown.NOTHING:
-            return
-        arrays, again = self.spec.inputs_of(case), self._replaying()
-        runner = StrictRunner((EmbeddedSimulator(),))
-        for turn in range(_NEAR):
-            others = near(arrays, integers=turn % 2 == 1, share=1 / (turn + 1))
-            if all(map(np.array_equal, others, arrays)):
-                continue
-            data = zip(self.spec.inputs, map(Given.of, others), strict=True)
-            other = replace(case, data=dict(data))
-            try:
-                verdicts = runner.check(again, other)
-            except BrokenReferenceError:
-                continue
-            except DifferentialFailure as failure:
-                if any(isinstance(verdict, Mismatch) for verdict in failure.verdicts.values()):
-                    raise CheatError(_HOLDS) from None
-                continue
-            if any(getattr(verdict, "elements", 0) for verdict in verdicts.values()):
-                self._settled += 1
-                return
-        self._settled -= 1
-        self.judgement.evidence.doubts.add(_UNSETTLED)
 
     def _exclude(self) -> None:
         """What the contract excludes is refused, in words of the kernel's own."""
@@ -267,10 +231,11 @@ class Judge:
         judgement.stage = Stage.COMPARE
         if not judgement.need_decision(self._runner.tally.reasons):
             return
-        if self._settled < 0 or 2 * self._compared < judgement.evidence.cases:
+        is_unsettled = _UNSETTLED in judgement.evidence.doubts
+        if is_unsettled or 2 * self._compared < judgement.evidence.cases:
             few = f"only {self._compared} of {judgement.evidence.cases} cases were compared"
             judgement.outcome = Outcome.INCONCLUSIVE
-            judgement.reason = few if self._settled >= 0 else _UNSETTLED
+            judgement.reason = _UNSETTLED if is_unsettled else few
             return
         judgement.stage = Stage.HAZARDS
         hazards = [(case, finding) for _, case, finding in self._runner.hazards.values()]

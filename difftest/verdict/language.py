@@ -39,6 +39,8 @@ ATTRIBUTES = frozenset(_WORDS["attributes"].split())
 DUNDERS = frozenset(_WORDS["dunders"].split())
 """Special methods that a class of a candidate may have."""
 BASES = frozenset(_WORDS["bases"].split())
+PUBLIC = frozenset(_WORDS["public"].split())
+"""Names with an underscore in front that named tuples have, of whose fields none has one."""
 CAUGHT = frozenset(_WORDS["caught"].split())
 """What `except` may name beside an import."""
 ABSENT = frozenset(_WORDS["absent"].split())
@@ -113,7 +115,7 @@ class Language:
                 pending += self._imports(self.sources[name], trees[-1])
             except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
                 line = error.lineno if isinstance(error, SyntaxError) else 1
-                told = f"it cannot be read: {error or type(error).__name__}"
+                told = f"it cannot be read: {f'{error}' or type(error).__name__}"
                 remedy = "let it be a short, plain file with a name of its own"
                 breaches.append(Breach(str(place), line or 1, told, remedy))
         own = {name for names in trees for name in names.private}
@@ -181,7 +183,8 @@ def is_special(name: str) -> bool:
 
 def is_private(name: str) -> bool:
     """Whether a name is its module's own business: it begins with an underscore."""
-    return name.startswith("_") and not is_special(name) and name.strip("_") != ""
+    is_public = is_special(name) or name in PUBLIC
+    return name.startswith("_") and not is_public and name.strip("_") != ""
 
 
 class ModuleCheck:
@@ -280,21 +283,15 @@ class ModuleCheck:
             self._name(node)
         elif isinstance(node, ast.Call):
             self._call(node)
-        elif isinstance(node, (ast.ClassDef, ast.FunctionDef)):
-            self._definition(node)
+        elif isinstance(node, ast.ClassDef):
+            self._class(node)
         elif isinstance(node, ast.Try) and not _of_import(node):
             self._try(node)
         elif isinstance(node, _ASYNC) or (isinstance(node, ast.comprehension) and node.is_async):
             self.add(self._above.get(node, node), "async", "a kernel runs in order: leave it out")
-        elif isinstance(node, ast.Global) and any(
-            getattr(above, "decorator_list", ()) for above, _ in self._around(node)
-        ):
-            self.add(node, "global in a kernel", "give the value back, or hand an object through")
         elif isinstance(node, ast.MatchClass):
             for name in node.kwd_attrs:
                 self._member(node, name)
-        elif isinstance(node, ast.Delete) and isinstance(self._above[node], ast.Module):
-            self.add(node, "del of a module's name", "leave it out")
         elif type(node).__name__ == "TryStar":
             self.add(node, "except*", "ask beforehand")
 
@@ -359,20 +356,14 @@ class ModuleCheck:
                 attribute = ast.Attribute(node.args[0], name, ast.Load())
                 self._check(ast.copy_location(attribute, node))
 
-    def _definition(self, node: ast.ClassDef | ast.FunctionDef) -> None:
-        """A class is of a known kind, a special method is a listed one, and so are decorators."""
-        for mark in node.decorator_list:
-            root = _root(mark.func if isinstance(mark, ast.Call) else mark)
-            if root is None or root.id not in self._bound | BUILTINS:
-                self.add(mark, f"the decorator {ast.unparse(mark)}", "use a listed one, or none")
-        if isinstance(node, ast.FunctionDef):
-            return
-        roots = [_root(base) for base in node.bases]
-        bases = {ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases}
-        decorated = any("dataclass" in ast.unparse(mark) for mark in node.decorator_list)
-        if None in roots or not bases <= BASES | self._bound or not (bases or decorated):
-            told = f"the class {node.name}"
-            self.add(node, told, "make it a dataclass, an enumeration or an nl.NKIObject")
+    def _class(self, node: ast.ClassDef) -> None:
+        """What a class is derived from is of a known kind, or of the candidate's own."""
+        own = {name for name in self._bound - BUILTINS if name not in self._modules}
+        for base in node.bases:
+            name = ast.unparse(base).partition("[")[0].rpartition(".")[2]
+            if _root(base) is None or name not in BASES | own:
+                told = f"the class {node.name} of {ast.unparse(base)}"
+                self.add(node, told, f"derive it from one of those that {PAGE} lists, or from none")
         if any(keyword.arg != "total" for keyword in node.keywords):
             self.add(node, f"the class {node.name} has a metaclass", "leave it out")
 

@@ -99,5 +99,6 @@ def array_of(form: Any, blob: bytes) -> Array:
 
 
 def is_plain(value: Any) -> bool:
-    """Whether JSON has a value as it is."""
-    return value is None or type(value) in (int, float, str, bool)
+    """Whether JSON has a value as it is: Python writes no integer of very many digits."""
+    is_short = type(value) is int and value.bit_length() < 2**12
+    return is_short or value is None or type(value) in (float, str, bool)

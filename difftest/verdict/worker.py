@@ -143,8 +143,8 @@ class ClosedWorld:
         return module
 
     def _way(self, test: Any, file: str, line: int, column: int) -> Any:
-        """A condition; what those of its line came to is kept, but of a tensor's."""
-        if not type(test).__module__.startswith("difftest."):
+        """A condition; what those of its line came to is kept, but of a tensor's or an array's."""
+        if not (getattr(test, "ndim", 0) or type(test).__module__.startswith("difftest.")):
             self.ways.setdefault((file, line), {}).setdefault(column, set()).add(int(not test))
         return test
 
@@ -206,7 +206,10 @@ def marked(tree: ast.Module, file: str) -> ast.Module:
     nodes = {node for function in functions for node in ast.walk(function)}
     conditions: set[ast.AST] = {node for node in nodes if isinstance(node, ast.Compare)}
     for node in nodes:
-        if isinstance(node, ast.BoolOp):
+        if isinstance(node, ast.BoolOp) and {*map(type, node.values)} == {ast.Compare}:
+            conditions.add(node)  # a mask may be: nothing comes between its comparisons
+            conditions.difference_update(node.values)
+        elif isinstance(node, ast.BoolOp):
             conditions.update(node.values[:-1])
         elif isinstance(node, ast.comprehension):
             conditions.update(node.ifs)
@@ -249,6 +252,8 @@ class Service:
     def __init__(self) -> None:
         self.printed = Printed()
         self.kernel: Callable[[], Any] = lambda: None
+        self.lasting: Any = None
+        """The kernel of modules that no run begins anew."""
         self.watch = Watch()
         self.taken = Coverage()
         self.ways: dict[Place, dict[int, set[int]]] = {}
@@ -289,7 +294,7 @@ class Service:
         self.ways, name, file = world.ways, own_name(header["name"]), sources[0].file
         self.kernel = lambda: function_in(world.first(), name, file)
         try:
-            kernel = self.kernel()
+            kernel = self.lasting = self.kernel()
         except LookupError as error:
             return Frame({"how": "usage", "error": str(error)}, [])
         return Frame(
@@ -300,7 +305,7 @@ class Service:
         fields = frame.header["call"]
         forms, blobs = fields["inputs"], frame.blobs
         inputs = tuple(array_of(form, blob) for form, blob in zip(forms, blobs, strict=True))
-        kernel = self.kernel()
+        kernel = self.kernel() if fields["anew"] else self.lasting
         call = KernelCall(
             kernel=kernel,
             inputs=inputs,

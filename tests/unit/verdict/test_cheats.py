@@ -9,11 +9,12 @@ from hypothesis import settings
 
 from difftest.verdict.nursery import Limits, Sandbox
 from tests.every import every
+from tests.unit.verdict.cheats.known import KNOWN
 from tests.unit.verdict.cheats.no_work import WITHOUT_WORK
 from tests.unit.verdict.kernels import judged
 
 NIGHTLY = settings.get_current_profile_name() == "nightly"
-TABLE = WITHOUT_WORK
+TABLE = WITHOUT_WORK | KNOWN
 
 
 @every("name", TABLE if NIGHTLY else [*TABLE][::3])

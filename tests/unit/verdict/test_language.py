@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import pytest
 
-from difftest.verdict.language import Language, OutsideLanguage
+from difftest.verdict.language import MODULES, Language, OutsideLanguage
 from difftest.verdict.outcome import Outcome
 from tests.every import every
 from tests.unit.verdict.cheats.outside import OUTSIDE
@@ -24,6 +25,17 @@ def test_a_cheat_is_outside(tmp_path, name):
     assert said in str(caught.value)
     assert str(caught.value).startswith(f"{file}:")
     assert all(one.remedy for one in caught.value.breaches)
+
+
+def test_no_module_is_there_that_is_not_listed(tmp_path):
+    others = ["concurrent.futures", "torch", "difftest.verdict.worker", "tests.unit.verdict"]
+    names = [*others, *(sys.stdlib_module_names - MODULES.keys())]
+    file = tmp_path / "candidate.py"
+    file.write_text("".join(f"import {name}\n" for name in names))
+    with pytest.raises(OutsideLanguage) as caught:
+        Language(file)
+    told = [one.what for one in sorted(caught.value.breaches, key=lambda one: one.line)]
+    assert told == [f"the import of {name}" for name in names]
 
 
 def test_many_ways_are_tried():

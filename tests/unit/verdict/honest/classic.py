@@ -8,6 +8,7 @@ from difftest import sizes
 from tests.unit.verdict.honest.table import CLASSIC, FREE, PARTS, Honest
 
 ONE = {"a": "p n"}
+MASK = "p < a.shape[0] and f < a.shape[1]"
 
 
 def wide(function):
@@ -139,5 +140,11 @@ KERNELS = {
         "    column = nl.load(a[p, n + nl.arange(1)[None, :]])\n"
         "    nl.store(out[p, n + nl.arange(1)[None, :]], nl.negative(column))\nreturn out",
         lambda x: -x,
+    ),
+    "masks joined by and": Honest(
+        "out, p, f = empty(a), nl.arange(128)[:, None], nl.arange(8)[None, :]\n"
+        f"x, y = (nl.load(z[p, f], mask={MASK}) for z in (a, b))\n"
+        f"nl.store(out[p, f], x + y, mask={MASK})\nreturn out",
+        head=CLASSIC,
     ),
 }

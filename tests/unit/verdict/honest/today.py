@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from difftest import sizes
+from difftest import Indices, Input, seeded, sizes
+from tests.unit.verdict.cheats.known import TURNS
 from tests.unit.verdict.honest.table import FREE, PARTS, Honest
 
 ONE = {"a": "p n"}
+COUNTS = {"a": "p n", "b": Input("m 1", dtype="int32", data=lambda p: seeded(Indices, below=p))}
+FEW = {"p": sizes(1, 6), "n": sizes(1, 6), "m": sizes(1, 4)}
 SUM = "return store(total(a, b))"
 
 
@@ -72,12 +75,6 @@ KERNELS = {
     "a dtype in a text": Honest(  # NumPy imports a module where it prints one
         'assert a.shape == b.shape, "shapes"\nname = f"{a.dtype}"\nreturn store(total(a, b))'
     ),
-    "relu": Honest(
-        "tile = load(a)\nnisa.tensor_scalar(dst=tile, data=tile, op0=nl.maximum, operand0=0.0)\n"
-        "return store(tile)",
-        reference=wide(lambda x: np.maximum(x, 0)),
-        inputs=ONE,
-    ),
     "an activation": Honest(
         "tile = load(a)\nnisa.activation(dst=tile, op=nl.tanh, data=tile)\nreturn store(tile)",
         reference=wide(np.tanh),
@@ -95,16 +92,6 @@ KERNELS = {
         "tile = nl.ndarray(psum.shape, dtype=a.dtype, buffer=nl.sbuf)\n"
         "nisa.tensor_copy(dst=tile, src=psum)\nreturn store(tile)",
         reference=lambda a, b: a.astype(np.float64).T @ b.astype(np.float64),
-        inputs={"a": "p m", "b": "p n"},
-        domain={"p": PARTS, "n": FREE, "m": sizes(1, 32)},
-    ),
-    "products accumulated": Honest(
-        "psum = nl.ndarray((a.shape[1], b.shape[1]), dtype=nl.float32, buffer=nl.psum)\n"
-        "for _ in nl.affine_range(2):\n"
-        "    nisa.nc_matmul(dst=psum, stationary=load(a), moving=load(b))\n"
-        "tile = nl.ndarray(psum.shape, dtype=a.dtype, buffer=nl.sbuf)\n"
-        "nisa.tensor_copy(dst=tile, src=psum)\nreturn store(tile)",
-        reference=lambda a, b: 2 * a.astype(np.float64).T @ b.astype(np.float64),
         inputs={"a": "p m", "b": "p n"},
         domain={"p": PARTS, "n": FREE, "m": sizes(1, 32)},
     ),
@@ -144,9 +131,6 @@ KERNELS = {
         " scalar_offset=row, indirect_dim=0))\nreturn store(tile)",
         reference=lambda a: a.astype(np.float64),
         inputs=ONE,
-    ),
-    "a list that keeps a tensor": Honest(
-        "KEPT.append(store(total(a, b)))\nreturn KEPT[0]", before="KEPT = []\n"
     ),
     "names of a counter": Honest(
         "tile = total(a, b)\nout = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm,"
@@ -231,31 +215,45 @@ KERNELS = {
         "    warnings.simplefilter('ignore')\n    return store(total(a, b))",
         before="import logging\nimport warnings\n\nlog = logging.getLogger(__name__)\n",
     ),
-    "the larger, without a branch": Honest(
-        "return store(total(a, b, nl.maximum))",
-        reference=lambda a, b: np.maximum(a.astype(np.float64), b),
+    "plain classes": Honest(
+        "assert a.shape[0] <= Sizes.P\nreturn store(Adder(a, b)())",
+        before="class Sizes:\n    P = 128\n\n\nclass Adder:\n    def __init__(self, *tensors):\n"
+        "        self._tensors = tensors\n\n    def __call__(self):\n"
+        "        return total(*self._tensors)\n",
     ),
-    "two operators in one instruction": Honest(
-        "tile = load(a)\nnisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0,"
-        " op1=nl.add, operand1=1.0)\nreturn store(tile)",
-        reference=wide(lambda x: 2 * x + 1),
-        inputs=ONE,
+    "a named tuple that is replaced": Honest(
+        "pair = Pair(a, a)._replace(y=b)\nassert pair._fields\nreturn store(total(*pair))",
+        before="from collections import namedtuple\n\nPair = namedtuple('Pair', 'x y')\n",
     ),
-    "copied piece by piece": Honest(
-        "out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)\n"
-        "for n in nl.affine_range(a.shape[1]):\n"
-        "    tile = nl.ndarray((a.shape[0], 1), dtype=a.dtype, buffer=nl.sbuf)\n"
-        "    nisa.dma_copy(dst=tile, src=a[:, n : n + 1])\n"
-        "    nisa.dma_copy(dst=out[:, n : n + 1], src=tile)\nreturn out",
-        reference=wide(lambda x: x),
-        inputs=ONE,
+    "a global, a deleted name and a decorator of an expression": Honest(
+        f"global COUNT\nCOUNT += 1\n{SUM}",
+        before="COUNT = unused = 0\ndel unused\n\n\n@(lambda f: f)\ndef f(): ...\n",
     ),
-    "rows that are weighed": Honest(
-        "weights = nl.ndarray((a.shape[0], 1), dtype=a.dtype, buffer=nl.sbuf)\n"
-        "nisa.dma_copy(dst=weights, src=b)\ntile = load(a)\n"
-        "nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=weights)\n"
-        "return store(tile)",
-        reference=lambda a, b: a.astype(np.float64) * b,
-        inputs={"a": "p n", "b": "p 1"},
+    "an integer of many digits": Honest(SUM, before="MOST = 1 << 100_000\n"),
+    "arrays compared": Honest(
+        "mask = np.arange(a.shape[1]) >= np.arange(a.shape[0])[:, None]\n"
+        "x, y = total(a, b), load(nl.shared_constant(mask.astype(np.float32)))\n"
+        "nisa.tensor_tensor(dst=x, data1=x, data2=y, op=nl.multiply)\nreturn store(x)",
+        reference=lambda a, b: np.triu(a.astype(np.float64) + b),
+        more={"dtypes": ("float32",)},
+    ),
+    "rows by registers": Honest(
+        "out = nl.ndarray((b.shape[0], a.shape[1]), dtype=a.dtype, buffer=nl.shared_hbm)\n"
+        "for m in range(b.shape[0]):\n    row = [[a.shape[1], 1], [1, a.shape[1]]]\n"
+        "    row = a.ap(row, scalar_offset=register(b, m, 0), indirect_dim=0)\n"
+        "    nisa.dma_copy(dst=out[m : m + 1], src=row)\nreturn out",
+        reference=lambda a, b: a.astype(np.float64)[b[:, 0]],
+        inputs=COUNTS,
+        domain=FEW,
+        before=TURNS,
+    ),
+    "turns by a register": Honest(
+        "x = load(a)\ndef body(i):\n    y = load(a)\n    nisa.tensor_copy(dst=y, src=x)\n"
+        "    nisa.tensor_tensor(dst=x, data1=x, data2=y, op=nl.add)\n"
+        "nl.fori_loop(0, register(b, 0, 0), body)\nreturn store(x)",
+        reference=lambda a, b: a.astype(np.float64) * 2.0 ** b[0, 0],
+        inputs=COUNTS,
+        domain=FEW,
+        before=TURNS,
     ),
 }
