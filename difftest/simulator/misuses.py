@@ -246,7 +246,7 @@ DATA_OF_SEVERAL_TILES = Misuse(
     error=ShapeError,
 )
 NUMBER_OF_TURN_BEFORE = Misuse(
-    "the body of nl.affine_range, nl.sequential_range and nl.dynamic_range is traced once: "
+    "the body of nl.affine_range, nl.sequential_range and a loop on the device is traced once: "
     "Python's own numbers stay what they are in the first turn",
     "a loop's body reads a number that the turn before has bound",
     "compute it from the loop's variable, or use nl.static_range",

@@ -240,13 +240,17 @@ def carried_by(code: CodeType, at: int) -> tuple[tuple[str, ...], tuple[str, ...
     return tuple(sorted(read & bound)), tuple(sorted(read - bound))
 
 
-def numbers_of(names: Sequence[str], others: Sequence[str], frame: FrameType) -> dict[str, Any]:
+def numbers_of(
+    names: Sequence[str], others: Sequence[str], frame: FrameType, body: Any = None
+) -> dict[str, Any]:
     """Those of the names that are numbers in a frame just now, and the numbers that any hold.
 
-    Those are items, attributes, and what a function keeps, two deep. No iterator's place is seen.
+    Those are items, attributes, and what a function keeps, two deep; that of a loop's ``body`` too.
+    No iterator's place is seen.
     """
     own, known = frame.f_locals, frame.f_globals
     parts = [(name, own.get(name, known.get(name))) for name in (*names, *others)]
+    parts.append(("body_fun", body))
     numbers = parts[: len(names)]
     for _ in range(2):
         parts = [part for at, v in parts if _holds(type(v)) for part in _held(at, v)]  # type: ignore[arg-type]
@@ -302,8 +306,11 @@ class LoopRange:
         return f"{self.kind.value}_{self.numbers}"
 
 
-def iterate(kind: LoopKind, values: Iterable[int]) -> Iterator[int]:
-    """The values of a loop's variable; while they last the launch knows of the loop."""
+def iterate(kind: LoopKind, values: Iterable[int], body: Any = None) -> Iterator[int]:
+    """The values of a loop's variable; while they last the launch knows of the loop.
+
+    ``body`` is the function that is called with each of them, if the kernel's frame does not turn.
+    """
     core = current()
     loops = core.loops
     loop = Loop(loops.count, kind, kernel_location())
@@ -317,12 +324,12 @@ def iterate(kind: LoopKind, values: Iterable[int]) -> Iterator[int]:
         once, frame = is_traced_once(kind, core), kernel_frame()
         names, others = carried_by(frame.f_code, frame.f_lasti)
         anew, counts = carried + names, loops.made_by_lines.copy()
-        first = numbers_of(names, others, frame) if once else {}
+        first = numbers_of(names, others, frame, body) if once else {}
         for number, value in turns:
             loops.turns = (*outer, _make(Iteration, (loop, number, value)))
             if once:
                 loops.made_by_lines = counts.copy()
-            now = numbers_of(names, others, frame) if first else {}
+            now = numbers_of(names, others, frame, body) if first else {}
             if moved := [f"{at} = {n}" for at, n in now.items() if first.get(at, n) not in (n,)]:
                 note(NUMBER_OF_TURN_BEFORE(", ".join(moved)))
             yield value

@@ -24,7 +24,7 @@ from difftest.simulator.dtypes import (
     Array,
     name_of,
 )
-from difftest.simulator.errors import DtypeError, KernelError, NotModelledError
+from difftest.simulator.errors import DtypeError, NotModelledError
 from difftest.simulator.instructions.alu import ALU_OPS, activated, check_range
 from difftest.simulator.instructions.elementwise import apply_scalar, like
 from difftest.simulator.instructions.record import DST, ISA, Call, Role, Takes, instruction
@@ -150,19 +150,13 @@ def _first_stage(call: Call) -> None:
     ops = (call["op0"], call["op1"])
     names = tuple(op and op.name for op in ops)
     if names not in _PAIRS:
-        raise KernelError(
-            "activate2's two operators are one of six pairs",
-            happened=f"activate2 got {names[0] or 'bypass'} and {names[1] or 'bypass'}",
-            received=f"op0={names[0] or 'bypass'}, op1={names[1] or 'bypass'}",
-            limit="; ".join(f"{a or 'bypass'}, {b or 'bypass'}" for a, b in _PAIRS),
-        )
+        shown = [f"{a or 'bypass'} and {b or 'bypass'}" for a, b in (names, *_PAIRS)]
+        rule, limit = "takes operators that are one of six pairs", "; ".join(shown[1:])
+        raise call.refused(rule, f"got {shown[0]}", f"op0 and op1: {shown[0]}", limit=limit)
     for number, op in enumerate(ops):
         if op is None and call[f"reverse{number}"]:
-            raise KernelError(
-                f"activate2's reverse{number} reverses an operator",
-                happened=f"activate2 got reverse{number} without op{number}",
-                received=f"reverse{number}=True with op{number}=bypass",
-            )
+            rule, did = f"takes reverse{number} with an op{number}", f"got reverse{number} without"
+            raise call.refused(rule, did, f"reverse{number}=True with op{number}=bypass")
 
 
 def _reduces(call: Call) -> None:

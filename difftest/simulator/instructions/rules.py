@@ -224,13 +224,11 @@ def not_both_in_psum(call: Call, *roles: str) -> None:
     """At most one of two inputs lies in PSUM, which has one read port for them."""
     tiles = _tiles(call, roles)
     if sum(tile.space is Space.PSUM for tile in tiles.values()) > 1:
-        raise BufferError(
-            f"{call.name}: the two inputs are not both in PSUM",
-            happened=f"{call.name} got both inputs in PSUM",
-            received=", ".join(f"{role} = {tile!r}" for role, tile in tiles.items()),
-            limit="at most one of them in psum",
-            remedy="copy one of them to SBUF first (nisa.tensor_copy)",
-        )
+        rule, did = "takes two inputs that are not both in PSUM", "got both inputs in PSUM"
+        received = ", ".join(f"{role} = {tile!r}" for role, tile in tiles.items())
+        remedy = "copy one of them to SBUF first (nisa.tensor_copy)"
+        limit = "at most one of them in psum"
+        raise call.refused(rule, did, received, error=BufferError, limit=limit, remedy=remedy)
 
 
 def no_gpsimd_in_psum(call: Call) -> None:
@@ -317,9 +315,6 @@ def one_kind(call: Call, *options: str) -> None:
     """Operators of one instruction are all bitvec, or all arithmetic."""
     ops = [call[name] for name in options if call[name] is not None]
     if len({op.bitvec for op in ops}) > 1:
-        raise KernelError(
-            f"{call.name}'s two operators are both bitvec or both arithmetic",
-            happened=f"{call.name} got the operators {' and '.join(op.name for op in ops)}",
-            received=" and ".join(op.name for op in ops),
-            remedy="use two instructions",
-        )
+        rule, names = "takes operators both bitvec or both arithmetic", [op.name for op in ops]
+        did, remedy = f"got the operators {' and '.join(names)}", "use two instructions"
+        raise call.refused(rule, did, " and ".join(names), remedy=remedy)

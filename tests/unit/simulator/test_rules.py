@@ -187,7 +187,7 @@ def gpsimd_and_psum(x):
 
 
 @breaks(
-    "tensor_tensor: the two inputs are not both in PSUM",
+    "tensor_tensor takes two inputs that are not both in PSUM",
     "data1 = tile [128, 512] float32 in psum, data2 = tile [128, 512] float32 in psum",
     "at most one of them in psum",
     "copy one of them to SBUF first",

@@ -207,7 +207,7 @@ def fori_loop(lower, upper, body_fun, step=1):
     if not callable(body_fun):
         raise wrong_kind(body_fun, "a function", "nl.fori_loop", "body_fun")
     scalar = isinstance(lower, NkiScalar) or isinstance(upper, NkiScalar)
-    for variable in _turns(values, scalar=scalar):
+    for variable in _turns(values, body_fun, scalar=scalar):
         _check_nothing(body_fun(variable))
 
 
@@ -220,7 +220,7 @@ def while_loop(init, body_fun):
         while (value := register.device_value()) != 0:
             yield value
 
-    for variable in _turns(values(), frozen=False):
+    for variable in _turns(values(), body_fun, frozen=False):
         register = _condition(body_fun(variable), "what body_fun returns")
 
 
@@ -249,7 +249,7 @@ def program_ndim():
     return len(current().grid)
 
 
-def _turns(values: Any, *, scalar: bool = False, frozen: bool = True) -> Iterator[DeviceValue]:
+def _turns(values: Any, body: Any, **how: bool) -> Iterator[DeviceValue]:
     """:func:`_on_device` of a body function: what it makes is not used after the loop.
 
     So the migration guide has it ("Tensors declared inside a body function cannot be referenced
@@ -257,19 +257,21 @@ def _turns(values: Any, *, scalar: bool = False, frozen: bool = True) -> Iterato
     """
     core = current()
     with core.body(kernel_location()):
-        for variable in _on_device(values, scalar=scalar, frozen=frozen):
+        for variable in _on_device(values, body, **how):
             core.lines.caller = None  # what the kernel calls next is called from the loop's body
             if core.lines.tracer is not None:
                 core.lines.watch(kernel=True)
             yield variable
 
 
-def _on_device(values: Any, *, scalar: bool = False, frozen: bool = True) -> Iterator[DeviceValue]:
+def _on_device(
+    values: Any, body: Any = None, *, scalar: bool = False, frozen: bool = True
+) -> Iterator[DeviceValue]:
     """The variable of a loop on the device, turn by turn: a register, or a scalar."""
     loops = current().loops
     if loops.keeps_order:
         raise LOOP_IN_ORDER("the loop, in a with block of nl.no_reorder()")
-    for value in iterate(LoopKind.DYNAMIC, values):
+    for value in iterate(LoopKind.DYNAMIC, values, body):
         variable = (
             NkiScalar(value, np.dtype(np.int32))
             if scalar

@@ -74,7 +74,7 @@ def test_the_variable_is_a_register_unless_a_bound_is_a_scalar():
 
 def counted(start):
     """How often the body of a while_loop runs that counts down from ``start``."""
-    turns = []
+    turns = {}
 
     @jit
     def kernel():
@@ -84,7 +84,7 @@ def counted(start):
         nisa.register_load(begin, count)
 
         def body(r):
-            turns.append(len(turns))
+            turns[len(turns)] = None
             nisa.tensor_scalar(count, count, nl.subtract, 1.0)
             nisa.register_load(r, count)
             return r

@@ -6,13 +6,40 @@ import warnings
 
 import pytest
 
-from difftest.simulator import KernelError, launch
+from difftest.simulator import KernelError, RuleWarning, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.frontend.nki.levels import LevelWarning
 from difftest.simulator.trace import LoopKind
 from tests.every import every
+
+# -- what a body keeps -----------------------------------------------------------------------------
+
+
+@every("told", [True, False])
+def test_a_number_that_a_body_keeps_for_the_next_turn_is_told_of(told):
+    """A compiler traces a body once: state of Python's does not advance on a device."""
+
+    def kernel():
+        out, column, width = nl.ndarray((1, 8), nl.float32, buffer=nl.shared_hbm), 0, 4
+        tile = nl.zeros((1, 8), nl.float32)
+
+        def body(i):
+            nonlocal column
+            nisa.memset(tile[:, column : column + width], 1.0)
+            column += width if told else 0
+
+        nl.fori_loop(0, 2, body)
+        nisa.dma_copy(out, tile)
+        return out
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuleWarning)
+        notes = launch(jit(kernel)).notes
+    said = [("column = 4", "nl.fori_loop(0, 2, body)")] * told
+    assert [(note.received, note.location.text) for note in notes] == said
+
 
 # -- tensors of a body -----------------------------------------------------------------------------
 
@@ -41,15 +68,15 @@ USES = {
 def test_a_tensor_of_a_body_is_not_used_after_the_loop(loop, use):
     def kernel():
         out = nl.ndarray((1, 8), nl.float32, buffer=nl.shared_hbm)
-        kept = []
+        kept = {}
 
         def body(i):
             tile = nl.zeros((1, 8), nl.float32)
             nisa.dma_copy(out, tile)  # within the body it is used as any other
-            kept.append(tile)
+            kept[0] = tile
 
         LOOPS[loop](body)
-        USES[use](kept[-1], out)
+        USES[use](kept[0], out)
         return out
 
     with pytest.raises(KernelError, match="after the loop in whose body it was made") as caught:

@@ -135,7 +135,7 @@ limit(
 )
 for illegal, text in (
     (activated2(("add", "add")), "one of six pairs"),
-    (activated2(("add", None), reverse=True), "reverses an operator"),
+    (activated2(("add", None), reverse=True), "takes reverse1 with an op1"),
 ):
     limit("activate2", "_first_stage", activated2(("add", None)), illegal, KernelError, text)
 limit(
