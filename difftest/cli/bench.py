@@ -10,9 +10,7 @@ from typing import Any, NamedTuple
 
 import click
 import numpy as np
-from rich.console import Console
 from rich.filesize import decimal
-from rich.progress import Progress
 from rich.table import Table
 
 from difftest.backends.embedded import EmbeddedSimulator
@@ -24,7 +22,7 @@ from difftest.harness.recipes import Random
 from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec
 from difftest.harness.spec_arguments import SpecError
-from difftest.host.console import print_table, table_console
+from difftest.host.console import print_table, progress, table_console
 from difftest.host.installation import embedded_with_predictions
 from difftest.host.shipped import import_shipped
 from difftest.simulator import launch
@@ -149,14 +147,12 @@ def reference(sizes: tuple[str, ...]) -> None:
     windows. All sizes take about half a minute.
     """
     operations = reference_forms(sizes or tuple(SIZES))
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=sum(map(len, operations.values())))
+    with progress("forms", sum(map(len, operations.values()))) as advance:
         for operation, forms in operations.items():
             measured = {}
             for name, form in forms.items():
-                progress.update(task, description=f"{operation} {name}")
                 measured[name] = measure(form)
-                progress.advance(task)
+                advance()
             print_table(table_console(), table(operation, measured))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import textwrap
 from pathlib import Path
 
@@ -74,12 +75,14 @@ def profile(
     files = list(filter(None, (trace_file, picture, json_file)))
     if len(set(files)) != len(files):
         raise click.UsageError("--perfetto, --plot and --json each need a file of their own")
-    with Console(stderr=True).status("simulating"):
+    is_shown = sys.stdout.isatty()  # else what a kernel prints would leave its file for the bar
+    bar = Progress(console=Console(stderr=True), transient=True, redirect_stdout=is_shown)
+    with bar as progress:
+        task = progress.add_task("simulating", total=None)
         trace, target, function = run.launch()[:3]
-    if not len(trace):
-        raise click.ClickException("the kernel issued no instruction: there is nothing to time")
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("predicting", total=len(trace))
+        if not len(trace):
+            raise click.ClickException("the kernel issued no instruction: there is nothing to time")
+        progress.update(task, description="predicting", total=len(trace))
         try:
             prediction = predict(
                 trace,

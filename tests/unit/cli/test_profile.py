@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 import difftest
 from difftest.cli.main import main
@@ -205,6 +206,13 @@ def test_source_lines_are_printed_as_they_are(tmp_path):
     result = run_in(tmp_path, "own:f", "--shape", "128,64", COLUMNS="200")
     assert result.exit_code == 0, result.stderr
     assert "tile = nl.load(x[n:128, :])  # a comment with a [/bracket]" in result.stdout
+
+
+def test_what_a_kernel_prints_stays_where_output_goes(tmp_path, monkeypatch):
+    """A file, say, while rich prints on the terminal what it catches beside a bar."""
+    monkeypatch.setattr(Console, "is_terminal", True)
+    (tmp_path / "own.py").write_text(OWN.replace("    tile =", "    print('hello')\n    tile ="))
+    assert run_in(tmp_path, "own:f", "--shape", "128,64").stdout.startswith("hello\n")
 
 
 def test_a_grid_over_two_cores():
