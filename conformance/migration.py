@@ -8,12 +8,13 @@ comes back, its example scripts do so or print it; both run as they are, on the 
 from __future__ import annotations
 
 import argparse
+import ast
 import datetime
 import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,7 @@ from conformance.outcomes import FAILED, PASSED, Outcome, cause, denial
 from conformance.running import Limit, run
 from conformance.table import commit_of, place
 from difftest.host.installation import embedded_with_predictions
+from difftest.migration.leftovers import COMMENT
 from difftest.migration.rewriting import Package
 
 FOLDERS = (Path("general", "nki", "test"), Path("general", "nki", "examples"))
@@ -107,8 +109,40 @@ def _migrated(folder: Path, output: Path, name: Path) -> dict[str, Carried]:
         (output / file).write_text(result.text, encoding="utf-8")
         if result.kernels:
             full = (name / file).as_posix()
-            files[file.as_posix()] = Carried(full, result.kernels, len(result.left))
+            comments = _comments(result.text, result.kernels)
+            files[file.as_posix()] = Carried(full, comments, len(result.left))
     return files
+
+
+def _comments(code: str, kernels: Collection[str]) -> dict[str, int]:
+    """How many comments each kernel of a file has, in what it calls there too."""
+    tree, lines = ast.parse(code), code.split("\n")
+    functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    mark = COMMENT.partition(":")[0]
+    counts = {}
+    for name, function in functions.items():
+        first = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
+        own = sum(mark in line for line in lines[first - 1 : function.end_lineno])
+        above = first - 2
+        while above >= 0 and lines[above].lstrip().startswith("#"):
+            own += mark in lines[above]
+            above -= 1
+        counts[name] = own
+    top = sum(mark in line for line in lines) - sum(counts.values())
+    return {
+        name: top + sum(counts[other] for other in _reached(name, functions)) for name in kernels
+    }
+
+
+def _reached(name: str, functions: dict[str, ast.FunctionDef]) -> set[str]:
+    """A function and those of the file that it calls, and so on."""
+    reached, todo = {name}, [name]
+    while todo:
+        used = {n.id for n in ast.walk(functions[todo.pop()]) if isinstance(n, ast.Name)}
+        new = (used & set(functions)) - reached
+        reached |= new
+        todo += new
+    return reached
 
 
 def _run_tests(old: Path, new: Path, files: dict[str, Carried], seconds: float) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from difflib import unified_diff
 from enum import Enum
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -245,7 +246,7 @@ def request_of(asked: Mapping[str, Any], chosen: Mapping[Level, Iterable[str]]) 
 
 def diff(file: Path, text: str, fixed: str) -> str:
     """How a file changes, as a unified diff."""
-    lines = text.splitlines(keepends=True), fixed.splitlines(keepends=True)
+    lines = StringIO(text).readlines(), StringIO(fixed).readlines()  # as git ends lines
     name = file.as_posix()
     return "".join(
         line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"

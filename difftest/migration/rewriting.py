@@ -18,7 +18,7 @@ from libcst import matchers as m
 from difftest.migration.calls import RANGES
 from difftest.migration.imports import Names
 from difftest.migration.indices import Grids
-from difftest.migration.leftovers import COMMENT, Definitions, commented, nodes, rules_broken
+from difftest.migration.leftovers import Definitions, commented, nodes, rules_broken
 from difftest.migration.proof import Sources
 from difftest.migration.rules import NotMechanicalError, Rule
 from difftest.migration.scope import KnownTile, Scope, blocks_of, bound_names
@@ -45,13 +45,13 @@ class Migrated(NamedTuple):
     ----------
     text : of the new file.
     left : rule and remedy of each comment, in order.
-    kernels : the comments in each kernel and in the functions that it calls, by its name.
+    kernels : the names of its kernels.
     returns : what its functions return, where that is a tile.
     """
 
     text: str
     left: tuple[Rule, ...]
-    kernels: dict[str, int]
+    kernels: frozenset[str]
     returns: dict[str, KnownTile]
 
 
@@ -109,38 +109,14 @@ def _with_itemsize(module: cst.Module, names: Names) -> str:
     return module.with_changes(body=body).code
 
 
-def kernels_of(code: str) -> dict[str, int]:
-    """How many comments of this program each kernel of a file has, in what it calls there too."""
-    tree, lines = ast.parse(code), code.splitlines()
-    functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-    mark = COMMENT.partition(":")[0]
-    counts = {}
-    for name, function in functions.items():
-        first = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
-        own = sum(mark in line for line in lines[first - 1 : function.end_lineno])
-        above = first - 2
-        while above >= 0 and lines[above].lstrip().startswith("#"):
-            own += mark in lines[above]
-            above -= 1
-        counts[name] = own
-    top = sum(mark in line for line in lines) - sum(counts.values())
-    kernels = {}
-    for name, function in functions.items():
-        if any("jit" in ast.unparse(decorator) for decorator in function.decorator_list):
-            reached = _reached(name, functions)
-            kernels[name] = top + sum(counts[other] for other in reached)
-    return kernels
-
-
-def _reached(name: str, functions: dict[str, ast.FunctionDef]) -> set[str]:
-    """A function and those of the file that it calls, and so on."""
-    reached, todo = {name}, [name]
-    while todo:
-        used = {n.id for n in ast.walk(functions[todo.pop()]) if isinstance(n, ast.Name)}
-        new = (used & set(functions)) - reached
-        reached |= new
-        todo += new
-    return reached
+def kernels_of(code: str) -> frozenset[str]:
+    """The functions of a file that a decorator makes a kernel."""
+    functions = (node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.FunctionDef))
+    return frozenset(
+        function.name
+        for function in functions
+        if any("jit" in ast.unparse(decorator) for decorator in function.decorator_list)
+    )
 
 
 class _Rewriting:

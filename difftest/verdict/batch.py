@@ -61,9 +61,10 @@ def candidates(batch: str, test: str, sources: Path) -> list[str]:
     """The kernels of a batch, FILE.py:KERNEL: ``DIR:KERNEL``, or the lines of ``FILE.jsonl``."""
     if batch.endswith(".jsonl"):
         try:
-            lines = Path(batch).read_text("utf-8").splitlines()
-        except OSError as error:
-            raise click.UsageError(str(error)) from None
+            with Path(batch).open(encoding="utf-8") as file:
+                lines = [*file]
+        except (OSError, UnicodeDecodeError) as error:
+            raise click.UsageError(f"{batch} cannot be read: {error}") from None
         kernels = [_of_line(line, f"{batch}:{n}", sources) for n, line in enumerate(lines, 1)]
     else:
         place, _, name = batch.rpartition(":")

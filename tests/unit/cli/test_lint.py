@@ -99,6 +99,12 @@ def test_a_byte_order_mark_is_no_part_of_a_file(file):
     assert file.read_text() == FIXED
 
 
+def test_a_form_feed_ends_no_line_of_a_diff(file):
+    """It does in ``str.splitlines``, and git applies no such patch."""
+    file.write_text(file.read_text().replace("\n\n@", "\n\f\n@"))
+    assert " \f\n @nki.jit\n" in lint(file, "--diff").stdout
+
+
 def test_what_is_new_between_two_releases(file):
     assert lint(file, "--from", "2.28", "--to", "2.33").exit_code == 1
     assert lint(file, "--from", "2.29", "--to", "2.33").exit_code == 0

@@ -178,7 +178,7 @@ def test_a_kernel_is_carried_over_whole(name, tmp_path):
     parameters, shapes, body = KERNELS[name]
     result = migrate(classic(parameters, body))
     assert result.left == ()
-    assert result.kernels == {"kernel": 0}
+    assert result.kernels == {"kernel"}
     for word in ("mask", "mgrid", "arange", "par_dim", "neuronxcc", "tensor[", ".itemsize"):
         assert word not in result.text
     files = [tmp_path / "old.py", tmp_path / "new.py"]
@@ -243,5 +243,4 @@ def test_what_no_slice_says_is_left():
     result = migrate(classic(("a",), OVERLAPPING))
     assert result.left.count(rules.NOT_AFFINE) == 2
     assert rules.GONE["nl.par_dim"] in result.left
-    assert result.kernels["kernel"] == len(result.left)
     ast.parse(result.text)

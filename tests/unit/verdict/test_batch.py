@@ -134,13 +134,16 @@ def test_a_reference_is_asked_once_for_the_same_bytes():
 
 def test_lines_name_kernels_or_hold_sources(tmp_path):
     file = tmp_path / "many.jsonl"
-    file.write_text('{"kernel": "a.py:add"}\n{"name": "mul", "source": "x = 1"}\n')
+    file.write_text('{"kernel": "a.py:add"}\n{"name": "mul", "source": "x = 1\u2028"}\n', "utf-8")
     named, held = candidates(str(file), "t.py::t", tmp_path / "kept")
     assert named == "a.py:add"
     place, _, name = held.rpartition(":")
     assert name == "mul"
-    with open(place) as source:
-        assert source.read() == "x = 1"
+    with open(place, encoding="utf-8") as source:
+        assert source.read() == "x = 1\u2028", "JSON has it in a line, str.splitlines between two"
+    file.write_text('{"name": "é"}', "latin-1")
+    with pytest.raises(click.UsageError, match="cannot be read: 'utf-8' codec"):
+        candidates(str(file), "t.py::t", tmp_path)
 
 
 @every("line", ["", "{}", "[]", '{"name": "add"}', '{"name": "add", "source": 1}'])
