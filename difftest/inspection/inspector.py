@@ -151,19 +151,16 @@ class Inspector:
     ----------
     strict : whether a warning counts as a failure.
     findings : of all launches so far, in the order in which they were found.
-    launches, silenced : how many launches were looked at, each rank as one, and findings that a
-        comment allows.
+    silenced : how many findings a comment allows.
     """
 
     strict: bool = False
     findings: list[Finding] = field(default_factory=list)
-    launches: int = 0
     silenced: int = 0
     _said: set[tuple[object, ...]] = field(default_factory=set)
 
     def __call__(self, testimony: Testimony) -> None:
-        """Look at one launch."""
-        self.launches += 1
+        """Look at one launch; each rank is one."""
         with unless_broken("the search for hazards"):
             self._look(testimony)
 

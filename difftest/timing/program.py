@@ -158,8 +158,6 @@ class Program:
     users: dict[int, int]
     """On-chip allocation -> how many instructions touch it."""
     allocations: dict[int, Allocation]
-    removed: int
-    """Events that the compiler drops."""
     joins: list[tuple[int, ...]] = field(default_factory=list)
     """What stands for many instructions, and joins before it, that others wait for together."""
     cores: int = 1
@@ -298,7 +296,6 @@ class _Builder:
             and self.trace.dialect != TODAYS
             and (target := event.writes[0].allocation).space is Space.PSUM
         }
-        removed = 0
         repeated = self.decisions.repeated
         loops: tuple[Iteration, ...] = ()
         turn: Turn = ()
@@ -310,7 +307,6 @@ class _Builder:
                 self.renaming.enter(number, event)
             tensor = event.writes[0].allocation.id if accumulated and event.writes else None
             if event.number in repeated or (tensor in accumulated and event.clears):
-                removed += 1
                 continue
             core = self._core(event) if self.cores else 0
             if event.loops is not loops:
@@ -325,7 +321,6 @@ class _Builder:
             self.instructions,
             self.users,
             self.allocations,
-            removed,
             self.dependences.joins,
             1 + max(self.cores.values(), default=0),
             self.compiler,

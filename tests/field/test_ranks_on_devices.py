@@ -65,7 +65,6 @@ def test_two_exchanges_through_one_pair_of_buffers_were_wrong_at_8_ranks(buffers
     with witnessing(inspector):
         results = launch_ranks(exchanged_twice(buffers), [(one,) for one in data])
     assert [one.id for one in inspector.findings] == found
-    assert inspector.launches == RANKS
     for rank, result in enumerate(results):
         np.testing.assert_array_equal(result.outputs[0], data[rank])
 

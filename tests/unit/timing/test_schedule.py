@@ -107,7 +107,7 @@ def test_products_accumulate_without_waiting():
     for _ in range(3):
         build.matmul(total, weights, moving, accumulate=True)
     program = build.program()
-    assert program.removed == 1
+    assert all(step.opcode != "memset" for step in program.instructions)
     *_, first, second, third = schedule(program, dge=False).spans
     assert second.start - first.start == pytest.approx(47)  # its weights, at once
     assert third.start - second.start == pytest.approx(512 / 1.2)  # a cold matmul
@@ -118,7 +118,7 @@ def test_a_memset_that_nothing_accumulates_on_stays():
     total = build.psum((128, 512))
     build.emit("memset", Engine.VECTOR, [whole(total)], value=0.0)
     build.store(build.add(total, total))
-    assert build.program().removed == 0
+    assert any(step.opcode == "memset" for step in build.program().instructions)
 
 
 def test_a_memset_before_a_sum_stays_in_todays_dialect():
@@ -129,7 +129,7 @@ def test_a_memset_before_a_sum_stays_in_todays_dialect():
     build.emit("memset", Engine.VECTOR, [whole(total)], value=0.0)
     weights, moving = build.load((128, 1), "float16"), build.load((128, 128), "float16")
     build.matmul(total, weights, moving, accumulate=True)
-    assert build.program().removed == 0
+    assert any(step.opcode == "memset" for step in build.program().instructions)
 
 
 def test_a_transpose_loads_an_identity_first():
