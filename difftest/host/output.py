@@ -54,7 +54,7 @@ def replacing(file: Path) -> Iterator[Path]:
 
 def write_file(file: Path, text: str, newline: str | None = None) -> None:
     """Write a file, in a folder that is made if it is missing, or leave it as it is."""
-    with replacing(file) as path, path.open("w", encoding="utf-8", newline=newline) as opened:
+    with replacing(file) as path, path.open("w", -1, "utf-8", _ALIKE, newline) as opened:
         opened.write(text)
 
 

@@ -80,6 +80,9 @@ def judged(
         judgement.evidence.doubts.add(told)
     try:
         language = checked(file, test, settings.allow)
+        for asked in language.asked:
+            told = f"it asks for {asked}, which is not here: what it does elsewhere is not judged"
+            judgement.evidence.doubts.add(told)
         with Sandbox(settings.limits, nursery) as worker:
             judgement.limits = {**settings.limits._asdict(), "missing": list(worker.missing)}
             if settings.require_isolation and worker.missing:

@@ -83,7 +83,7 @@ def _of_line(line: str, where: str, sources: Path) -> str:
         if "kernel" in row:
             return str(row["kernel"])
         name, text = row["name"], row["source"]
-        file = sources / f"k{hashlib.sha256(text.encode()).hexdigest()[:16]}.py"
+        file = sources / f"k{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:16]}.py"
     except (ValueError, KeyError, TypeError, AttributeError):
         told = f'{where}: a line is {{"kernel": "FILE.py:NAME"}} or {{"name": "add", "source": ""}}'
         raise click.UsageError(told) from None

@@ -120,8 +120,8 @@ class Judgement:
             if isinstance(verdict, Mismatch):
                 self.stage, self.wrong, self.reason = Stage.COMPARE, verdict, verdict.message
             else:
-                said = f"{type(verdict.error).__name__}: {verdict.error}"
-                self.reason = said.splitlines()[0]
+                said = f"{type(verdict.error).__name__}: {verdict.error}".splitlines()
+                self.reason = said[-1 if said[0].endswith("(most recent call last):") else 0]
             for finding in failure.findings:
                 self.add("hazards", finding)
         elif isinstance(failure, CheatError | WorkerEnd):

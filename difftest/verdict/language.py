@@ -119,6 +119,7 @@ class Language:
                 remedy = "let it be a short, plain file with a name of its own"
                 breaches.append(Breach(str(place), line or 1, told, remedy))
         own = {name for names in trees for name in names.private}
+        self.asked = {name for names in trees for name in names.asked}
         breaches += [breach for names in trees for breach in names.breaches(own)]
         if breaches:
             raise OutsideLanguage(sorted(breaches, key=lambda breach: breach.file != str(file)))
@@ -199,6 +200,8 @@ class ModuleCheck:
         self._found: set[tuple[int, str, str]] = set()
         self._modules: dict[str, str] = {}
         """What imports bind, and the modules that they bind it to."""
+        self.asked: set[str] = set()
+        """What of the world beside its arguments it may decide by."""
         self._uses: list[tuple[ast.AST, str]] = []
         self._above: dict[ast.AST, ast.AST] = {}
         self.nodes = [*self._live(tree)]
@@ -249,8 +252,8 @@ class ModuleCheck:
             self._modules[shown or member or top] = name if member or shown else top
             if any(part.startswith("_") for part in name.split(".")):
                 self.add(node, f"{name} is private", "import what AWS documents")
-        elif self._is_tried(node):
-            pass  # it is answered as absent
+        elif self._is_tried(node):  # it is answered as absent
+            self.asked |= set() if isinstance(self._above[node], ast.If) else {name}
         elif base not in MODULES:
             told = f"the import of {base}" if base else "an import from above the package"
             self.add(node, told, f"{PAGE} lists what may be imported; --allow {top} opens it")
@@ -259,6 +262,7 @@ class ModuleCheck:
             self.add(node, told, f"import one of those that {PAGE} lists")
         else:
             self._modules[shown or member or top] = name if member or shown else top
+            self.asked |= {name} if top == "os" else set()
 
     def _is_tried(self, node: ast.AST) -> bool:
         """Whether an import stands in a ``try`` that goes on without it, or in TYPE_CHECKING."""

@@ -63,8 +63,9 @@ def here(tmp_path, monkeypatch):
 
 
 def test_the_kernel_that_a_test_imports_is_not_run_beside_it(here, nursery):
-    judgement = judged(*here(RIGHT + MARK), FEW, nursery)
+    judgement = judged(*here("from os import environ\n" + RIGHT + MARK), FEW, nursery)
     assert judgement.outcome is Outcome.AGREES, judgement.as_mapping()
+    assert any("asks for os.environ" in doubt for doubt in judgement.evidence.doubts)
     assert "right" not in sys.modules
 
 

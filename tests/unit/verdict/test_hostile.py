@@ -8,6 +8,7 @@ from contextlib import nullcontext
 import click
 import pytest
 
+from difftest.host.output import write_file
 from difftest.simulator.errors import Location
 from difftest.simulator.tape import Tape, TapedCall
 from difftest.verdict import backend
@@ -57,6 +58,7 @@ def test_a_hostile_kernel_is_named(nursery, tmp_path, text, outcome, reason):
     assert judgement.outcome is (outcome or Outcome.WRONG_ALGORITHM), judgement.as_mapping()
     assert reason in judgement.report, judgement.report
     assert judgement.outcome.exit_code
+    assert "most recent call" not in judgement.reason
 
 
 def test_a_kernel_that_never_ends_is_stopped(nursery, tmp_path):
@@ -115,7 +117,9 @@ def test_a_worker_that_writes_to_the_pipe_breaks_the_protocol(worker, tmp_path):
 )
 def test_the_words_of_a_candidate_look_like_no_others(nursery, tmp_path, text):
     with Sandbox(Limits(30.0), nursery) as worker:
-        shown = text_of(judged(worker, tmp_path, text, 2, shrink=False).as_mapping())
+        judgement = judged(worker, tmp_path, text, 2, shrink=False)
+    write_file(tmp_path / "page.html", judgement.report)
+    shown = text_of(judgement.as_mapping())
     assert all(one.isprintable() or one == "\n" for one in shown)
     (reward,) = [line for line in shown.splitlines() if line.startswith("  reward")]
     assert not reward.endswith("1.000")
