@@ -35,6 +35,7 @@ from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import gate, reduce, search, select
 from difftest.simulator.instructions import matmul as products
 from difftest.simulator.instructions.checks import need_tile, wrong_kind
+from difftest.simulator.instructions.record import DMA_SPACES
 from difftest.simulator.misuses import LOOP_IN_ORDER, PRODUCT_OF_BFLOAT16
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
@@ -85,8 +86,7 @@ def store(dst, value):
 @public
 def device_print(print_prefix, tensor):
     """Print a tensor's values when the kernel runs."""
-    if not isinstance(tensor, Tile):
-        raise wrong_kind(tensor, "a tensor", "nl.device_print")
+    need_tile(tensor, "tensor", "nl.device_print", DMA_SPACES)
     print(print_prefix, tensor._values())
 
 

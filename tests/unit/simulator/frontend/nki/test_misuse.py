@@ -39,8 +39,8 @@ def loop_in_no_reorder():
         nl.fori_loop(0, 2, lambda i: None)
 
 
-def wide(count):
-    return tile((4, count))
+def wide(count, buffer=nl.sbuf):
+    return tile((4, count), buffer=buffer)
 
 
 MISUSES = {
@@ -70,6 +70,7 @@ MISUSES = {
     # functions of nki.language
     "a sum of an inner axis": (lambda: nl.sum(tile((4, 8, 2)), 1), "the last consecutive axes"),
     "nl.store of PSUM": (lambda: nl.store(hbm(4, 8), tile((4, 8), buffer=PSUM)), "value in psum"),
+    "device_print of PSUM": (lambda: nl.device_print("a", wide(8, PSUM)), "tensor in psum"),
     "two seeds": (lambda: nl.random_seed(tile((2, 1), nl.int32)), "a tensor of 2 elements"),
     "a number assigned to HBM": (lambda: hbm(4, 8).__setitem__(..., 2.0), "float 2.0"),
     "no dimensions to permute": (lambda: wide(8).permute(0), "dims (0,) for 2 dimensions"),
