@@ -90,21 +90,15 @@ def kernel_test(
     SpecError : an argument contradicts the others, or the function does not take ``case``.
     """
     fields: dict[str, Any] = dict(locals())  # the arguments, which KernelSpec names the same
-    first, *others = _kernels(fields.pop("kernel"), fields.pop("kernels"))
+    del fields["kernel"], fields["kernels"]
+    if (kernel is None) == (len(kernels) == 0):
+        received = "neither" if kernel is None else "both"
+        raise SpecError(f"kernel, kernels: received {received}; accepted: one of them")
+    first, *others = kernels if kernel is None else [kernel]
     for name in ("parameters", "dtypes", "rejects", "examples"):
         fields[name] = listed(name, fields[name])
     fields["outputs"] = {} if outputs is None else outputs
     return functools.partial(decorate, KernelSpec(kernel=first, others=tuple(others), **fields))
-
-
-def _kernels(
-    kernel: Callable[..., Any] | None, kernels: Sequence[Callable[..., Any]]
-) -> Sequence[Callable[..., Any]]:
-    """The kernel or the kernels: one of the two arguments says which."""
-    if (kernel is None) == (len(kernels) == 0):
-        received = "neither" if kernel is None else "both"
-        raise SpecError(f"kernel, kernels: received {received}; accepted: one of them")
-    return [kernel] if kernel is not None else kernels
 
 
 def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:

@@ -86,6 +86,20 @@ def test_what_does_not_round_agrees_bit_for_bit():
     assert verdict == Match(elements=64 * 96, exact=True)
 
 
+def test_what_float32_has_as_a_subnormal_may_be_0():
+    """x / (1 + exp(-x)) overflows on its way to -3e-40, and on its way to -2e-37 too."""
+
+    def swish(x):
+        return nl.divide(x, nl.add(nl.exp(nl.negative(x)), 1.0))
+
+    reference = wide(lambda x: x / (1 + np.exp(-x)))
+    verdict, _ = checked(made_of(swish), reference, Fill(-95.5))
+    assert verdict == Match(elements=64 * 96, exact=False)
+    verdict, text = failure(made_of(swish), reference, Fill(-88.9))
+    assert verdict.question == "arithmetic"
+    assert "overflows float32" in text
+
+
 def test_an_error_far_below_a_rounding_is_one_of_the_algorithm():
     """1/3 instead of 0.33333333343 differs by 3e-10, a hundredth of a rounding into float32."""
     verdict, text = failure(third, wide(lambda x: x * 0.33333333343))
