@@ -224,8 +224,8 @@ def unused_helpers(kernel: Callable[..., Any]) -> list[Finding]:
         return []
     source = Source(Path(file), inspect.getsource(module))
     own = [node for node in source.tree.body if isinstance(node, ast.FunctionDef)]
-    is_way_in = {node: bool(node.decorator_list) or node.name == function.__name__ for node in own}
-    reached = source.reached(*(node for node in own if is_way_in[node]))
+    ways_in = [node for node in own if node.decorator_list or node.name == function.__name__]
+    reached = source.reached(*ways_in)
     return [
         Finding(
             id="unused-helper",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -65,12 +66,8 @@ class Levels:
         """What comes of a finding of a rule."""
         names = (rule.id, rule.group.value, ALL)
         own = next((self.chosen[name] for name in names if name in self.chosen), None)
-        is_certain = {
-            Group.CORRECTNESS: True,
-            Group.PORTABILITY: self.is_target_named,
-            Group.UPGRADE: self.is_sdk_named,
-            Group.PERFORMANCE: False,
-        }[rule.group]
+        named = {Group.PORTABILITY: self.is_target_named, Group.UPGRADE: self.is_sdk_named}
+        is_certain = named.get(rule.group, rule.group is Group.CORRECTNESS)
         is_known = rule.confidence in (Confidence.DOCUMENTED, Confidence.RECORDED)
         return own or (Level.DENY if is_certain and is_known else Level.WARN)  # on a record
 
@@ -260,6 +257,13 @@ def _text(file: Path) -> str:
 
 
 def _python_files(paths: Sequence[Path]) -> list[Path]:
-    return [
-        file for path in paths for file in (sorted(path.rglob("*.py")) if path.is_dir() else [path])
-    ]
+    return [file for path in paths for file in (sorted(_inside(path)) if path.is_dir() else [path])]
+
+
+def _inside(folder: Path) -> Iterator[Path]:
+    """The Python files of a folder, but for hidden folders in it and virtual environments."""
+    for place, folders, names in os.walk(folder):
+        here = Path(place)
+        yield from (here / name for name in names if name.endswith(".py"))
+        seen = (name for name in folders if not name.startswith("."))
+        folders[:] = [name for name in seen if not (here / name / "pyvenv.cfg").exists()]
