@@ -243,7 +243,7 @@ def _need(instruction: Instruction, role: Role, operand: Any) -> None:
     if role.dtypes is not None and operand.dtype not in role.dtypes:
         rule, did = f"takes {name} of certain dtypes", f"got {name} of {name_of(operand.dtype)}"
         limit = ", ".join(name_of(dtype) for dtype in role.dtypes)
-        remedy, received = "cast it with nisa.tensor_copy(..., dtype=...)", f"{name} = {operand!r}"
+        remedy, received = "cast it by nisa.tensor_copy", f"{name} = {operand!r}"
         raise refused(where, rule, did, received, error=DtypeError, limit=limit, remedy=remedy)
 
 
@@ -279,7 +279,7 @@ def _check_result(call: Call) -> None:
     if allowed is not None and dtype not in allowed:
         rule = "takes the result of certain dtypes"
         did = f"was to make a result of {name_of(dtype)}"
-        remedy = "cast it afterwards with nisa.tensor_copy(..., dtype=...)"
+        remedy = "cast it afterwards by nisa.tensor_copy"
         received, limit = f"the result of {name_of(dtype)}", ", ".join(map(name_of, allowed))
         raise call.refused(rule, did, received, error=DtypeError, limit=limit, remedy=remedy)
 

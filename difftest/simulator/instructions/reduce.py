@@ -392,7 +392,7 @@ def _probability_of_integers(call: Call) -> None:
         rule = "of integers takes prob as a number or a float32 vector"
         did = f"of integers got prob in {name_of(prob.dtype)}"
         received = f"prob = {prob!r} for {data!r}"
-        remedy = "cast it with nisa.tensor_copy(prob, dtype=nl.float32)"
+        remedy = "cast it to float32 by nisa.tensor_copy"
         raise call.refused(rule, did, received, error=DtypeError, limit="float32", remedy=remedy)
 
 

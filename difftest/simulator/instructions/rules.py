@@ -181,7 +181,7 @@ one_dtype = _alike(
     "{roles} of one dtype",
     lambda tile: name_of(tile.dtype),
     error=DtypeError,
-    remedy="cast one of them with nisa.tensor_copy(..., dtype=...)",
+    remedy="cast one of them by nisa.tensor_copy",
 )
 same_size = _alike(
     "same_size",

@@ -202,7 +202,7 @@ def two_inputs_in_psum(x):
     "nc_matmul takes stationary of certain dtypes",
     "stationary = tile [128, 128] int32 in sbuf",
     "float8_e4m3, float8_e4m3fn, float8_e5m2, bfloat16, float16, tfloat32, float32",
-    "cast it with nisa.tensor_copy",
+    "cast it by nisa.tensor_copy",
 )
 def matmul_of_integers(x):
     tile = nl.load(x)
