@@ -92,8 +92,8 @@ class ExactSettings(NamedTuple):
     losses: bool = False
 
 
-def _unit(dtype: DType) -> float:
-    return ROUNDINGS[dtype].unit if dtype in ROUNDINGS else 0.0
+def _of(dtype: DType) -> Rounding:
+    return ROUNDINGS.get(dtype, Rounding(0.0, 0.0, math.inf))
 
 
 class Contract:
@@ -111,28 +111,31 @@ class Contract:
     def __init__(self, settings: ExactSettings) -> None:
         self.settings = settings
         self._coarsest = self._sure = UNIT
+        self._floor = ROUNDINGS[FLOAT32].tiny  # what may be lost near 0
         for name in settings.dtypes:
             self.allow(as_dtype(name, "an exact run's dtypes"))
         self.sums = self._coarsest
         results: list[DType] = [np.dtype(result) for result in settings.results]
         for result in results:
             self.allow(result)
-        self._again = self._coarsest if any(map(_unit, results)) else math.inf
+        self._again = self._coarsest if any(_of(result).unit for result in results) else math.inf
         self.narrowed: dict[tuple[str, Location | None], Narrowing] = {}
 
     def allow(self, dtype: DType) -> None:
         """Let the kernel round into a dtype: one of its arguments or outputs has it."""
-        self._sure = max(self._sure, _unit(dtype))
+        self._sure = max(self._sure, _of(dtype).unit)
         self._coarsest = max(self._coarsest, self._sure)
+        self._floor = max(self._floor, _of(dtype).tiny)
 
     def may_return(self, dtype: DType) -> None:
         """A tensor in HBM, which is an output or scratch: nobody knows before the kernel ends."""
         if not self.settings.results:
-            self._coarsest = max(self._coarsest, _unit(dtype))
+            self._coarsest = max(self._coarsest, _of(dtype).unit)
+            self._floor = max(self._floor, _of(dtype).tiny)
 
     def without_scratch(self, outputs: Sequence[DType]) -> ExactSettings | None:
         """The settings of a run that knows the outputs, if scratch has excused its roundings."""
-        if self._coarsest <= max([self._sure, *map(_unit, outputs)]):
+        if self._coarsest <= max([self._sure, *(_of(output).unit for output in outputs)]):
             return None
         return self.settings._replace(results=tuple(outputs) or (FLOAT32,))
 
@@ -152,12 +155,13 @@ class Contract:
             if loops or numbers.partial:
                 limit = min(limit, self._again)
             exact = numbers.error is None and representable(numbers.value, dtype)
-            if rounding.unit > limit and not exact:
-                what = RUNNING_SUM if rounding.unit <= self._coarsest else name
+            if (rounding.unit > limit or rounding.tiny > self._floor) and not exact:
+                what = RUNNING_SUM if limit < rounding.unit <= self._coarsest else name
                 key = (what, kernel_location())
                 self.narrowed.setdefault(key, Narrowing(*key, dtype))
                 unit = self.sums if limit == self._coarsest else limit
-                rounding = Rounding(unit, rounding.tiny, rounding.largest)
+                unit, tiny = min(rounding.unit, unit), min(rounding.tiny, self._floor)
+                rounding = Rounding(unit, tiny, rounding.largest)
         result = into(numbers, dtype, rounding)
         partial = adds or numbers.partial
         if result.sums != sums or result.adds or result.partial != partial:

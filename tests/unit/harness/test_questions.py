@@ -128,6 +128,9 @@ def test_a_rounding_that_no_input_or_output_has():
     assert "is rounded into bfloat16" in text
     assert isinstance(checked(narrow, wide(lambda x: x / 3), dtype="bfloat16")[0], Match)
     assert isinstance(checked(narrow, wide(lambda x: x / 3), accumulation="bfloat16")[0], Match)
+    small = made_of(lambda x: nl.copy(x, dtype=nl.float16))  # finer than bfloat16, and ends at 6e-8
+    _, text = failure(small, wide(lambda x: x), Fill(1e-9), dtype="bfloat16")
+    assert "is rounded into float16" in text
 
 
 def test_a_long_sum_in_the_operands_own_dtype():
