@@ -19,10 +19,9 @@ import numpy as np
 
 from difftest.simulator.baton import Rank
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import Array, name_of
+from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import (
     KernelError,
-    LimitError,
     OutOfBoundsError,
     ShapeError,
     refused,
@@ -40,6 +39,7 @@ from difftest.simulator.instructions.record import (
     Rule,
 )
 from difftest.simulator.instructions.rules import (
+    limits,
     needs_generation,
     one_dtype,
     one_memory,
@@ -104,14 +104,10 @@ def core_barrier(act: Act) -> None:
 
 
 def _fits_gpsimd(call: Call) -> None:
-    src, most = call["src"], call.machine.gpsimd_dma_elements
-    if call.engine is Engine.GPSIMD and src.free_size > most:
-        each, size = src.free_size * src.dtype.itemsize, src.dtype.itemsize
-        rule = "by GpSimd's own DMA moves few bytes a partition"
-        did = f"by GpSimd's own DMA got {each} bytes a partition"
-        received = f"{each} bytes a partition of {name_of(src.dtype)}"
-        remedy, limit = "leave dma_engine out, or send it in parts", f"{most * size} bytes"
-        raise call.refused(rule, did, received, error=LimitError, limit=limit, remedy=remedy)
+    src, most, size = call["src"], call.machine.gpsimd_dma_elements, call["src"].dtype.itemsize
+    wrong = call.engine is Engine.GPSIMD and src.free_size > most
+    rule = f"GpSimd's own DMA moves at most {most * size} bytes a partition of {src.dtype}"
+    limits(call, (wrong, rule, f"{src.free_size * size} bytes a partition"))
 
 
 def _in_pipe(acts: Sequence[Act]) -> Meeting:
@@ -210,8 +206,11 @@ _DIM, _DIM_ON_CHIP = (
 
 
 def _along(call: Call) -> None:
-    """A gather has two dimensions on chip."""
-    (_DIM if call["src"].space.is_hbm else _DIM_ON_CHIP)(call)
+    """On chip a gather is along either of two dimensions, and there is no third (v2.32.0)."""
+    src = call["src"]
+    (_DIM if src.space.is_hbm else _DIM_ON_CHIP)(call)
+    third = len(src.shape) > 2 and not src.space.is_hbm
+    limits(call, (third, "src has two dimensions on chip", f"src {list(src.shape)}"))
 
 
 def _divides(call: Call) -> None:

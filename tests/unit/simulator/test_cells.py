@@ -43,6 +43,7 @@ LEAST = {"permuted": 88, "broadcast": 110, "indirect": 45, "vector offset": 3}
 SEES_ALL = ("step", "reversed", "reshaped", "dtype")
 """Views at which each effect is walked."""
 REFUSED = {
+    (KernelError, "NAME takes a scattered ROLE in SBUF on the Scalar Engine"),
     (KernelError, "NAME takes a tile as ROLE"),
     (KernelError, "NAME takes no indirect view as ROLE"),
     (KernelError, "the offsets of NAME are in groups of 16 partitions"),

@@ -9,6 +9,7 @@ from difftest.simulator import (
     BufferError,
     DtypeError,
     KernelError,
+    LimitError,
     OutOfBoundsError,
     ShapeError,
     launch,
@@ -374,6 +375,11 @@ def sbuf(*shape):
         (lambda: ncc.ReplicaGroup([[0, 1], [1, 2]]), KernelError, "do not overlap"),
         (lambda: reduced(priority=1), KernelError, "NeuronCore-v4"),
         (lambda: sent_to_each(sbuf), BufferError, "takes src in hbm"),
+        (
+            lambda: ncc.all_gather([sbuf(4, 2, 2)], [sbuf(4, 4, 2)], ncc.ReplicaGroup([[0, 1]]), 1),
+            LimitError,
+            "two dimensions on chip",
+        ),
         (
             lambda: ncc.collective_permute([hbm(1, 1)], [hbm(1, 1)], [(0, 1), (1, 1)]),
             KernelError,
