@@ -12,7 +12,7 @@ import dataclasses
 import linecache
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from typing import Any
 
@@ -229,25 +229,35 @@ def _are_alike(tape: Tape, other: Tape) -> bool:
 
     Those in loops that only one of both goes through are left out.
     """
-    places = ({at.loop.location for step in t.steps for at in step.loops} for t in (tape, other))
-    both = set.intersection(*places)
-    return _given(tape, both) == _given(other, both)
+    one, two = [*_given(tape)], [*_given(other)]
+    both = {loop for around, *_ in one for loop in around}
+    both &= {loop for around, *_ in two for loop in around}
+    return _numbered(one, both) == _numbered(two, both)
 
 
-def _given(tape: Tape, both: set[Any]) -> list[Any]:
-    """Calls of the first turns of these loops, and outside of any, without values of registers."""
+def _numbered(calls: list[Any], both: set[Any]) -> list[Any]:
+    """Those in no other loops; tensors and registers are told apart by the order of their use."""
     numbers: dict[str, int] = {}
 
     def number(match: re.Match[str]) -> str:
         return f"{numbers.setdefault(match[0], len(numbers))}"
 
-    calls = []
-    text = _NAME.sub("", _VALUE.sub("", tape_to_json(tape)))
-    for step, line in zip(tape.steps, text.partition('"steps":[\n')[2].splitlines(), strict=True):
+    return [(at, _NUMBER.sub(number, line)) for around, at, line in calls if around <= both]
+
+
+def _given(tape: Tape) -> Iterator[tuple[set[Any], Any, str]]:
+    """Calls of first turns, and outside of loops on the device, without values of registers.
+
+    A loop there is known by its line, and by the calls outside of any before it.
+    """
+    text = _NAME.sub("", _VALUE.sub("", tape_to_json(tape))).partition('"steps":[\n')[2]
+    outside = 0
+    for step, line in zip(tape.steps, text.splitlines(), strict=True):
         turns = [turn for turn in step.loops if turn.loop.kind is LoopKind.DYNAMIC]
-        if all(turn.number == 0 and turn.loop.location in both for turn in turns):
-            calls.append((step.stack, step.program, _NUMBER.sub(number, _PLACES.sub("", line))))
-    return calls
+        outside += not turns
+        if not any(turn.number for turn in turns):
+            around = {(turn.loop.location, outside) for turn in turns}
+            yield around, (step.stack, step.program), _PLACES.sub("", line)
 
 
 def _replay(call: KernelCall, tape: Tape) -> Outcome:

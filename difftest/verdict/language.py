@@ -266,15 +266,12 @@ class ModuleCheck:
 
     def _is_tried(self, node: ast.AST) -> bool:
         """Whether an import stands in a ``try`` that goes on without it, or in TYPE_CHECKING."""
-        return any(
-            (isinstance(above, ast.Try) and inner in above.body and _of_import(above))
-            or (
-                isinstance(above, ast.If)
-                and inner in above.body
-                and _last(above.test) == "TYPE_CHECKING"
-            )
-            for above, inner in self._around(node)
-        )
+        for above, inner in self._around(node):
+            is_typing = isinstance(above, ast.If) and _last(above.test) == "TYPE_CHECKING"
+            is_try = isinstance(above, ast.Try) and _of_import(above)
+            if (is_typing or is_try) and inner in getattr(above, "body", ()):
+                return True
+        return False
 
     def _check(self, node: ast.AST) -> None:
         for name in _words(node):

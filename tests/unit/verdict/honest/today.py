@@ -247,11 +247,11 @@ KERNELS = {
         domain=FEW,
         before=TURNS,
     ),
-    "turns by a register": Honest(
+    "turns by registers": Honest(
         "x = load(a)\ndef body(i):\n    y = load(a)\n    nisa.tensor_copy(dst=y, src=x)\n"
         "    nisa.tensor_tensor(dst=x, data1=x, data2=y, op=nl.add)\n"
-        "nl.fori_loop(0, register(b, 0, 0), body)\nreturn store(x)",
-        reference=lambda a, b: a.astype(np.float64) * 2.0 ** b[0, 0],
+        "for m in range(b.size):\n    nl.fori_loop(0, register(b, m, 0), body)\nreturn store(x)",
+        reference=lambda a, b: a.astype(np.float64) * 2.0 ** b.sum(),
         inputs=COUNTS,
         domain=FEW,
         before=TURNS,
