@@ -181,8 +181,8 @@ class LintRequest:
     def of_files(self, paths: Sequence[Path]) -> tuple[list[Diagnostic], list[str]]:
         """The diagnostics of files and folders, and what is to be said of those nobody can read."""
         diagnostics: list[Diagnostic] = []
-        unread = [f"{path} has no Python file" for path in paths if not _python_files([path])]
-        for file in _python_files(paths):
+        unread = [f"{path} has no Python file" for path in paths if not python_files([path])]
+        for file in python_files(paths):
             try:
                 source = Source(file, _text(file))
             except UNREADABLE as error:
@@ -198,7 +198,7 @@ class LintRequest:
         ----------
         unsafe : whether fixes are applied that may change what a kernel computes.
         """
-        for file in _python_files(paths):
+        for file in python_files(paths):
             try:
                 text = _text(file)
                 fixed = self._fixed(file, text, unsafe)
@@ -256,7 +256,8 @@ def _text(file: Path) -> str:
         return opened.read()
 
 
-def _python_files(paths: Sequence[Path]) -> list[Path]:
+def python_files(paths: Iterable[Path]) -> list[Path]:
+    """What is read of files and folders."""
     return [file for path in paths for file in (sorted(_inside(path)) if path.is_dir() else [path])]
 
 

@@ -58,7 +58,9 @@ class Tools:
 
     def lint(self, files: list[str], sdk: str = "", target: str = "", page: int = 1) -> str:
         """Tell what the compiler would refuse, from the source: line, rule, remedy."""
-        count = sum(len([*Path(file).rglob("*.py")]) or 1 for file in files if _is_short(file))
+        from difftest.lint.files import python_files
+
+        count = len(python_files([Path(file) for file in files if _is_short(file)]))
         if count > MOST_FILES:
             return f"error: {count:,} files; accepted: {MOST_FILES:,}"
         return self._answer(page, "lint", *files, sdk=sdk, target=target)

@@ -34,7 +34,8 @@ def test_what_is_too_much_or_outside_is_told_and_nothing_runs(tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     (tmp_path / "link").symlink_to("/etc/passwd")
     many = tmp_path / "many"
-    many.mkdir()
+    (many / ".venv").mkdir(parents=True)
+    (many / ".venv" / "unread.py").touch()
     for number in range(2_001):
         (many / f"{number}.py").touch()
     assert "2,001 files" in Tools().lint(["many"])
