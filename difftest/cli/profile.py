@@ -15,7 +15,7 @@ from difftest.analysis.finding import Finding
 from difftest.choices import missing
 from difftest.cli.launching import KernelRun, run_options
 from difftest.host.console import print_table, table_console
-from difftest.host.options import OutputFile
+from difftest.host.options import PICTURES, OutputFile
 from difftest.host.output import replacing, write_file
 from difftest.inspection import memory_text
 from difftest.lint.check import unused_helpers
@@ -27,19 +27,6 @@ from difftest.timing.report import Report, as_mapping
 from difftest.timing.views import text
 from difftest.timing.views.lanes import plot
 from difftest.timing.views.perfetto import perfetto
-
-PICTURES = (".png", ".svg", ".pdf")
-
-
-def _picture(context: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
-    """A picture to write, refused before anything runs."""
-    if path is None:
-        return None
-    if path.suffix not in PICTURES:
-        raise click.BadParameter(f"a picture is one of {', '.join(PICTURES)}; got {path.name}")
-    if lack := missing("matplotlib", "a picture", "plot"):
-        raise click.UsageError(lack)
-    return path
 
 
 @click.command()
@@ -55,8 +42,7 @@ def _picture(context: click.Context, parameter: click.Parameter, path: Path | No
 @click.option(
     "--plot",
     "picture",
-    type=OutputFile(),
-    callback=_picture,
+    type=OutputFile(*PICTURES),
     help=f"Picture; {', '.join(PICTURES)}.",
 )
 @click.option("--json", "json_file", type=OutputFile(), help="Everything as JSON.")
@@ -75,6 +61,8 @@ def profile(
     files = list(filter(None, (trace_file, picture, json_file)))
     if len(set(files)) != len(files):
         raise click.UsageError("--perfetto, --plot and --json each need a file of their own")
+    if picture and (lack := missing("matplotlib", "a picture", "plot")):
+        raise click.UsageError(lack)
     is_shown = sys.stdout.isatty()  # else what a kernel prints would leave its file for the bar
     bar = Progress(console=Console(stderr=True), transient=True, redirect_stdout=is_shown)
     with bar as progress:

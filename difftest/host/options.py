@@ -18,19 +18,23 @@ from difftest.host.output import check_output
 from difftest.host.waiting import Waiting
 
 STDOUT = Path("-")
+PICTURES = (".png", ".svg", ".pdf")
 
 
 class OutputFile(click.Path):
-    """A file to write, in a folder that is there: refused before anything runs."""
+    """A file to write, in a folder that is there, a picture of ``kinds``: refused before a run."""
 
-    def __init__(self, *, allow_dash: bool = False) -> None:
+    def __init__(self, *kinds: str, allow_dash: bool = False) -> None:
         super().__init__(dir_okay=False, writable=True, path_type=Path, allow_dash=allow_dash)
+        self.kinds = kinds
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """The path, if a file can be written there."""
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         if not path.parent.is_dir():
             self.fail(f"there is no folder {path.parent}", param, ctx)
+        if self.kinds and path.suffix not in self.kinds:
+            self.fail(f"a picture is one of {', '.join(self.kinds)}; got {path.name}", param, ctx)
         try:
             if path != STDOUT:
                 check_output(path)

@@ -20,7 +20,7 @@ import numpy as np
 from difftest.harness.spec import KernelSpec
 from difftest.host.collecting import with_spec
 from difftest.host.console import print_table, progress, table_console, titled_table
-from difftest.host.options import OutputFile
+from difftest.host.options import PICTURES, OutputFile
 from difftest.host.output import replacing
 from difftest.scale.axes import Axes, check_axes, parse_axes, parse_case
 from difftest.scale.engine import SweepOrders, judged_apart, judged_elsewhere, judged_here
@@ -111,11 +111,8 @@ def heat_map(rows: Sequence[Row], x: str, y: str, file: Path) -> None:
     axis.set_yticks(range(len(down)), list(map(str, down)))
     axis.set(xlabel=x, ylabel=y)
     axis.set_title("predicted us, the median of points that agree", loc="left", fontsize=10)
-    try:
-        with replacing(file) as path:
-            figure.savefig(path, dpi=130)
-    except ValueError as error:
-        raise click.ClickException(f"--heat: {error}") from None
+    with replacing(file) as path:
+        figure.savefig(path, dpi=130)
 
 
 SURE = 0.05
@@ -263,7 +260,9 @@ def axes_of_command(
 @click.option("--scheduler", metavar="tcp://HOST:PORT", help="Dask's, in place of processes here.")
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), default=TIMEOUT)
 @click.option("--fresh", is_flag=True, help="Forget what the file holds.")
-@click.option("--heat", type=(str, OutputFile()), metavar="X,Y FILE.png", help="A picture.")
+@click.option(
+    "--heat", type=(str, OutputFile(*PICTURES)), metavar="X,Y FILE.png", help="A picture."
+)
 @click.option("--compare", "old", type=Path, help="A sweep of before; 1 if a point newly fails.")
 @click.pass_context
 def sweep(context: click.Context, /, test: str, file: Path, **options: Any) -> None:

@@ -10,8 +10,8 @@ from rich.console import Console
 
 import difftest
 from difftest.cli.main import main
-from difftest.cli.profile import PICTURES
 from difftest.host.loading import parse_grid
+from difftest.host.options import PICTURES
 from difftest.simulator.frontend.launchable import physical_cores
 from difftest.simulator.frontend.nki.levels import LevelWarning
 from difftest.timing import clockwork

@@ -104,8 +104,6 @@ def test_the_table_and_the_picture(tmp_path, capsys, monkeypatch):
     dark = sorted(bright[y, x] for x, y in white)
     assert 0 < len(dark) < 24
     assert sorted(bright[:12].ravel())[: len(dark)] == dark  # what is white can be read
-    with pytest.raises(click.ClickException, match="--heat"):
-        heat_map(rows, "dtype", "n", tmp_path / "heat.doc")
 
 
 @pytest.fixture

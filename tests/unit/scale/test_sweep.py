@@ -206,6 +206,7 @@ def test_the_command(tmp_path):
         ((), "name what varies"),
         (("--over", "outcome=1"), "outcome is a column of each row"),
         (("--over", "columns=1", "--sample", "some"), "takes a number from 1, or all"),
+        (("--over", "n=1", "--heat", "n,n", "heat.txt"), "a picture is one of .png, .svg, .pdf"),
     ],
 )
 def test_a_command_line_that_says_nothing_is_refused(tmp_path, words, told):
