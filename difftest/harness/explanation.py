@@ -125,11 +125,9 @@ def _rearranged(seen: WrongOutput, values: Float64) -> Iterator[str]:
             yield f"reversed along axis {axis}"
         for step, sign in ((1, "-"), (-1, "+")):
             fits = _within(values, np.roll(low, step, axis), np.roll(high, step, axis))
-            inner = [slice(None)] * len(shape)
-            inner[axis] = slice(step, None) if step > 0 else slice(None, step)
-            at = wrong[tuple(inner)]
-            told = np.unique(values[tuple(inner)][at]).size >= _TELLING
-            if told and fits[tuple(inner)][at].all():
+            inner = *(slice(None),) * axis, slice(1, None) if step > 0 else slice(None, -1)
+            at = wrong[inner]
+            if np.unique(values[inner][at]).size >= _TELLING and fits[inner][at].all():
                 yield f"shifted by one along axis {axis}: [i] has what belongs at [i {sign} 1]"
 
 
@@ -377,8 +375,8 @@ def _overflow(loss: Loss) -> str:
     assert over is not None
     argument = "" if over.argument is None else f" of {over.argument:.6g}"
     return (
-        f"{loss.name} overflows {over.tensor}{_at(loss.location)}: it comes to {over.value:.3g}"
-        f"{argument}, and the largest is {over.largest:.5g}"
+        f"{loss.name} overflows {over.tensor}{_at(loss.location)}: without rounding it is "
+        f"{over.value:.3g}{argument}, and the largest is {over.largest:.5g}"
     )
 
 

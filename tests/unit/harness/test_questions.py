@@ -178,7 +178,7 @@ def test_overflow_is_the_arithmetics_and_is_named():
     )
     assert (verdict.question, verdict.kind) == ("arithmetic", "nan")
     assert verdict.how[0].startswith("activation(exp) overflows float32 at test_questions.py:")
-    assert verdict.how[0].endswith("it comes to 2.69e+43 of 100, and the largest is 3.4028e+38")
+    assert verdict.how[0].endswith("rounding it is 2.69e+43 of 100, and the largest is 3.4028e+38")
 
 
 def test_an_overflow_names_the_tile_that_is_too_narrow():
@@ -480,3 +480,18 @@ def test_values_near_the_exact_ones_are_judged_as_others(off, monkeypatch):
     short = verdicts()
     monkeypatch.setattr(questions, "_apart", lambda values, _: np.full(values.shape, np.nan))
     assert short == verdicts()
+
+
+def test_a_number_that_the_output_holds_is_no_infinity():
+    """240 is the largest of float8_e4m3; float8_e5m2 has 256 beside it. Where sums lead, it may."""
+
+    def turned(x):
+        out = nl.ndarray(x.shape, nl.float8_e4m3, buffer=nl.shared_hbm)
+        nl.store(out, nl.copy(nl.load(x), dtype=nl.float8_e5m2))
+        return out
+
+    reference, outputs = wide(lambda x: x), {"output_dtype": "float8_e4m3"}
+    verdict, _ = failure(nki.jit(turned), reference, Fill(240.0), **outputs)
+    assert (verdict.question, verdict.kind) == ("arithmetic", "infinity")
+    verdict, _ = checked(nki.jit(turned), reference, Fill(224.0), **outputs)
+    assert isinstance(verdict, Match)
