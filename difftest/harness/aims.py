@@ -2,7 +2,7 @@
 
 A condition is asked of the values of one name after another, while the others stay: ``n % 64 ==
 33`` holds at 33 and each 64th after it, ``rows + columns == 777`` at what is left to 777. What a
-name was assigned stands in its place. Of a loop over a range the third turn is such a condition.
+name was assigned stands in its place. A loop's third turn is one too, and what a function gives.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import inspect
 import itertools
 import random
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from difftest.backends.sdk import function_of
@@ -32,7 +33,6 @@ kept; nodes of what stands in a name's place at most, and those that are evaluat
 _TURNS = ("range", "affine_range", "sequential_range", "static_range")
 _CALLED = ("abs", "bin", "bool", "divmod", "int", "len", "max", "min", "range", "sum")
 _FLOATS, _LARGE = 8, 2.0**18  # so many, and smaller: a large one hides something, and is no data
-_DATA = (int, str, tuple, list, dict, set, frozenset, ModuleType)
 
 Place = dict[str, int]  # values of names of the domain, at which a condition changes
 Condition = tuple[str, int, list[list[Place]], list[list[Place]]]
@@ -74,16 +74,19 @@ def conditions_of(spec: KernelSpec) -> tuple[list[Condition], tuple[float, ...]]
     arrays = ((name, spec.dimensions(name)) for name in (*spec.inputs, *spec.outputs))
     ends = ((f"{name}.shape", own, end) for name, own in arrays for end in (0, len(own)))
     axes = {f"{x}[{n - end}]": of for x, own, end in ends for n, of in enumerate(own)}
-    functions = [function_of(kernel) for kernel in (spec.kernel, *spec.others)]
+    kernels = (function_of(kernel) for kernel in (spec.kernel, *spec.others))
+    functions = [function for function in kernels if function and ranges]
     conditions: list[Condition] = []
     floats: list[float] = []
-    for function in functions if ranges else ():  # they become more
-        if function is None:
-            continue
-        named: list[Any] = [function.__globals__.get(name) for name in function.__code__.co_names]
-        floats += [n for n in (*function.__code__.co_consts, *named) if type(n) is float]
+    for function in functions:  # they become more
+        values, named = [function.__code__, *(function.__defaults__ or ())], list[Any]()
+        for code in (v for v in values if isinstance(v, CodeType)):  # they become more
+            named += [function.__globals__.get(name) for name in code.co_names]
+            inner = [getattr(v, "__dict__", {}).get(n) for v in named for n in code.co_names]
+            values += [*code.co_consts, *named, *inner]
+        floats += [value for value in values if type(value) is float]
         own = [v for v in named if getattr(v, "__module__", "") == function.__module__]
-        functions += [inner for v in own if (inner := function_of(v)) not in functions]
+        functions += [f for v in own if (f := function_of(v)) and f not in functions]
         with contextlib.suppress(OSError, TypeError, SyntaxError):  # it has no source
             lines, first = inspect.getsourcelines(function)
             tree = ast.increment_lineno(ast.parse(textwrap.dedent("".join(lines))), first - 1)
@@ -96,9 +99,14 @@ class _Source(ast.NodeTransformer):
 
     def __init__(self, function: FunctionType, tree: ast.AST, ranges: Any, axes: Any) -> None:
         self._file, self._ranges, self._axes = function.__code__.co_filename, ranges, axes
-        self._known = {n: v for n, v in function.__globals__.items() if isinstance(v, _DATA)}
-        gets = (f"{n}.get" for n, v in self._known.items() if isinstance(v, dict))
-        self._called, self._assigned = {*_CALLED, *gets}, {}
+        own = {p.name: p.default for p in inspect.signature(function).parameters.values()}
+        world = function.__globals__ | {n: v for n, v in own.items() if type(v) is int}
+        self._known = {
+            n: v
+            for n, v in world.items()
+            if n not in ranges and (isinstance(v, (type, FunctionType)) or not callable(v))
+        }
+        self._assigned: dict[str, ast.expr] = {}
         nodes = [*ast.walk(tree)]
         self._turning = [ast.unparse(node.target) for node in nodes if isinstance(node, ast.For)]
         for node in nodes:
@@ -117,10 +125,11 @@ class _Source(ast.NodeTransformer):
         refuses = isinstance(node, ast.If) and isinstance(node.body[-1], ast.Raise)
         if refuses or isinstance(node, ast.Assert):
             return
-        test = node if isinstance(node, (ast.Compare, ast.BoolOp)) else getattr(node, "test", None)
+        asks = isinstance(node, (ast.Compare, ast.BoolOp, ast.Call))
+        test = node if asks else getattr(node, "test", None)
         if own := [places for part in self._parts(node, test) if (places := self._places(part))]:
             yield self._file, node.lineno, around, own
-        for inner in () if test is node else ast.iter_child_nodes(node):
+        for inner in ast.iter_child_nodes(node) if isinstance(node, ast.Call) or not asks else ():
             if inner is not test:
                 yield from self.conditions(inner, [*around, *own])
 
@@ -130,7 +139,8 @@ class _Source(ast.NodeTransformer):
         if turns.partition("(")[0].rpartition(".")[2] in _TURNS:
             return [ast.parse(f"len({turns}) > 2", mode="eval").body]
         is_and = isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)
-        return test.values if is_and else [test] if test else []
+        parts = test.values if is_and else [test] if test else []
+        return parts if test is node else [ast.UnaryOp(ast.Not(), part) for part in parts]
 
     def _places(self, test: ast.expr) -> list[Place]:
         """Where a condition changes with one of its names."""
@@ -139,6 +149,8 @@ class _Source(ast.NodeTransformer):
         open_names = dict.fromkeys(n.id for n in ast.walk(whole) if isinstance(n, ast.Name))
         names = [name for name in open_names if name not in self._known and name not in _CALLED]
         outer = [name for name in names if name not in self._turning]
+        if isinstance(test, ast.Call) and not {*names} <= self._ranges.keys():
+            return []
         numbers: list[Any] = [getattr(node, "value", None) for node in ast.walk(whole)]
         near = {n + step for n in numbers if type(n) is int for step in (-1, 0, 1, 2)}
         places: list[Place] = []
@@ -158,13 +170,14 @@ class _Source(ast.NodeTransformer):
         held = []
         for value in asked:
             try:
-                held.append(bool(eval(code, self._known, {**base, name: value})))
+                told = eval(code, self._known, {**base, name: value})
             except Exception:  # what it would raise for
-                held.append(False)
-        is_rare = sum(held) * 2 < len(held)
-        by_side = itertools.groupby(zip(asked, held, strict=True), lambda pair: pair[1])
-        runs = [[value for value, _ in run] for side, run in by_side if side is is_rare]
-        often = len(runs) > 4 and held.count(is_rare) * 4 > len(held)  # it is drawn anyhow
+                told = False
+            held.append(told if isinstance(told, (int, float)) else bool(told))
+        most, count = Counter(held).most_common(1)[0]
+        by_side = itertools.groupby(zip(asked, held, strict=True), lambda pair: pair[1] == most)
+        runs = [[value for value, _ in run] for is_most, run in by_side if not is_most]
+        often = count * 4 < len(held) * (3 if len(runs) > 4 else 2)  # it is drawn anyhow
         ends = {run[end] for run in runs for end in (0, -1)} - {asked[0], asked[-1]}
         return [at for at in ends if at >= _LEAST and not often]
 
@@ -177,7 +190,9 @@ class _Source(ast.NodeTransformer):
         if is_call and path.rpartition(".")[2] in _TURNS:
             path, node.func = "range", ast.Name("range", ast.Load())
         root = path.replace("[", ".").split(".")[0]
-        known = path in self._called if is_call else root in self._known
+        is_other = is_call and isinstance(self._known.get(root), ModuleType)
+        known = (is_call and path in _CALLED) or (root in self._known and not is_other)
+        known |= is_call and root == "math" and len(node.args) == 1  # two have to be met by chance
         text = ast.unparse(node)
         axis = self._axes.get(text)
         other = ast.parse(axis, mode="eval").body if axis else ast.Name(text, ast.Load())

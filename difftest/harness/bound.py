@@ -67,16 +67,6 @@ def runnable(spec: KernelSpec, backends: tuple[Backend, ...]) -> Iterator[tuple[
             yield part, chosen
 
 
-def agreement(outputs: Mapping[str, Outputs]) -> Iterator[tuple[str, str, str, bool]]:
-    """For each two kernels and each backend that ran both: whether their outputs are equal.
-
-    Yields both names, the backend's, and whether all bits agree (NaN as any other NaN).
-    """
-    for (first, ours), (second, theirs) in combinations(outputs.items(), 2):
-        for backend in ours.keys() & theirs.keys():
-            yield first, second, backend, are_equal(ours[backend], theirs[backend])
-
-
 def check_each(runner: Runner, spec: KernelSpec, case: Case) -> dict[str, Verdict]:
     """Check a case of each kernel of a spec; see :meth:`Runner.check`.
 
@@ -99,7 +89,11 @@ def check_each(runner: Runner, spec: KernelSpec, case: Case) -> dict[str, Verdic
         outputs[part.name] = runner.outputs
         runner.right |= {b: (runner.outputs[b], v) for b, v in own.items() if isinstance(v, Match)}
         verdicts |= {f"{part.name} on {backend}": verdict for backend, verdict in own.items()}
-    pairs = [*agreement(outputs)]
+    pairs = [
+        (first, second, backend, are_equal(ours[backend], theirs[backend]))
+        for (first, ours), (second, theirs) in combinations(outputs.items(), 2)
+        for backend in ours.keys() & theirs.keys()
+    ]
     for first, second, backend, equal in pairs:
         runner.tally.count_agreement(first, second, backend, equal=equal)
     for name, failure in failures.items():

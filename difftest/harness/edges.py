@@ -82,20 +82,16 @@ def edges_of(spec: KernelSpec) -> Iterator[Edge]:
     yield from _edge(base, spec, "the plainest case", inside=True)
     if defaults:
         shown = ", ".join(f"{name}={value}" for name, value in defaults.items())
-        values = plainest(spec, defaults) or _beside(spec, defaults)
-        yield from _edge(values, spec, f"the defaults, {shown}", inside=True)
+        sizes = {name: value for name, value in defaults.items() if is_size(value)}
+        values = plainest(spec, defaults) or plainest(spec, sizes)  # beside 0, which is no size
+        yield from _edge(
+            values and {**values, **defaults}, spec, f"the defaults, {shown}", inside=True
+        )
     if not spec.rejects or base is None:
         return
     yield from _other_values(spec, base)
     yield from _other_shapes(spec, base)
     yield from _other_dtypes(spec, base)
-
-
-def _beside(spec: KernelSpec, defaults: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The plainest values beside a default that is no size, such as 0, from which none follow."""
-    sizes = {name: value for name, value in defaults.items() if is_size(value)}
-    values = None if sizes == defaults else plainest(spec, sizes)
-    return None if values is None else {**values, **defaults}
 
 
 def is_size(value: object) -> bool:

@@ -1,5 +1,7 @@
 """Bugs at a few of many sizes, which only a case meets that aims at the source's conditions."""
 
+import math
+
 import hypothesis
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from tests.kernels.budget import NIGHTLY
 
 TILE = 96
 LEVEL = 0.75
+FACTORS = {443: 3.0}
 nl = nisa = None  # what reads a source runs nothing of it
 
 
@@ -82,6 +85,39 @@ def of_an_array(x, rows, columns):
     return x.shape[-1] + few == 434
 
 
+class Limits:
+    BORDER = 443
+
+
+def answer(n, tile):
+    return 3 if n % tile == 59 and n // tile == 4 else 2
+
+
+def of_names_elsewhere(rows, columns, border=217):
+    return columns == Limits.BORDER and rows % border == 0
+
+
+def of_an_answer(rows, columns):
+    return max(answer(columns, TILE), 2) - 2
+
+
+def of_a_table(rows, columns):
+    return FACTORS.get(columns)
+
+
+def of_a_ceiling(rows, columns):
+    tiles = math.ceil(columns / TILE)
+    return tiles * TILE - columns == 37 and tiles == 5
+
+
+def of_a_function(x, rows, columns):
+    return [step(x) for step in (lambda tile: nl.where(tile == 0.75, 1.0, tile),)]
+
+
+def of_a_default(x, rows, columns, level=0.75):
+    return nl.where(x == level, 1.0, x)
+
+
 def of_a_value(x, rows, columns):
     return nl.where(x == LEVEL, 1.0, x)
 
@@ -116,7 +152,13 @@ def spec_of(kernel, dtypes=("float32",), **more):
     return spec
 
 
-@every("kernel", [both, apart, of_a_helper, of_a_turn, of_few, of_two, of_a_product])
+@every(
+    "kernel",
+    [
+        *(both, apart, of_a_helper, of_a_turn, of_few, of_two, of_a_product),
+        *(of_names_elsewhere, of_an_answer, of_a_table, of_a_ceiling),
+    ],
+)
 @pytest.mark.parametrize("seed", range(8 if NIGHTLY else 1))
 def test_a_rare_bug_is_met_within_three_hundred_cases(kernel, seed):
     @hypothesis.seed(seed)
@@ -130,7 +172,7 @@ def test_a_rare_bug_is_met_within_three_hundred_cases(kernel, seed):
         draw()
 
 
-@every("kernel", [of_a_value, of_an_operand])
+@every("kernel", [of_a_value, of_an_operand, of_a_function, of_a_default])
 def test_the_number_that_values_are_compared_with_is_among_them(kernel):
     spec = spec_of(kernel)
     arrays = [spec.inputs_of(case)[0] for case in examples(cases(spec), 100)]
