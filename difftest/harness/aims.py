@@ -74,8 +74,7 @@ def conditions_of(spec: KernelSpec) -> tuple[list[Condition], tuple[float, ...]]
     arrays = ((name, spec.dimensions(name)) for name in (*spec.inputs, *spec.outputs))
     ends = ((f"{name}.shape", own, end) for name, own in arrays for end in (0, len(own)))
     axes = {f"{x}[{n - end}]": of for x, own, end in ends for n, of in enumerate(own)}
-    kernels = (function_of(kernel) for kernel in (spec.kernel, *spec.others))
-    functions = [function for function in kernels if function and ranges]
+    functions = [f for k in (spec.kernel, *spec.others) if ranges and (f := function_of(k))]
     conditions: list[Condition] = []
     floats: list[float] = []
     for function in functions:  # they become more
@@ -149,13 +148,12 @@ class _Source(ast.NodeTransformer):
         open_names = dict.fromkeys(n.id for n in ast.walk(whole) if isinstance(n, ast.Name))
         names = [name for name in open_names if name not in self._known and name not in _CALLED]
         outer = [name for name in names if name not in self._turning]
-        if isinstance(test, ast.Call) and not {*names} <= self._ranges.keys():
-            return []
+        is_told = not isinstance(test, ast.Call) or {*names} <= self._ranges.keys()
         numbers: list[Any] = [getattr(node, "value", None) for node in ast.walk(whole)]
         near = {n + step for n in numbers if type(n) is int for step in (-1, 0, 1, 2)}
         places: list[Place] = []
         work = len(numbers) * sum(len(self._ranges.get(n, range(_ASKED))[:_ASKED]) for n in names)
-        often = min(_BASES, _WORK // max(1, work)) if len(names) < 3 else 0
+        often = min(_BASES, _WORK // max(1, work)) if is_told and len(names) < 3 else 0
         for _ in range(1 if len(names) == 1 and names[0] in self._ranges else often):
             to = {n: n if n in self._ranges else chance.choice([*self._ranges]) for n in outer}
             own = {n: self._ranges[to[n]] if n in to else range(4) for n in names}

@@ -84,9 +84,8 @@ def edges_of(spec: KernelSpec) -> Iterator[Edge]:
         shown = ", ".join(f"{name}={value}" for name, value in defaults.items())
         sizes = {name: value for name, value in defaults.items() if is_size(value)}
         values = plainest(spec, defaults) or plainest(spec, sizes)  # beside 0, which is no size
-        yield from _edge(
-            values and {**values, **defaults}, spec, f"the defaults, {shown}", inside=True
-        )
+        values = values and {**values, **defaults}
+        yield from _edge(values, spec, f"the defaults, {shown}", inside=True)
     if not spec.rejects or base is None:
         return
     yield from _other_values(spec, base)
