@@ -158,8 +158,7 @@ class CandidateBackend:
         for shown in Shown:
             answer = self._tape(call, shown)
             ran = _replay(call, answer) if isinstance(answer, Tape) else answer
-            is_last = shown is Shown.ALL
-            if isinstance(answer, Tape) and (is_last or not isinstance(ran, Unsupported)):
+            if isinstance(answer, Tape) and (shown is Shown.ALL or type(ran) is not Unsupported):
                 self.shown[shown] += 1
                 self.last = shown, answer
                 if shown is Shown.NOTHING:
@@ -220,8 +219,7 @@ class CandidateBackend:
 
 def _registers(tape: Tape) -> list[int]:
     """What registers were loaded with."""
-    made = [step.made for step in tape.steps if step.call == "effect"]
-    return [value for value in made if value is not None]
+    return [step.made for step in tape.steps if step.call == "effect" and step.made is not None]
 
 
 def _are_alike(tape: Tape, other: Tape) -> bool:

@@ -201,7 +201,6 @@ class ModuleCheck:
         self._modules: dict[str, str] = {}
         """What imports bind, and the modules that they bind it to."""
         self.asked: set[str] = set()
-        """What of the world beside its arguments it may decide by."""
         self._uses: list[tuple[ast.AST, str]] = []
         self._above: dict[ast.AST, ast.AST] = {}
         self.nodes = [*self._live(tree)]

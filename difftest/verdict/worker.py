@@ -53,7 +53,7 @@ from difftest.verdict.walls import walled
 from difftest.verdict.wire import Frame, array_of, is_plain, receive, send
 
 _import = builtins.__import__
-_MARK = "which way?"  # a name that no source can have
+_MARK, _OWNER = "which way?", "whose?"  # names that no source can have
 
 
 class Quiet:
@@ -66,6 +66,8 @@ class Quiet:
         if name.startswith("_"):
             raise AttributeError(name)
         return self
+
+    def __setattr__(self, name: str, value: object) -> None: ...
 
 
 def _in_place_of(out: io.TextIOBase) -> dict[str, dict[str, Any]]:
@@ -119,6 +121,7 @@ class ClosedWorld:
             "__name__": "builtins",
             "type": lambda value: type(value),
             _MARK: self._way,
+            _OWNER: self._own_of,
         }
         self.ways: dict[Place, dict[int, set[int]]] = {}
 
@@ -147,6 +150,14 @@ class ClosedWorld:
         if not (getattr(test, "ndim", 0) or type(test).__module__.startswith("difftest.")):
             self.ways.setdefault((file, line), {}).setdefault(column, set()).add(int(not test))
         return test
+
+    def _own_of(self, value: Any) -> Any:
+        """What an attribute is set of: TypeError if all runs share it, as a class of NKI's."""
+        name = getattr(value, "__name__" if isinstance(value, ModuleType) else "__module__", "")
+        is_kept = callable(value) and not isinstance(value, Quiet)
+        if name not in self.sources and (is_kept or isinstance(value, (ModuleType, io.IOBase))):
+            raise TypeError(f"{value!r:.60} is not the candidate's own: leave its attributes alone")
+        return value
 
     def first(self) -> ModuleType:
         """The module of the kernel's file, as nothing had run before."""
@@ -204,6 +215,9 @@ def marked(tree: ast.Module, file: str) -> ast.Module:
 
     functions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.Lambda))]
     nodes = {node for function in functions for node in ast.walk(function)}
+    for node in [*ast.walk(tree)]:
+        if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+            node.value = ast.Call(ast.Name(_OWNER, ast.Load()), [node.value], [])
     conditions: set[ast.AST] = {node for node in nodes if isinstance(node, ast.Compare)}
     for node in nodes:
         if isinstance(node, ast.BoolOp) and {*map(type, node.values)} == {ast.Compare}:

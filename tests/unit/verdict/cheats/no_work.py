@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 
 from difftest.verdict.outcome import Outcome
-from tests.unit.verdict.cheats.table import CHEATS, WRONG, cheat
+from tests.unit.verdict.cheats.table import CHEATS, CRASHED, WRONG, cheat
 from tests.unit.verdict.kernels import spec_of
 
 FILLED = "tile = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)\n{fill}\nreturn store(tile)"
@@ -131,6 +131,21 @@ WITHOUT_WORK = {
         because="unexpected keyword",
         before="from functools import wraps\n",
     ),
+    **{
+        f"a patch of {name}": cheat(
+            f"{lines}\nreturn store(total(a, b))",
+            CRASHED,
+            because="not the candidate's own",
+            before="import sys\n",
+        )
+        for name, lines in {
+            "NKI": "m = nl\nm.add = nl.subtract",
+            "a class of it": "t = nl.NkiTensor\nt.x = 1",
+            "NumPy, in a list": "[np][0].x = 1",
+            "an argument": "def f(m):\n    m.x = 1\nf(nisa)",
+            "its output": "s = sys.stdout\ns.count = 'x'",
+        }.items()
+    },
     "half of the digits": cheat(
         "nl.ndarray((1, 1), dtype=nl.bfloat16, buffer=nl.private_hbm)\n"
         "tiles = []\nfor one in (a, b):\n"

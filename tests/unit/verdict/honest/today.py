@@ -211,7 +211,7 @@ KERNELS = {
         "return store(x)"
     ),
     "a log of what it does": Honest(
-        "log.info('%s', a.shape)\nwith warnings.catch_warnings():\n"
+        "log.info('%s', a.shape)\nlog.propagate = False\nwith warnings.catch_warnings():\n"
         "    warnings.simplefilter('ignore')\n    return store(total(a, b))",
         before="import logging\nimport warnings\n\nlog = logging.getLogger(__name__)\n",
     ),
