@@ -85,7 +85,6 @@ def reseeded(case: Case, seed: int) -> Case:
 _HOW: dict[str, Callable[[BaseException], Outcome]] = {
     "rejected": Rejected,
     "unsupported": Unsupported,
-    "crashed": Crashed,
 }
 _NAME = re.compile(r'(?<=\["name",)"(?:[^"\\]|\\.)*"')
 """A tensor's own name on a tape: it may be another in each run, and changes no instruction."""

@@ -346,9 +346,8 @@ def failure(error: BaseException, how: str = "crashed") -> dict[str, Any]:
     if not text:
         lines = traceback.format_exception(error, limit=-FRAMES)
         text = "".join(lines if how != "memory" else lines[-1:]).strip()
-    kind = type(error).__name__
     is_rule = isinstance(error, NkiError)
-    return {"how": how, "kind": kind, "error": text[-SHOWN:], "is_rule": is_rule}
+    return {"how": how, "kind": type(error).__name__, "error": text[-SHOWN:], "is_rule": is_rule}
 
 
 def described(kernel: Any, names: Mapping[str, Any]) -> dict[str, Any]:
