@@ -57,6 +57,7 @@ def prepare(config: pytest.Config, request: Request) -> ExitStack:
     if not request.wants_backends:
         return done
     is_collecting = gc.isenabled()
+    gc.freeze()  # plugins of Hypothesis collect while they are loaded
     gc.disable()
     sys.meta_path.insert(0, _Plain)
     done.callback(sys.meta_path.remove, _Plain)
@@ -145,8 +146,7 @@ def make_importable(config: pytest.Config) -> None:
     if not any(name in sys.modules or importlib.util.find_spec(name) for name in packages):
         from difftest.host.installation import embedded_with_predictions
 
-        modules = embedded_with_predictions().install()
-        config.add_cleanup(modules.uninstall)
+        config.add_cleanup(embedded_with_predictions().install().uninstall)
 
 
 def _make_runner(config: pytest.Config, request: Request) -> Runner:
