@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import cleandoc
-from pathlib import Path
 from typing import Any
 
 import click
@@ -80,7 +79,8 @@ def _summary(module: str, function: str, room: int) -> str:
     spec = find_spec(module)
     assert spec is not None
     assert spec.origin is not None
-    _, _, own = Path(spec.origin).read_text("utf-8").partition(f"\ndef {function}(")
+    with open(spec.origin, encoding="utf-8") as file:
+        _, _, own = file.read().partition(f"\ndef {function}(")
     said = own.split('"""')[1]  # a parser would read all of the file
     return click.Command(function, help=cleandoc(said)).get_short_help_str(room)
 

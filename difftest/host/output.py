@@ -8,7 +8,10 @@ import io
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _SIGNS = {**dict(zip("▁▂▃▄▅▆▇█", "12345678", strict=True)), "─": "-", "…": "~", "µ": "u"}
 """What is printed where a stream's encoding lacks a character: eighths of a bar are digits."""
@@ -35,7 +38,7 @@ def replacing(file: Path) -> Iterator[Path]:
     A disk that is full leaves what was there, and no part of what should be. A device and a pipe
     are written themselves.
     """
-    home = Path(os.path.realpath(file))
+    home = type(file)(os.path.realpath(file))
     aside = home.with_name(f".{os.getpid()}-{home.name[-200:]}")  # its suffix says the format
     try:
         if file.exists() and not file.is_file():
