@@ -76,9 +76,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from importlib import metadata
-
-        return metadata.version("nki-difftest")
+        return importlib.import_module("importlib.metadata").version("nki-difftest")
     for home, names in _HOMES.items():
         if name in names:
             return getattr(importlib.import_module(f"difftest.harness.{home}"), name)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-from traceback import extract_tb
 
 _LINES: set[str] = set()
 
@@ -19,6 +18,8 @@ class unless_broken(str):  # it is the name; a generator would take three times 
 
     def __exit__(self, kind: object, error: BaseException | None, _: object) -> bool:
         if isinstance(error, Exception):
+            from traceback import extract_tb
+
             at = extract_tb(error.__traceback__)[-1]
             what = f"{type(error).__name__}: {error}".partition("\n")[0]
             line = f"{self} broke down at {os.path.basename(at.filename)}:{at.lineno} ({what})"
