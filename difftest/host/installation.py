@@ -40,8 +40,7 @@ class PredictedLaunch:
         return self.prediction.caution
 
     def _need_costs(self) -> None:
-        unknown = self.prediction.describe_unknown()
-        if unknown:
+        if unknown := self.prediction.describe_unknown():
             raise not_modelled("the latency of this kernel", unknown)
 
     def profile(self) -> Mapping[str, object]:
