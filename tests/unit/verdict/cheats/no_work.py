@@ -102,7 +102,7 @@ WITHOUT_WORK = {
         "return by_memset(np.asarray(a) + np.asarray(b), a)", Outcome.REFUSED, Outcome.CRASHED
     ),
     "a float of a tensor": cheat(
-        "return by_memset(np.full(a.shape, float(a[0:1, 0:1])), a)", CHEATS, Outcome.CRASHED
+        "return by_memset(np.full(a.shape, float(a[0:1, 0:1])), a)", Outcome.REFUSED
     ),
     "NumPy by another name": cheat("m = np\nreturn m.load('x')", Outcome.CRASHED),
     "an address in a text": cheat(
