@@ -13,11 +13,12 @@ import copy
 import functools
 import inspect
 import itertools
+import math
 import random
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FunctionType
 from typing import Any
 
 from difftest.backends.sdk import function_of
@@ -32,6 +33,8 @@ _ASKED, _BASES, _KEPT, _LONG, _WORK = 1024, 16, 64, 100, 60_000
 kept; nodes of what stands in a name's place at most, and those that are evaluated in all."""
 _TURNS = ("range", "affine_range", "sequential_range", "static_range")
 _CALLED = ("abs", "bin", "bool", "divmod", "int", "len", "max", "min", "range", "sum")
+_NUMBERS = {*_CALLED, *dir(int), *dir(math), "get"}
+_LASTING = (ast.Global, ast.Nonlocal, ast.Yield, ast.While, ast.With, ast.Import, ast.ImportFrom)
 _FLOATS, _LARGE = 8, 2.0**18  # so many, and smaller: a large one hides something, and is no data
 
 Place = dict[str, int]  # values of names of the domain, at which a condition changes
@@ -93,6 +96,19 @@ def conditions_of(spec: KernelSpec) -> tuple[list[Condition], tuple[float, ...]]
     return conditions, (*dict.fromkeys(n for n in floats if 0 < abs(n) < _LARGE),)[:_FLOATS]
 
 
+def _only_computes(known: Mapping[str, Any], path: str) -> bool:
+    """Whether a function makes numbers of numbers alone: it is asked thousands of times."""
+    with contextlib.suppress(Exception):  # it has no source, or not these names
+        names = path.split(".")
+        function = functools.reduce(getattr, names[1:], known[names[0]])
+        nodes = [*ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function))))]
+        calls = {ast.unparse(n.func).rpartition(".")[2] for n in nodes if isinstance(n, ast.Call)}
+        stored = {type(n) for n in nodes if not isinstance(getattr(n, "ctx", ast.Load()), ast.Load)}
+        is_short = not any(isinstance(node, _LASTING) for node in nodes)
+        return is_short and calls <= _NUMBERS and stored <= {ast.Name, ast.Tuple}
+    return False
+
+
 class _Source(ast.NodeTransformer):
     """A function's source: a name becomes what it was assigned, and what cannot be told a name."""
 
@@ -100,11 +116,7 @@ class _Source(ast.NodeTransformer):
         self._file, self._ranges, self._axes = function.__code__.co_filename, ranges, axes
         own = {p.name: p.default for p in inspect.signature(function).parameters.values()}
         world = function.__globals__ | {n: v for n, v in own.items() if type(v) is int}
-        self._known = {
-            n: v
-            for n, v in world.items()
-            if n not in ranges and (isinstance(v, (type, FunctionType)) or not callable(v))
-        }
+        self._known = {n: v for n, v in world.items() if n not in ranges}
         self._assigned: dict[str, ast.expr] = {}
         nodes = [*ast.walk(tree)]
         self._turning = [ast.unparse(node.target) for node in nodes if isinstance(node, ast.For)]
@@ -188,11 +200,10 @@ class _Source(ast.NodeTransformer):
         if is_call and path.rpartition(".")[2] in _TURNS:
             path, node.func = "range", ast.Name("range", ast.Load())
         root = path.replace("[", ".").split(".")[0]
-        is_other = is_call and isinstance(self._known.get(root), ModuleType)
-        known = (is_call and path in _CALLED) or (root in self._known and not is_other)
-        known |= is_call and root == "math" and len(node.args) == 1  # two have to be met by chance
-        text = ast.unparse(node)
-        axis = self._axes.get(text)
+        is_math = is_call and root == "math" and len(node.args) == 1  # two are met by chance
+        is_own = not is_call or path.endswith(".get") or _only_computes(self._known, path)
+        known = path in _CALLED or (root in self._known and (is_math or is_own))
+        axis = self._axes.get(text := ast.unparse(node))
         other = ast.parse(axis, mode="eval").body if axis else ast.Name(text, ast.Load())
         return self.generic_visit(node) if known else other
 

@@ -89,15 +89,16 @@ def check_each(runner: Runner, spec: KernelSpec, case: Case) -> dict[str, Verdic
         outputs[part.name] = runner.outputs
         runner.right |= {b: (runner.outputs[b], v) for b, v in own.items() if isinstance(v, Match)}
         verdicts |= {f"{part.name} on {backend}": verdict for backend, verdict in own.items()}
-    pairs = [
-        (first, second, backend, are_equal(ours[backend], theirs[backend]))
+    agreed = {
+        (first, second, backend): are_equal(ours[backend], theirs[backend])
         for (first, ours), (second, theirs) in combinations(outputs.items(), 2)
         for backend in ours.keys() & theirs.keys()
-    ]
-    for first, second, backend, equal in pairs:
-        runner.tally.count_agreement(first, second, backend, equal=equal)
+    }
+    for pair, equal in agreed.items():
+        same, count = runner.tally.agreements.get(pair, (0, 0))
+        runner.tally.agreements[pair] = same + equal, count + 1
     for name, failure in failures.items():
-        alike = {k for *two, _, equal in pairs if equal and name in two for k in two}
+        alike = {k for (*two, _), equal in agreed.items() if equal and name in two for k in two}
         failure.others = (*(_said(k, failures, alike) for k in outputs if k != name),)
         raise failure
     return verdicts

@@ -160,9 +160,6 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
     def check_rejection(rejection: Rejection, **fixtures: Any) -> None:
         on_each(fixtures, lambda runner, part: runner.check_rejection(part, rejection))
 
-    def check_calls(calls: str, **fixtures: Any) -> None:
-        on_each(fixtures, check_edges)
-
     test = hypothesis.given(case=cases(spec))(_with_signature(run_drawn, function, names))
     setattr(
         test,
@@ -171,7 +168,9 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
             spec=spec,
             check_case=_with_signature(run, function, names),
             check_rejection=_with_signature(check_rejection, function, ("rejection",)),
-            check_edges=_with_signature(check_calls, function, ("calls",)),
+            check_edges=_with_signature(
+                lambda calls, **fixtures: on_each(fixtures, check_edges), function, ("calls",)
+            ),
         ),
     )
     return test

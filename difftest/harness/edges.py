@@ -253,14 +253,6 @@ def fillings_of(spec: KernelSpec, run: Callable[[KernelSpec, Case], Outcome]) ->
                 yield Edge(look.case, f"{size}, {side} the limit", fills=True)
 
 
-def has_sizes(spec: KernelSpec) -> bool:
-    """Whether an array of the spec has a dimension that may grow: see :func:`_sizes_of`."""
-    tokens = [token for array in (*spec.inputs, *spec.outputs) for token in spec.dimensions(array)]
-    named = not all(token.isdecimal() for token in tokens)
-    is_open = any(not is_choice(source) for source in spec.domain.values())
-    return named and (is_open or bool(spec.rejects))
-
-
 def _sizes_of(spec: KernelSpec) -> Iterator[tuple[str, int]]:
     """The names that can grow, each with its plainest value.
 
@@ -353,8 +345,10 @@ def has_edges(spec: KernelSpec, backends: Iterable[Backend]) -> bool:
     All that a spec without rejections or defaults has is a memory to fill.
     """
     names = {backend.name for backend in backends} - {_DEVICE}
+    tokens = {token for name in (*spec.inputs, *spec.outputs) for token in spec.dimensions(name)}
+    is_fixed = all(map(is_choice, spec.domain.values())) or all(map(str.isdecimal, tokens))
     promised = bool(spec.rejects or defaults_of(spec))
-    return spec.edges and bool(names if promised else has_sizes(spec) and names & {_TRACING})
+    return spec.edges and bool(names if promised else not is_fixed and _TRACING in names)
 
 
 def check_edges(runner: Runner, spec: KernelSpec) -> None:

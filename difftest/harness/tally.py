@@ -103,11 +103,6 @@ class Tally:
     def count_rejection(self, kernel: str, backend: str) -> None:
         self._row(kernel, backend).rejections += 1
 
-    def count_agreement(self, first: str, second: str, backend: str, *, equal: bool) -> None:
-        """Count a case that two kernels ran, and whether all bits of their outputs agree."""
-        same, cases = self.agreements.get((first, second, backend), (0, 0))
-        self.agreements[first, second, backend] = (same + equal, cases + 1)
-
     def merge(self, other: Tally) -> None:
         """Add the counts of ``other``, those of another test or process."""
         for (kernel, backend), row in other.rows.items():

@@ -57,8 +57,7 @@ def prepare(config: pytest.Config, request: Request) -> ExitStack:
     if not request.wants_backends:
         return done
     is_collecting = gc.isenabled()
-    gc.freeze()  # plugins of Hypothesis collect while they are loaded
-    gc.disable()
+    gc.disable()  # not frozen: Hypothesis asks the collector who holds trio's random numbers
     sys.meta_path.insert(0, _Plain)
     done.callback(sys.meta_path.remove, _Plain)
     from difftest.plugin.profiles import default_profile

@@ -6,7 +6,7 @@ from difftest.analysis.finding import Finding, Severity
 from difftest.simulator.errors import place_of
 from difftest.simulator.trace import Location
 
-LINES = (Location("kernel.py", 7), Location("kernel.py", 3))
+LINES = (Location("none.py", 7), Location("none.py", 3))
 
 
 def finding(**fields):
@@ -35,7 +35,7 @@ def test_a_finding_as_json():
         "severity": "error",
         "happened": "the store reads what nothing wrote",
         "rule": "a store waits for what it stores",
-        "locations": [{"file": "kernel.py", "line": 7}, {"file": "kernel.py", "line": 3}],
+        "locations": [{"file": "none.py", "line": 7}, {"file": "none.py", "line": 3}],
         "remedy": "store after the loop",
         "evidence": [4, 9],
     }
@@ -45,10 +45,10 @@ def test_a_line_of_a_helper_is_named_with_its_calls():
     kernel, helper = LINES
     place = place_of((helper, kernel))
     assert (place, place.calls) == (helper, (kernel,))
-    assert str(place) == "kernel.py:3, called at kernel.py:7"
+    assert str(place) == "none.py:3, called at none.py:7"
     assert place_of((helper,)).calls == place_of((helper, helper)).calls == ()
     (line,) = finding(locations=(place,)).as_mapping()["locations"]
-    assert line == {"file": "kernel.py", "line": 3, "called_at": [{"file": "kernel.py", "line": 7}]}
+    assert line == {"file": "none.py", "line": 3, "called_at": [{"file": "none.py", "line": 7}]}
 
 
 def test_nothing_is_left_out_but_evidence():

@@ -18,6 +18,7 @@ from tests.kernels.budget import NIGHTLY
 TILE = 96
 LEVEL = 0.75
 FACTORS = {443: 3.0}
+KEPT = []
 nl = nisa = None  # what reads a source runs nothing of it
 
 
@@ -40,6 +41,16 @@ def helper(columns):
 
 def of_a_helper(rows, columns):
     return bool(helper(columns)) and rows > 290
+
+
+def keeping(columns):
+    """It is no function of numbers alone: nobody asks it but a kernel."""
+    KEPT.append(columns)
+    return not columns % 8
+
+
+def of_what_keeps(rows, columns):
+    return keeping(columns) and keeping(columns + 1)
 
 
 def of_a_turn(rows, columns):
@@ -220,6 +231,7 @@ def test_a_case_that_aims_shrinks_as_any_other():
         (of_few, [[{37, 111}, {5, 350}]]),
         (seldom_false, [[{64, 128, 192, 256}]]),
         (often_true, []),
+        (of_what_keeps, []),
         (of_three, []),
         (refusing, []),
         (spec_of, []),
