@@ -34,7 +34,7 @@ kept; nodes of what stands in a name's place at most, and those that are evaluat
 _TURNS = ("range", "affine_range", "sequential_range", "static_range")
 _CALLED = ("abs", "bin", "bool", "divmod", "int", "len", "max", "min", "range", "sum")
 _NUMBERS = {*_CALLED, *dir(int), *dir(math), "get"}
-_LASTING = (ast.Global, ast.Nonlocal, ast.Yield, ast.While, ast.With, ast.Import, ast.ImportFrom)
+_LASTING = (ast.Global, ast.Nonlocal, ast.Yield, ast.While, ast.With, ast.Delete)
 _FLOATS, _LARGE = 8, 2.0**18  # so many, and smaller: a large one hides something, and is no data
 
 Place = dict[str, int]  # values of names of the domain, at which a condition changes
@@ -96,19 +96,6 @@ def conditions_of(spec: KernelSpec) -> tuple[list[Condition], tuple[float, ...]]
     return conditions, (*dict.fromkeys(n for n in floats if 0 < abs(n) < _LARGE),)[:_FLOATS]
 
 
-def _only_computes(known: Mapping[str, Any], path: str) -> bool:
-    """Whether a function makes numbers of numbers alone: it is asked thousands of times."""
-    with contextlib.suppress(Exception):  # it has no source, or not these names
-        names = path.split(".")
-        function = functools.reduce(getattr, names[1:], known[names[0]])
-        nodes = [*ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function))))]
-        calls = {ast.unparse(n.func).rpartition(".")[2] for n in nodes if isinstance(n, ast.Call)}
-        stored = {type(n) for n in nodes if not isinstance(getattr(n, "ctx", ast.Load()), ast.Load)}
-        is_short = not any(isinstance(node, _LASTING) for node in nodes)
-        return is_short and calls <= _NUMBERS and stored <= {ast.Name, ast.Tuple}
-    return False
-
-
 class _Source(ast.NodeTransformer):
     """A function's source: a name becomes what it was assigned, and what cannot be told a name."""
 
@@ -117,7 +104,7 @@ class _Source(ast.NodeTransformer):
         own = {p.name: p.default for p in inspect.signature(function).parameters.values()}
         world = function.__globals__ | {n: v for n, v in own.items() if type(v) is int}
         self._known = {n: v for n, v in world.items() if n not in ranges}
-        self._assigned: dict[str, ast.expr] = {}
+        self._assigned, self._own = dict[str, ast.expr](), dict[str, bool]()
         nodes = [*ast.walk(tree)]
         self._turning = [ast.unparse(node.target) for node in nodes if isinstance(node, ast.For)]
         for node in nodes:
@@ -136,11 +123,12 @@ class _Source(ast.NodeTransformer):
         refuses = isinstance(node, ast.If) and isinstance(node.body[-1], ast.Raise)
         if refuses or isinstance(node, ast.Assert):
             return
-        asks = isinstance(node, (ast.Compare, ast.BoolOp, ast.Call))
+        is_call = isinstance(node, ast.Call) and self._is_own(ast.unparse(node.func))
+        asks = is_call or isinstance(node, (ast.Compare, ast.BoolOp))
         test = node if asks else getattr(node, "test", None)
         if own := [places for part in self._parts(node, test) if (places := self._places(part))]:
             yield self._file, node.lineno, around, own
-        for inner in ast.iter_child_nodes(node) if isinstance(node, ast.Call) or not asks else ():
+        for inner in ast.iter_child_nodes(node) if is_call or not asks else ():
             if inner is not test:
                 yield from self.conditions(inner, [*around, *own])
 
@@ -191,6 +179,21 @@ class _Source(ast.NodeTransformer):
         ends = {run[end] for run in runs for end in (0, -1)} - {asked[0], asked[-1]}
         return [at for at in ends if at >= _LEAST and not often]
 
+    def _is_own(self, path: str) -> bool:
+        """Whether a call makes numbers of numbers and no more: it is made thousands of times."""
+        if path not in self._own:
+            self._own[path] = path.endswith(".get")
+            with contextlib.suppress(Exception):  # it has no source, or not these names
+                names = path.split(".")
+                function = functools.reduce(getattr, names[1:], self._known[names[0]])
+                nodes = [*ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function))))]
+                calls = {ast.unparse(n.func).split(".")[-1] for n in nodes if type(n) is ast.Call}
+                stored = {type(n) for n in nodes if type(getattr(n, "ctx", 0)) is ast.Store}
+                is_short = not any(isinstance(node, _LASTING) for node in nodes)
+                only = calls <= _NUMBERS and stored <= {ast.Name, ast.Tuple}
+                self._own[path] |= is_short and only
+        return self._own[path]
+
     def visit_Name(self, node: ast.Name) -> Any:
         return self._assigned.get(node.id, node)
 
@@ -201,8 +204,8 @@ class _Source(ast.NodeTransformer):
             path, node.func = "range", ast.Name("range", ast.Load())
         root = path.replace("[", ".").split(".")[0]
         is_math = is_call and root == "math" and len(node.args) == 1  # two are met by chance
-        is_own = not is_call or path.endswith(".get") or _only_computes(self._known, path)
-        known = path in _CALLED or (root in self._known and (is_math or is_own))
+        is_told = not is_call or is_math or self._is_own(path)
+        known = path in _CALLED or (root in self._known and is_told)
         axis = self._axes.get(text := ast.unparse(node))
         other = ast.parse(axis, mode="eval").body if axis else ast.Name(text, ast.Load())
         return self.generic_visit(node) if known else other

@@ -161,18 +161,15 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
         on_each(fixtures, lambda runner, part: runner.check_rejection(part, rejection))
 
     test = hypothesis.given(case=cases(spec))(_with_signature(run_drawn, function, names))
-    setattr(
-        test,
-        ATTRIBUTE,
-        KernelTest(
-            spec=spec,
-            check_case=_with_signature(run, function, names),
-            check_rejection=_with_signature(check_rejection, function, ("rejection",)),
-            check_edges=_with_signature(
-                lambda calls, **fixtures: on_each(fixtures, check_edges), function, ("calls",)
-            ),
+    kernel_test = KernelTest(
+        spec=spec,
+        check_case=_with_signature(run, function, names),
+        check_rejection=_with_signature(check_rejection, function, ("rejection",)),
+        check_edges=_with_signature(
+            lambda calls, **fixtures: on_each(fixtures, check_edges), function, ("calls",)
         ),
     )
+    setattr(test, ATTRIBUTE, kernel_test)
     return test
 
 
