@@ -31,6 +31,7 @@ from difftest.host.collecting import with_spec
 from difftest.host.pool import START, LostTask, answer_all, results
 from difftest.scale.axes import PlacedSpec, Point, placed
 from difftest.scale.store import Row, need
+from difftest.simulator.baton import one_thread
 from difftest.verdict.judgement import Judgement, add_memory, add_time
 from difftest.verdict.outcome import Outcome
 
@@ -174,7 +175,8 @@ def serve(connection: Connection, orders: SweepOrders) -> None:
     """Judge the points that come through a connection, in a process of the pool."""
 
     def work(spec: KernelSpec) -> None:
-        answer_all(connection, PointJudge(spec, orders.cases).row)
+        with one_thread():  # threads of several processes that wait for a core spin
+            answer_all(connection, PointJudge(spec, orders.cases).row)
 
     limit(orders.timeout, None)
     try:

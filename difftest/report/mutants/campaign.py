@@ -41,6 +41,7 @@ from difftest.report.mutants.suite import (
     lines_run,
     suites_of,
 )
+from difftest.simulator.baton import one_thread
 
 FOLDER = Path(".difftest")
 FILE = "fates.jsonl"
@@ -147,7 +148,8 @@ def serve(connection: Connection, orders: Orders) -> None:
             for name, spec in specs.items()
         }
         judge = Examiner(suites_of(specs, cases), connection.send)
-        answer_all(connection, lambda task: judge.judge(*task))
+        with one_thread():  # threads of several processes that wait for a core spin
+            answer_all(connection, lambda task: judge.judge(*task))
 
     orders.collect(work)
 
