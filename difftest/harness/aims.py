@@ -169,9 +169,9 @@ class _Source(ast.NodeTransformer):
         for value in asked:
             try:
                 told = eval(code, self._known, {**base, name: value})
-            except Exception:  # what it would raise for
-                told = False
-            held.append(told if isinstance(told, (int, float)) else bool(told))
+                held.append(told if isinstance(told, (int, float)) else bool(told))
+            except Exception:  # what it would raise for, or an array
+                held.append(False)
         most, count = Counter(held).most_common(1)[0]
         by_side = itertools.groupby(zip(asked, held, strict=True), lambda pair: pair[1] == most)
         runs = [[value for value, _ in run] for is_most, run in by_side if not is_most]

@@ -19,6 +19,7 @@ TILE = 96
 LEVEL = 0.75
 FACTORS = {443: 3.0}
 KEPT = []
+SEVERAL = np.arange(2)
 nl = nisa = None  # what reads a source runs nothing of it
 
 
@@ -47,6 +48,10 @@ def keeping(columns):
     """It is no function of numbers alone: nobody asks it but a kernel."""
     KEPT.append(columns)
     return not columns % 8
+
+
+def of_several(rows, columns):
+    return columns == SEVERAL
 
 
 def of_what_keeps(rows, columns):
@@ -232,6 +237,7 @@ def test_a_case_that_aims_shrinks_as_any_other():
         (seldom_false, [[{64, 128, 192, 256}]]),
         (often_true, []),
         (of_what_keeps, []),
+        (of_several, []),
         (of_three, []),
         (refusing, []),
         (spec_of, []),
