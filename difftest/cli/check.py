@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from shutil import get_terminal_size
 
 import click
-from rich.console import Console
 
 from difftest.cli.launching import KernelRun, run_options
 from difftest.host.loading import MOST_PROGRAMS
@@ -53,7 +53,7 @@ def check(
         raise click.ClickException("the kernel issued no instruction: there is nothing to check")
     texts = [finding_text(finding) for finding in inspector.findings]
     texts += [f"error: {misuse}" for misuse in misuses]
-    texts.append(memory_text(trace, machine, Console().width, 0.0 if memory else 0.5))
+    texts.append(memory_text(trace, machine, get_terminal_size().columns, 0.0 if memory else 0.5))
     for text in filter(None, texts):
         click.echo(text)
     if json_file is not None:

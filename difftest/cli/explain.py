@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import textwrap
 from pathlib import Path
+from shutil import get_terminal_size
 
 import click
 
-from difftest.host.console import table_console
 from difftest.lint.codes import Explained
 from difftest.lint.codes import explain as explained_in
 
@@ -35,12 +35,13 @@ def explain(context: click.Context, what: str) -> None:
     for answer in answers:
         _say(_text(answer))
     if not answers and not path.is_file():
-        from difftest.cli.signatures import explained_name
         from difftest.lint.check import rules
 
         if rule := rules().get(what):
             click.echo(rule.page, nl=False)
             return
+        from difftest.cli.signatures import explained_name  # and the simulator
+
         if said := explained_name(what):
             _say(said)
             return
@@ -54,7 +55,7 @@ def _say(text: str, *, err: bool = False) -> None:
     keep = functools.partial(textwrap.fill, break_long_words=False, break_on_hyphens=False)
     for line in text.splitlines():
         inner = " " * (len(line) - len(line.lstrip(" -")) + 2)
-        click.echo(keep(line, table_console(80).width, subsequent_indent=inner), err=err)
+        click.echo(keep(line, get_terminal_size().columns, subsequent_indent=inner), err=err)
 
 
 def _text(answer: Explained) -> str:

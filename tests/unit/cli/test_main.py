@@ -29,7 +29,8 @@ def test_commands_import_what_they_need_alone():
     most = [*tests, "numpy", "rich", "difftest.simulator", "difftest.harness"]
     for needless, commands in (
         (most, ([], ["bench"], ["init"], ["doctor"])),
-        (tests, (["trace"], ["check"], ["lint"], ["migrate"], ["profile"], ["run"])),
+        ([*tests, "rich"], (["trace"], ["check"], ["explain"], ["lint"], ["migrate"], ["run"])),
+        (tests, (["profile"],)),
     ):
         code = (
             f"import sys; from difftest.cli.main import main\nfor words in {commands}:\n"
