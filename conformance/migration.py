@@ -104,7 +104,7 @@ def carried(checkout: Path, seconds: float) -> list[Carried]:
 def _migrated(folder: Path, output: Path, name: Path) -> dict[str, Carried]:
     """Write the new files; those that have kernels, by their places in the folder."""
     files: dict[str, Carried] = {}
-    for file, result in Package(folder, output).migrated().items():
+    for file, result in Package(folder, output, folder.rglob("*.py")).migrated().items():
         (output / file).parent.mkdir(parents=True, exist_ok=True)
         (output / file).write_text(result.text, encoding="utf-8")
         if result.kernels:

@@ -201,10 +201,11 @@ def _folder(
     folder: Path, output: Path | None, kernel: str | None, proven: Proven
 ) -> tuple[int, bool]:
     """The files of a folder rewritten together."""
+    from difftest.lint.files import python_files
     from difftest.migration.rewriting import Package
 
     assert output is not None
-    package = Package(folder, output)
+    package = Package(folder, output, python_files([folder]))
     results = package.migrated()
     if not results:
         raise click.ClickException(f"{folder} has no Python file")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -325,16 +325,16 @@ def _header(statement: Any) -> Any:
 
 
 class Package:
-    """The Python files below a folder, and where their new forms go.
+    """Python files below a folder, and where their new forms go.
 
     An import of ``kernels.classic.conv2d`` in ``kernels/classic`` becomes one of
     ``kernels.nki.conv2d`` if the new files go to ``.../kernels/nki``: as many parts of the name
     are taken from the new folder's path as stood for the old one.
     """
 
-    def __init__(self, folder: Path, output: Path) -> None:
+    def __init__(self, folder: Path, output: Path, files: Iterable[Path]) -> None:
         self.folder, self.output = folder.resolve(), output.resolve()
-        self.files = sorted(self.folder.rglob("*.py"))
+        self.files = sorted(self.folder / file.relative_to(folder) for file in files)
         self._results: dict[Path, Migrated | None] = {}
 
     def migrated(self) -> dict[Path, Migrated]:

@@ -231,13 +231,15 @@ def test_a_file_that_is_no_python_is_told_and_the_others_are_read(file, tmp_path
 
 
 def test_a_folder_is_read_without_environments_and_hidden_folders(file, tmp_path):
-    """Else ``--fix .`` changes installed packages, and one of another Python ends in a 2."""
+    """Else ``--fix .`` and `migrate` write packages anew; one of another Python ends in a 2."""
     for name in (".git", "env"):
         (tmp_path / name / "deep").mkdir(parents=True)
         (tmp_path / name / "deep" / "old.py").write_text(file.read_text())
     (tmp_path / "env" / "pyvenv.cfg").touch()
     assert "1 finding, " in lint(tmp_path).stderr
     assert "1 finding, " in lint(tmp_path / "env").stderr, "what is named is read"
+    CliRunner().invoke(main, ["migrate", str(tmp_path), "-o", str(new := tmp_path / "new")])
+    assert [*new.rglob("*")] == [new / "kernel.py"]
 
 
 def test_a_rule_that_breaks_is_told_and_the_others_are_asked(file, monkeypatch):

@@ -43,7 +43,7 @@ PROVEN = {
 def package(tmp_path_factory):
     """The folder with its new form beside it, in a folder of the same name."""
     output = tmp_path_factory.mktemp("new") / "kernels" / "nki"
-    package = Package(CLASSIC, output)
+    package = Package(CLASSIC, output, CLASSIC.rglob("*.py"))
     for place, result in package.migrated().items():
         (output / place).parent.mkdir(parents=True, exist_ok=True)
         (output / place).write_text(result.text)
