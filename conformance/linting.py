@@ -109,16 +109,23 @@ def _script(checkout: Path, file: Path, seconds: float) -> Outcome:
 
 
 def section(title: str, command: str, checkout: Path, counts: str, reader: Reader) -> str:
-    """The Markdown of a run: its origin, what was read, and each place that breaks a rule."""
+    """The Markdown of a run: its origin, what was read, and each place that breaks a rule.
+
+    Places of a file where the same is said are one row.
+    """
     lines = [f"## {title}", "", f"From {commit_of(checkout)}, by", "", "```", command, "```", ""]
     lines += [f"{counts}, {reader.launches:,} launches: {len(reader.broken)} places.", ""]
     if reader.broken:
         lines += ["| rule | at | times | what |", "| --- | --- | ---: | --- |"]
+    rows: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
     for (id, path, line), times in sorted(reader.broken.items()):
+        said = reader.said[id, path, line].partition(", called at ")[0].replace("|", "\\|")
+        rows.setdefault((id, path, said), []).append((line, times))
+    for (id, path, said), places in rows.items():
         at = Path(path)
         own = at.relative_to(checkout) if at.is_relative_to(checkout) else at.name
-        said = reader.said[id, path, line].partition(", called at ")[0].replace("|", "\\|")
-        lines.append(f"| [{id}]({RULES}/{id}.md) | {own}:{line} | {times} | {said} |")
+        at_lines, total = ", ".join(str(line) for line, _ in places), sum(n for _, n in places)
+        lines.append(f"| [{id}]({RULES}/{id}.md) | {own}:{at_lines} | {total} | {said} |")
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -16,7 +16,7 @@ from difftest.analysis.finding import Finding, Severity, Silencing, is_silenced,
 from difftest.breakdown import unless_broken
 from difftest.lint.classic import HAZARDS
 from difftest.lint.fixes import fix_of, fix_of_comment
-from difftest.lint.rule import LAST_CLASSIC, NEWEST, RULES, Group, Release, Rule, of_level, rule
+from difftest.lint.rule import RULES, Confidence, Group, Release, Rule, of_level, rule, sdk_of
 from difftest.lint.source import UNREADABLE, Fix, Source, Spot, TextRange
 from difftest.simulator.machine import MACHINES
 from difftest.simulator.trace import Location, Trace
@@ -112,16 +112,9 @@ def _refusals(rule: Rule, node: ast.AST, place: Spot) -> Iterator[Diagnostic]:
 
 def _idle(source: Source, comment: Silencing, id: str) -> Diagnostic:
     """A comment that silenced nothing."""
-    line, column = comment.line, comment.column
-    happened = f"ignore[{id}] silences nothing"
-    region = TextRange(line, column, line, column + 1)
+    region = TextRange(comment.line, comment.column, comment.line, comment.column + 1)
     repair = partial(fix_of_comment, source, comment, id)
-    return Diagnostic(str(source.path), region, "NKX001", happened, repair)
-
-
-def sdk_of(trace: Trace, level: str | None = None) -> Release:
-    """The SDK of a level of NKI; else the newest of the kernel's dialect."""
-    return of_level(level) or (LAST_CLASSIC if trace.dialect == "classic" else NEWEST)
+    return Diagnostic(str(source.path), region, "NKX001", f"ignore[{id}] silences nothing", repair)
 
 
 def lint_trace(
@@ -170,8 +163,8 @@ def findings_of(
 ) -> tuple[Finding, ...]:
     """The rules that a kernel, and the functions of its file that it calls, break.
 
-    It has run here, so all are warnings, those about time notes. Hazards are left to who looks for
-    them in its trace. A kernel whose source cannot be read breaks no rule of sources.
+    It has run here, so all are warnings, those about time or what is announced notes. Hazards are
+    left to who looks for them in its trace. A kernel without source breaks no rule of sources.
 
     Parameters
     ----------
@@ -203,13 +196,15 @@ def _findings(file: str, text: str, name: str, level: str | None) -> tuple[Findi
 
 
 def _finding(diagnostic: Diagnostic) -> Finding:
+    rule = diagnostic.rule
+    is_note = rule.group is Group.PERFORMANCE or rule.confidence is Confidence.ANNOUNCED
     return Finding(
-        id=diagnostic.id,
-        severity=Severity.NOTE if diagnostic.rule.group is Group.PERFORMANCE else Severity.WARNING,
+        id=rule.id,
+        severity=Severity.NOTE if is_note else Severity.WARNING,
         happened=diagnostic.happened,
-        rule=diagnostic.rule.rule,
+        rule=rule.rule,
         locations=(Location(diagnostic.path, diagnostic.line),),
-        remedy=diagnostic.rule.remedy,
+        remedy=rule.remedy,
     )
 
 

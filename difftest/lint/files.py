@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import unified_diff
 from enum import Enum
@@ -199,13 +200,10 @@ class LintRequest:
         unsafe : whether fixes are applied that may change what a kernel computes.
         """
         for file in python_files(paths):
-            try:
+            with suppress(*UNREADABLE):  # who reads the files says so
                 text = _text(file)
-                fixed = self._fixed(file, text, unsafe)
-            except UNREADABLE:
-                continue  # who reads the files says so
-            if fixed != text:
-                yield file, text, fixed
+                if (fixed := self._fixed(file, text, unsafe)) != text:
+                    yield file, text, fixed
 
     def _fixed(self, file: Path, text: str, unsafe: bool) -> str:
         for _ in range(_ROUNDS):

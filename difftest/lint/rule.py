@@ -75,6 +75,11 @@ def of_level(level: str | None) -> Release | None:
     return next((sdk for sdk in SDKS.values() if level is not None and sdk.level == level), None)
 
 
+def sdk_of(trace: Trace, level: str | None = None) -> Release:
+    """The SDK of a level of NKI; else the newest of the kernel's dialect."""
+    return of_level(level) or (LAST_CLASSIC if trace.dialect == "classic" else NEWEST)
+
+
 PAGES = Path(__file__).with_name("pages")
 
 

@@ -26,11 +26,16 @@ _FUNCTIONS: Mapping[bool, Mapping[str, Mapping[str, Any]]] = {
     False: {"nl": language.NAMES, "nisa": isa.NAMES, "ncc": collectives.NAMES},
 }
 """By whether a name is classic, and by module: its names, those of all levels together."""
+_ENGINES = "gpsimd", "scalar", "tensor", "unknown", "vector"
 _DEPRECATED = {
+    **{f"nisa.{name}_engine": ("0.2", f"nisa.engine.{name}") for name in _ENGINES},
+    **dict.fromkeys(("nl.affine_range", "nl.sequential_range"), ("0.3", "range")),
     "nl.dynamic_range": ("0.6", "nl.fori_loop"),
+    "nl.static_range": ("0.6", "range"),
+    "nl.tile_size.psum_fmax": ("0.4", "nl.tile_size.psum_bank_fmax"),
     "nl.tile_size.total_available_sbuf_size": ("0.4", "nl.tile_size.sbuf_fmax_bytes"),
 }
-"""Names that the migration guide of v2.32.0 calls deprecated: since which NKI, and what is next."""
+"""Names that pages and stubs of v2.32.0 call deprecated: since which NKI, and what is next."""
 _NOT_OF_PSUM = {
     "nl.rsqrt": ("x", 0, "0.5", "nisa.activation(op=nl.rsqrt)"),
     "nisa.dma_copy": ("src", 1, "0.3", "nisa.tensor_copy to SBUF first"),
@@ -48,7 +53,7 @@ def _classic_import(node: ast.Import | ast.ImportFrom, at: Spot) -> Iterator[Ref
 def _ended_name(node: ast.expr, at: Spot) -> Iterator[Refusal]:
     name = at.name(node) or ""
     row = LIFETIMES.get(name)
-    if row is not None and row.ended is not None and _reached(row.ended, at):
+    if row is not None and _reached(row.ended, at):
         yield node, f"{name} ended with NKI {row.ended} (now: {row.instead})"
     elif at.source.names.has_classic(node) and name in GONE:
         reason, remedy = GONE[name]
@@ -66,18 +71,17 @@ def _future_name(node: ast.expr, at: Spot) -> Iterator[Refusal]:
 @rule("NKU309", nodes=(ast.Attribute,), since="2.30", **_TODAYS)
 def _deprecated(node: ast.Attribute, at: Spot) -> Iterator[Refusal]:
     name = at.name(node) or ""
-    since, instead = _DEPRECATED.get(name, ("", ""))
+    since, instead = _DEPRECATED.get(name, (None, ""))
     row = LIFETIMES.get(name)
-    has_ended = row is not None and row.ended is not None and _reached(row.ended, at)
-    if since and _reached(since, at) and not has_ended:
+    if _reached(since, at) and not (row and _reached(row.ended, at)):
         yield node, f"{name} is deprecated since NKI {since} (now: {instead})"
 
 
 @rule("NKU310", nodes=(ast.Call,), **_TODAYS)
 def _of_psum(node: ast.Call, at: Spot) -> Iterator[Refusal]:
     name = at.name(node.func) or ""
-    argument, place, ended, instead = _NOT_OF_PSUM.get(name, ("", 0, "", ""))
-    tile = at.given(node, argument, place) if ended and _reached(ended, at) else None
+    argument, place, ended, instead = _NOT_OF_PSUM.get(name, ("", 0, None, ""))
+    tile = at.given(node, argument, place) if _reached(ended, at) else None
     tile = tile.value if isinstance(tile, ast.Subscript) else tile
     call = at.value(tile) if tile is not None else None
     buffer = at.argument(call, "buffer", 2) if isinstance(call, ast.Call) else None
@@ -93,7 +97,7 @@ def _argument(node: ast.Call, at: Spot) -> Iterator[Refusal]:
         if row is None:
             continue
         since, ended, instead = row
-        if ended is not None and _reached(ended, at):
+        if _reached(ended, at):
             yield keyword, f"{name}({keyword.arg}=) ended with NKI {ended} (now: {instead})"
         elif not _reached(since, at):
             text = f"{name}({keyword.arg}=) exists since NKI {since} (until then: {instead})"
@@ -158,15 +162,13 @@ def _signature_of(name: str, is_classic: bool) -> inspect.Signature | None:
     if any(argument.kind is argument.VAR_POSITIONAL for argument in signature.parameters.values()):
         return None  # a range takes what Python's does, and hints
     blank = inspect.Parameter.empty
-    return signature.replace(
-        parameters=[
-            argument.replace(annotation=blank, default=blank if argument.default is blank else None)
-            for argument in signature.parameters.values()
-        ],
-        return_annotation=blank,
-    )
+    parameters = [
+        one.replace(annotation=blank, default=blank if one.default is blank else None)
+        for one in signature.parameters.values()
+    ]
+    return signature.replace(parameters=parameters, return_annotation=blank)
 
 
-def _reached(level: str, at: Spot) -> bool:
-    """Whether the SDK that is asked for has this level of NKI, or a later one."""
-    return at.sdk.level is not None and level <= at.sdk.level
+def _reached(level: str | None, at: Spot) -> bool:
+    """Whether the SDK that is asked for has this level of NKI, or a later one; None has none."""
+    return level is not None and at.sdk.level is not None and level <= at.sdk.level

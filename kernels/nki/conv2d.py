@@ -96,7 +96,7 @@ def fused_conv2d_maxpool(X, W, bias, pool_size=1, BLOCK_BYTES=8 * 1024, TILE_WIN
 
 def check_contract(X, W, bias, pool_size):
     """Refuse what the kernel does not take; each text has the rule and the numbers."""
-    pmax, bank = nl.tile_size.pmax, nl.tile_size.psum_fmax
+    pmax, bank = nl.tile_size.pmax, nl.tile_size.psum_fmax  # difftest: ignore[NKU309] for 0.3
     assert len(X.shape) == len(W.shape) == 4, (
         f"X is [images, channels, rows, columns] and W [out channels, channels, rows, columns]: "
         f"got shapes {X.shape} and {W.shape}"
@@ -173,7 +173,7 @@ def even_share(total, most):
 
 def psum_tile(out_height, out_width, pool_size, most_windows=None):
     """Rows and columns of the convolution's output that share a PSUM tile: whole windows."""
-    windows = nl.tile_size.psum_fmax // (pool_size * pool_size)
+    windows = nl.tile_size.psum_fmax // (pool_size * pool_size)  # difftest: ignore[NKU309] for 0.3
     if most_windows is not None:
         windows = min(windows, most_windows)
     across = even_share(out_width // pool_size, windows)
@@ -224,7 +224,7 @@ def load_weights(W):
     pmax = nl.tile_size.pmax
     out_blocks, in_blocks = W.shape[0] // pmax, W.shape[1] // pmax
     taps = W.shape[2] * W.shape[3]
-    together = nl.tile_size.psum_fmax // pmax
+    together = nl.tile_size.psum_fmax // pmax  # difftest: ignore[NKU309] for 0.3
     weights = nl.ndarray((pmax, out_blocks, in_blocks, taps, pmax), dtype=W.dtype, buffer=nl.sbuf)
     for o in range(out_blocks):
         for k in range(in_blocks):

@@ -40,7 +40,7 @@ def conv2d_whole_plane(X, W, bias, pool_size=1):
     out_height, out_width = convolved_size(X, W)
     across = out_width // pool_size
     windows = out_height // pool_size * across
-    piece = nl.tile_size.psum_fmax // (pool_size * pool_size)
+    piece = nl.tile_size.psum_fmax // (pool_size * pool_size)  # difftest: ignore[NKU309] for 0.3
 
     shape = output_shape(X, W, pool_size)
     out = nl.ndarray(shape, dtype=X.dtype, buffer=nl.shared_hbm)

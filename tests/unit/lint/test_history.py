@@ -70,6 +70,12 @@ PRODUCT = "    p = nl.ndarray((2, 2), nl.float32, buffer=nl.psum)\n"
         ("nl.rsqrt(p[:, 0:1])", {"2.31": "NKU310"}),
         ("for i in nl.dynamic_range(2): pass", {"2.32": "NKU309", "2.33": "NKU302"}),
         ("n = nl.tile_size.total_available_sbuf_size", {"2.30": "NKU309", "2.33": "NKU309"}),
+        *(
+            (f"n = {name}", {"2.30": "NKU309"})
+            for name in ("nl.affine_range", "nisa.vector_engine")
+        ),
+        ("n = nl.tile_size.psum_fmax", {"2.30": "NKU309"}),
+        ("for i in nl.static_range(2): pass", {"2.32": "NKU309"}),
     ],
 )
 def test_what_has_ended_is_told_from_its_release_on(line: str, told: dict[str, str]) -> None:
