@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn, cast
 
 from difftest.simulator.core import Core, current, entry
-from difftest.simulator.errors import KernelError, ShapeError, refused
+from difftest.simulator.errors import KernelError, ShapeError, not_modelled, refused
 from difftest.simulator.frontend.arguments import as_pairs, not_taken
 from difftest.simulator.frontend.dispatch import Binder, Converter
 from difftest.simulator.frontend.nki.constants import (
@@ -67,9 +67,14 @@ def average(op: Any, where: str) -> Any:
     return AVERAGE if getattr(op, "nki_name", None) == AVERAGE.name else operator(op, where)
 
 
-def function_or_prelu(op: Any, where: str) -> str:
-    """A function of the Scalar Engine, or ``nl.prelu``, by name."""
-    return PRELU if getattr(op, "nki_name", None) == PRELU else activation_name(op, where)
+def function(op: Any, where: str) -> str:
+    """A function of the Scalar Engine by name; ``nl.prelu`` where its slope has a parameter."""
+    if getattr(op, "nki_name", None) != PRELU:
+        return activation_name(op, where)
+    if where != "activate2":
+        remedy = "use nisa.activate2, whose relu_param is the slope"
+        raise not_modelled(f"{where} of nl.prelu, whose slope no page says,", "op=nl.prelu", remedy)
+    return PRELU
 
 
 def command(value: Any, where: str) -> Accumulate:

@@ -19,7 +19,7 @@ from difftest.simulator.frontend.nki.calls import (
     call,
     command,
     commands,
-    function_or_prelu,
+    function,
     issue,
     stage,
 )
@@ -31,7 +31,7 @@ from difftest.simulator.frontend.nki.tensor import IndirectTensor
 from difftest.simulator.index import as_integer, as_integers, is_integer
 from difftest.simulator.instructions import activation as functions
 from difftest.simulator.instructions import gather, matmul, mx, reduce, select
-from difftest.simulator.instructions.alu import activation_name, alu_op
+from difftest.simulator.instructions.alu import alu_op
 from difftest.simulator.instructions.checks import is_number, need_number, need_tile
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.strictness import note
@@ -110,19 +110,20 @@ def _with_start(values, where):
         values["reduce_init"] = None
 
 
-_BY_SCALAR, _BY_VECTOR = {"prepare": commands("scalar")}, {"prepare": commands("vector")}
+_BY_VECTOR = {"prepare": commands("vector")}
+_BY_SCALAR = {"prepare": commands("scalar"), "op": function}
 declare(
     ArithmeticCalls,
     call,
     tensor_scalar={"prepare": beside(op0="operand0", op1="operand1")},
     scalar_tensor_tensor={"prepare": beside(op0="operand0")},
-    activation={**_BY_SCALAR, "op": activation_name},
+    activation=_BY_SCALAR,
     activation_reduce={
         "record": functions.activation,
-        "op": activation_name,
+        "op": function,
         "reduce_cmd": Accumulate.RESET_REDUCE,
     },
-    activate2={**_BY_SCALAR, "op": function_or_prelu, "op0": stage, "op1": stage},
+    activate2={**_BY_SCALAR, "op0": stage, "op1": stage},
     tensor_partition_reduce={"op": average},
     tensor_scalar_reduce={"prepare": _with_registers, "reduce_cmd": command},
     tensor_scalar_cumulative={"prepare": beside(op0="imm0"), "reduce_cmd": command},
@@ -154,8 +155,7 @@ def topk(val_dst, idx_dst, src, n, sorted=False, name=None):
     is not documented.
     """
     if sorted:
-        remedy = "sort with nisa.max8 and its kin"
-        raise not_modelled("nki.isa.topk's sorted=True", f"sorted={sorted!r}", remedy)
+        raise not_modelled("topk's sorted=True", f"sorted={sorted!r}", "sort with nisa.max8")
     issued = issue(gather.topk, val_dst, (src,), (as_integer(n, "n"),), others=(idx_dst,))
     if current().level is None or is_before("0.7"):
         warn(

@@ -181,6 +181,7 @@ def test_loads_and_stores(capsys):
         (lambda x: nl.add(x, x[:, 0:2]), ShapeError, "broadcast(dim, size)"),
         (lambda x: nl.add(1, 2), KernelError, "two tiles, or a tile and a number"),
         (lambda x: nl.power(x, 2.0), NotModelledError, "known issues"),
+        (lambda x: nisa.activation(x, nl.prelu, x), NotModelledError, "use nisa.activate2"),
         (lambda x: nl.average(x), KernelError, "nl.average is an operator for instructions"),
         (lambda x: nl.broadcast_to(x, (16, 2, 24)), ShapeError, "a shape of 2 dimensions"),
         (lambda x: nl.shared_constant([1]), KernelError, "NumPy array"),
@@ -195,14 +196,6 @@ def test_bad_input_is_one_clear_error(compute, kind, text):
 
 
 def test_each_function_is_an_operator_too():
-    for name in (
-        "add",
-        "divide",
-        "less",
-        "exp",
-        "gelu_apprx_sigmoid_dx",
-        "floor",
-        "sum",
-        "average",
-    ):
+    names = ["add", "divide", "less", "exp", "gelu_apprx_sigmoid_dx", "floor", "sum", "average"]
+    for name in names:
         assert getattr(nl, name).nki_name == name
