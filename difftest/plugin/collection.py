@@ -7,7 +7,7 @@ syntax tree, and the module is not imported unless a backend was asked for.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,6 @@ from difftest.plugin.options import SESSION
 
 if TYPE_CHECKING:
     from difftest.backends.base import Backend
-    from difftest.harness.case import Case
     from difftest.harness.decorator import KernelTest
 
 _NAME = "kernel_test"
@@ -80,25 +79,19 @@ def explicit_checks(
     from difftest.harness.edges import has_edges
     from difftest.harness.explicit import explicit_cases
 
-    if cases := list(explicit_cases(test.spec)):
-        yield case_check(test, marks, cases, [case.label() for case in cases])
-    if test.spec.rejects:
-        labels = [rejection.label() for rejection in test.spec.rejects]
-        parametrize = pytest.mark.parametrize("rejection", test.spec.rejects, ids=labels)
-        yield _marked(test.check_rejection, [*marks, parametrize.mark])
+    cases, rejects = list(explicit_cases(test.spec)), test.spec.rejects
+    if cases:
+        yield checks_of(test.check_case, marks, "case", cases, [one.label() for one in cases])
+    if rejects:
+        ids = [one.label() for one in rejects]
+        yield checks_of(test.check_rejection, marks, "rejection", rejects, ids)
     if has_edges(test.spec, backends):
-        parametrize = pytest.mark.parametrize("calls", ["edges"])
-        yield _marked(test.check_edges, [*marks, parametrize.mark])
+        yield checks_of(test.check_edges, marks, "calls", ["edges"], ["edges"])
 
 
-def case_check(
-    test: KernelTest, marks: list[pytest.Mark], cases: list[Case], labels: list[str]
+def checks_of(
+    check: Any, marks: list[pytest.Mark], name: str, values: Collection[Any], ids: list[str]
 ) -> Any:
-    """A test function for just these cases."""
-    parametrize = pytest.mark.parametrize("case", cases, ids=labels)
-    return _marked(test.check_case, [*marks, parametrize.mark])
-
-
-def _marked(function: Any, marks: list[pytest.Mark]) -> Any:
-    function.pytestmark = marks
-    return function
+    """A test function for just these values of its argument."""
+    check.pytestmark = [*marks, pytest.mark.parametrize(name, values, ids=ids).mark]
+    return check

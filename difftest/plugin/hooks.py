@@ -200,7 +200,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     except SpecError as error:
         raise pytest.fail.Exception(f"{type(error).__name__}: {error}", pytrace=False) from None
     except KeyboardInterrupt as interrupt:
-        session.stopped.append(item)
+        session.stopped.append(item.user_properties)
         if isinstance(interrupt.__cause__, pytest.exit.Exception):
             raise interrupt.__cause__ from None
         raise
@@ -280,26 +280,35 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         add_suite_properties(config, runner.backends)
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """From a pytest-xdist worker, tell the controller what was not collected; else plant bugs."""
+    """Let a pytest-xdist worker tell the controller what no report tells; else plant bugs.
+
+    Its controller hears all here: after Ctrl-C nobody asks for what comes from workers.
+    """
     from difftest.plugin.session import misdirected
 
-    output = getattr(session.config, "workeroutput", None)
+    kept, output = _session(session.config), getattr(session.config, "workeroutput", None)
     if output is not None:
-        output["difftest_uncollected"] = sorted(_session(session.config).uncollected)
-    elif misdirected(session.config):
+        texts = [[pair for pair in own if isinstance(pair[1], str)] for own in kept.stopped]
+        output["difftest"] = sorted(kept.uncollected), texts
+        return
+    for worker in kept.workers:
+        uncollected, stopped = getattr(worker, "workeroutput", {}).get("difftest", ((), ()))
+        kept.uncollected.update(uncollected)
+        kept.stopped += stopped
+    if misdirected(session.config):
         session.exitstatus = pytest.ExitCode.USAGE_ERROR
-    elif (cases := _session(session.config).request.mutate) is not None:
+    elif (cases := kept.request.mutate) is not None:
         from difftest.report.mutants.command import mutate_session
 
         mutate_session(session, int(cases))
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
-    """In a pytest-xdist controller, hear what a worker did not collect."""
-    output = getattr(node, "workeroutput", {})
-    _session(node.config).uncollected.update(output.get("difftest_uncollected", ()))
+def pytest_testnodeready(node: Any) -> None:
+    """In a pytest-xdist controller, keep a worker."""
+    _session(node.config).workers.append(node)
 
 
 def pytest_terminal_summary(
@@ -312,7 +321,7 @@ def pytest_terminal_summary(
     reports = [report for several in terminalreporter.stats.values() for report in several]
     backends = session.runner.backends if session.runner else ()
     ran = [backend.name for backend in backends]
-    tally = tally_of([*reports, *session.stopped]) if session.runner else None  # imports NumPy
+    tally = tally_of(reports, session.stopped) if session.runner else None  # imports NumPy
     lines: list[str] = []
     if session.uncollected or (session.runner and not config.option.collectonly):
         from difftest.plugin.summary import summary_lines  # a session without kernels has none

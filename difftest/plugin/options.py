@@ -304,13 +304,11 @@ def check_request(request: Request) -> None:
 
 def taken_line(taken: Sequence[Option]) -> str:
     """What became of options of ours that others have declared, in one line."""
-    names = ", ".join(option.name for option in taken)
-    keys = ", ".join(option.key for option in taken)
-    several = len(taken) > 1
-    verb, noun = ("are", "keys") if several else ("is", "key")
+    names, keys = (", ".join(getattr(one, which) for one in taken) for which in ("name", "key"))
+    verb, noun, stand = ("are", "keys", "stand") if len(taken) > 1 else ("is", "key", "stands")
     return (
         f"difftest: {names} {verb} declared by another plugin or a conftest and {verb} left to it; "
-        f"the ini {noun} {keys} (also -o {taken[0].key}=…) stand{'' if several else 's'} in"
+        f"the ini {noun} {keys} (also -o {taken[0].key}=…) {stand} in"
     )
 
 
@@ -365,14 +363,11 @@ def _options(
 
 def _words(options: Mapping[str, Any]) -> list[str]:
     """The options that chose the backends, as they are written."""
-    words = []
-    if choice := options.get(SIMULATE.key):
-        words.append(SIMULATE.name if choice == SIMULATORS[0] else f"{SIMULATE.name}={choice}")
-    for option in (LEVEL, STRICTNESS, TIMEOUT, MEMORY):
-        if value := options.get(option.key):
-            words.append(f"{option.name}={value}")
-    words += [option.name for option in (DEVICE, NO_EXACT, HAZARDS) if options.get(option.key)]
-    return words
+    given = [option for option in OPTIONS if options.get(option.key)]
+    valued = [one for one in given if one in (SIMULATE, LEVEL, STRICTNESS, TIMEOUT, MEMORY)]
+    words = [f"{one.name}={options[one.key]}" for one in valued]
+    flags = [option.name for option in given if option in (DEVICE, NO_EXACT, HAZARDS)]
+    return [word.removesuffix(f"={SIMULATORS[0]}") for word in words] + flags
 
 
 def _overrides(config: pytest.Config) -> list[str]:
@@ -409,7 +404,8 @@ class Session:
     request: Request
     runner: Runner | None = None
     uncollected: set[str] = field(default_factory=set)  # modules left out for want of a backend
-    stopped: list[pytest.Item] = field(default_factory=list)  # amid their cases: no report tells
+    stopped: list[Any] = field(default_factory=list)  # properties of tests that no report tells of
+    workers: list[Any] = field(default_factory=list)  # of pytest-xdist, which tell at their end
     ran_again: bool = False  # a failing case in a process of its own: one of a session does
 
 

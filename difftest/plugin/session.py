@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -224,12 +224,12 @@ def save_failure(item: pytest.Item, request: Request, failure: CaseFailure) -> s
     return str(file)
 
 
-def tally_of(reports: Iterable[object]) -> Tally:
-    """The sum of the tallies that reports of tests carry, or tests that were stopped."""
+def tally_of(reports: Iterable[Any], stopped: Iterable[Any]) -> Tally:
+    """The sum of the tallies that reports of tests carry, or properties of those stopped."""
     from difftest.harness.tally import PROPERTY, tally_from_json, total_of
 
-    calls = [report for report in reports if getattr(report, "when", "call") == "call"]
-    properties = [dict(getattr(call, "user_properties", ())) for call in calls]
+    calls = [one.user_properties for one in reports if getattr(one, "when", "") == "call"]
+    properties = map(dict, [*calls, *stopped])
     return total_of([tally_from_json(row[PROPERTY]) for row in properties if PROPERTY in row])
 
 

@@ -18,7 +18,7 @@ from difftest.breakdown import tell_broken, unless_broken
 from difftest.harness.decorator import KernelTest, kernel_test_of
 from difftest.harness.explicit import CaseError, case_from_json
 from difftest.harness.runner import Runner
-from difftest.plugin.collection import case_check
+from difftest.plugin.collection import checks_of
 from difftest.plugin.options import Request, is_campaign
 from difftest.scale.findings import CLOSED, OPEN, Findings, Found, commit_of
 
@@ -113,7 +113,8 @@ class _Replayed:
             return items
         cases = [case_from_json(finding.case_text, test.spec) for finding in own]
         labels = [f"{_LABEL}{finding.id}" for finding in own]
-        check = case_check(test, list(getattr(obj, "pytestmark", ())), cases, labels)
+        marks = list(getattr(obj, "pytestmark", ()))
+        check = checks_of(test.check_case, marks, "case", cases, labels)
         added = collector.ihook.pytest_pycollect_makeitem(collector=collector, name=name, obj=check)
         for item in added:
             item.obj = check  # pytest looks the function up by its name, which is the test's

@@ -308,9 +308,11 @@ def test_what_ends_a_session_ends_it(project, kernel, reference, line, said):
     assert "disagrees" not in result.stdout.str()
 
 
-def test_of_a_test_that_ctrl_c_stops_what_had_run_is_counted(project):
+@pytest.mark.parametrize("workers", [0, 1])
+def test_of_a_test_that_ctrl_c_stops_what_had_run_is_counted(project, workers):
     """pytest makes no report of it, and reports carry the counts."""
     stopped = """
+import os, signal
 ran = []
 
 
@@ -319,10 +321,14 @@ def test_add(case):
     case.check()
     ran.append(case)
     if len(ran) == 7:
+        if "PYTEST_XDIST_WORKER" in os.environ:  # a terminal sends it to both
+            os.kill(os.getppid(), signal.SIGINT)
         raise KeyboardInterrupt
 """
     project.pytester.makepyfile(test_body=BODY + QUITS.partition("@kernel_test")[0] + stopped)
-    result = project.pytester.run(sys.executable, "-m", "pytest", "--simulate", "-v")
+    result = project.pytester.run(
+        sys.executable, "-m", "pytest", "--simulate", "-v", f"-n{workers}"
+    )
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.re_match_lines([r"add +embedded +7 |add +7 "])
     assert "no case: " not in result.stdout.str()
