@@ -10,12 +10,14 @@ from __future__ import annotations
 import itertools
 import sys
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
 from difftest.simulator.instructions.record import INSTRUCTIONS
 from tests.every import every
 from tests.fuzz.campaign import DIALECTS, Campaign
+from tests.fuzz.scene import EndedError, Scene
 
 NIGHTLY = settings.get_current_profile_name() == "nightly"
 PROGRAMS = 30
@@ -26,6 +28,14 @@ def test_drawn_kernels_agree(dialect: str) -> None:
     """The same programs every time: Hypothesis draws them from a seed and keeps no database."""
     failure = Campaign(dialect=dialect).search(seed=sys.version_info.minor, count=PROGRAMS)
     assert failure is None, failure
+
+
+def test_a_view_without_elements_ends_a_kernel() -> None:
+    """Of two elements of HBM [-1:1] is such a slice, and the fuzzer died of it."""
+    scene = Scene(None, "nki", lawful=True)  # nothing is drawn
+    scene.names["a"] = np.zeros(2)
+    with pytest.raises(EndedError):
+        scene.access("a[-1:1]", None)
 
 
 if NIGHTLY:

@@ -1,14 +1,18 @@
 """BLAS threads while kernels are simulated."""
 
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
+from difftest.report.mutants import campaign
+from difftest.scale import engine
 from difftest.simulator import launch
 from difftest.simulator.baton import _blas, one_thread
 from difftest.simulator.frontend.classic import language as nl
+from tests.every import every
 
 
 def blas_threads():
@@ -36,6 +40,18 @@ def test_a_kernel_runs_with_one_thread_and_leaves_as_many_as_there_were():
             launch(kernel, [data, True])
         assert blas_threads() == 2
     assert inside == [1, 1]
+
+
+@every("module", [campaign, engine])
+def test_workers_of_mutate_and_sweep_have_one_thread(module, monkeypatch):
+    """What they run beside kernels too: threads of several processes would wait for a core."""
+    seen, orders = [], SimpleNamespace(memory=None, timeout=None, cases={}, test="")
+    orders.collect = lambda work: work({})
+    monkeypatch.setattr(module, "answer_all", lambda *_: seen.append(blas_threads()))
+    monkeypatch.setattr(engine, "with_spec", lambda test, work: work(None))
+    with threadpool_limits(2, "blas"):
+        module.serve(SimpleNamespace(send=None), orders)
+    assert seen == [1]
 
 
 def test_scopes_of_two_threads_that_overlap_leave_as_many_as_there_were():
