@@ -62,12 +62,10 @@ def _text(answer: Explained) -> str:
     cause = answer.cause
     if cause is None:
         return f"{answer.said}: not in the public tables that difftest knows"
-    rows = [("remedy", cause.remedy), ("source", cause.source)]
-    if cause.rules:
-        rows.insert(1, ("lint", ", ".join(cause.rules)))
-    if answer.lines:
-        rows.insert(0, ("near", ", ".join(answer.lines)))
-    return "\n".join([f"{answer.said}: {cause.meaning}", *(f"  {n + ':':<8}{t}" for n, t in rows)])
+    near, lint = ", ".join(answer.lines), ", ".join(cause.rules)
+    rows = {"near": near, "remedy": cause.remedy, "lint": lint, "source": cause.source}
+    lines = [f"  {name + ':':<8}{text}" for name, text in rows.items() if text]
+    return "\n".join([f"{answer.said}: {cause.meaning}", *lines])
 
 
 def _nothing(log: str, path: Path) -> str:

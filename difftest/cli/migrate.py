@@ -163,9 +163,7 @@ def _parse_sizes(text: str) -> tuple[str, Any]:
             source, least = sampled_from(listed), min(listed)
     except ValueError:
         least = 0
-    if least < 1:
-        separator = ""
-    if not separator or not name.isidentifier():
+    if not separator or least < 1 or not name.isidentifier():
         raise click.BadParameter(f"sizes are NAME=1:300 or NAME=128,256; got {text!r}")
     return name, source
 

@@ -90,7 +90,7 @@ def explicit_checks(
 
 
 def checks_of(
-    check: Any, marks: list[pytest.Mark], name: str, values: Collection[Any], ids: list[str]
+    check: Any, marks: Iterable[pytest.Mark], name: str, values: Collection[Any], ids: list[str]
 ) -> Any:
     """A test function for just these values of its argument."""
     check.pytestmark = [*marks, pytest.mark.parametrize(name, values, ids=ids).mark]

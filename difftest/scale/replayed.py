@@ -113,8 +113,7 @@ class _Replayed:
             return items
         cases = [case_from_json(finding.case_text, test.spec) for finding in own]
         labels = [f"{_LABEL}{finding.id}" for finding in own]
-        marks = list(getattr(obj, "pytestmark", ()))
-        check = checks_of(test.check_case, marks, "case", cases, labels)
+        check = checks_of(test.check_case, getattr(obj, "pytestmark", ()), "case", cases, labels)
         added = collector.ihook.pytest_pycollect_makeitem(collector=collector, name=name, obj=check)
         for item in added:
             item.obj = check  # pytest looks the function up by its name, which is the test's

@@ -7,21 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator import TRN2, Machine, launch
+from difftest.simulator import launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 
 
-def on_tiles(
-    compute: Callable[..., Any], *arrays: Any, machine: Machine = TRN2, grid: tuple[int, ...] = ()
-) -> Any:
+def on_tiles(compute: Callable[..., Any], *arrays: Any, **options: Any) -> Any:
     """What ``compute`` returns for the arrays as tiles: one array, or a tuple of arrays."""
 
     def kernel(*tensors):
         results = compute(*(nl.load(tensor) for tensor in tensors))
         return tuple(written(tile) for tile in as_tuple(results))
 
-    outputs = launch(kernel, arrays, machine=machine, grid=grid).outputs
+    outputs = launch(kernel, arrays, **options).outputs
     return outputs[0] if len(outputs) == 1 else outputs
 
 

@@ -21,6 +21,7 @@ from difftest.simulator.frontend.classic import language as cl
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from tests.every import every
+from tests.unit.simulator.frontend.nki.kernels import stored
 
 HOME = str(Path(difftest.simulator.__file__).parent)
 SQUARE = np.ones((16, 16), np.float32)
@@ -83,12 +84,6 @@ def todays_product(x):
 def todays_sum(x):
     a, b = loaded(x), loaded(x)
     return lambda: nisa.tensor_tensor(a, a, b, op=nl.add), stored(a)
-
-
-def stored(tile):
-    out = nl.ndarray((16, 16), nl.float32, buffer=nl.shared_hbm)
-    nisa.dma_copy(out, tile)
-    return out
 
 
 def classic_product(x):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
@@ -22,6 +24,7 @@ from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic import typing as nt
 from tests.every import every
+from tests.unit.simulator.on_tiles import on_tiles
 
 ROWS = np.arange(24, dtype=np.float32).reshape(4, 6)
 OUTSIDE = nl.mgrid[0:4, 0:6]
@@ -30,18 +33,8 @@ MIDDLE = nl.ds(1, 2)
 MASK = OUTSIDE.p < 3
 
 
-def run(compute, *arrays):
-    """What ``compute`` returns for the arrays as SBUF tiles; the oracle judges how."""
-
-    def kernel(*tensors):
-        tile = compute(*(nl.load(tensor) for tensor in tensors))
-        out = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=nl.shared_hbm)
-        nl.store(out, tile)
-        return out
-
-    return launch(kernel, arrays, plain=True).outputs[0]
-
-
+run = functools.partial(on_tiles, plain=True)
+"""What a computation returns for arrays as SBUF tiles; the oracle judges how."""
 LARGE = np.array([[2**31 - 1, 5, 2**24 + 1]])
 
 

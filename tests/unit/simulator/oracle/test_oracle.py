@@ -19,14 +19,9 @@ from difftest.simulator.instructions import elementwise, gate
 from difftest.simulator.oracle import judge
 from difftest.simulator.oracle.use import MEANINGS
 from tests.every import every
+from tests.unit.simulator.frontend.nki.kernels import stored as out_of
 
 X = np.arange(96, dtype=np.float32).reshape(4, 24)
-
-
-def out_of(tile):
-    out = nl.ndarray(tile.shape, tile.dtype, buffer=nl.shared_hbm)
-    nisa.dma_copy(out, tile)
-    return out
 
 
 def judged(compute, *arrays, **options):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import ml_dtypes
@@ -26,20 +27,13 @@ from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic import typing as nt
 from tests.every import every
+from tests.unit.simulator.on_tiles import on_tiles
 
 ROWS = np.arange(24, dtype=np.float32).reshape(4, 6)
 
 
-def plainly(compute, *arrays):
-    """What ``compute`` returns for the arrays as SBUF tiles, in plain mode."""
-
-    def kernel(*tensors):
-        tile = compute(*(nl.load(tensor) for tensor in tensors))
-        out = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=nl.shared_hbm)
-        nl.store(out, tile)
-        return out
-
-    return launch(kernel, arrays, plain=True).outputs[0]
+plainly = functools.partial(on_tiles, plain=True)
+"""What a computation returns for arrays as SBUF tiles, in plain mode."""
 
 
 def into(fill, dtype=nl.float32):

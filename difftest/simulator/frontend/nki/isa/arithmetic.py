@@ -252,8 +252,7 @@ def nc_matmul_mx(
 def quantize_mx(dst, src, dst_scale, name=None):
     """``dst`` = src over the scales of its groups, in packed float8; ``dst_scale`` = the scales."""
     if is_before("0.5"):
-        what = "quantize_mx before NKI 0.5, whose scales were half as large"
-        raise not_modelled(what, f"dst = {dst!r}")
+        raise not_modelled("quantize_mx before NKI 0.5, of scales half as large", f"dst = {dst!r}")
     return locals()
 
 

@@ -17,15 +17,10 @@ from difftest.simulator.frontend import kernel as nki
 from difftest.simulator.frontend.classic import compiler as ncc
 from difftest.simulator.frontend.classic import language as nl
 from tests.every import every
+from tests.unit.simulator.on_tiles import written as stored
 
 DATA = np.arange(8 * 16, dtype=np.float32).reshape(8, 16)
 modes = every("plain", [False, True])
-
-
-def stored(tile):
-    out = nl.ndarray(tile.shape, tile.dtype, buffer=nl.shared_hbm)
-    nl.store(out, tile)
-    return out
 
 
 def in_turn(x):

@@ -10,17 +10,10 @@ from numpy.testing import assert_array_equal
 from difftest.simulator import KernelError, NotModelledError, launch
 from difftest.simulator.frontend.classic import language as nl
 from tests.every import every
-from tests.unit.simulator.on_tiles import written
+from tests.unit.simulator.on_tiles import on_tiles, written
 
 HALVES = np.arange(-16, 16, dtype=np.float32).reshape(4, 8) / 4
 modes = every("plain", [False, True])
-
-
-def run(compute, *arrays, plain=False, grid=()):
-    def kernel(*tensors):
-        return written(compute(*(nl.load(tensor) for tensor in tensors)))
-
-    return launch(kernel, arrays, plain=plain, grid=grid).outputs[0]
 
 
 @modes
@@ -28,12 +21,12 @@ def test_all_reduce_of_one_instance_is_the_tile(plain):
     def compute(x):
         return nl.all_reduce(x, op=np.add, program_axes=[0])
 
-    assert_array_equal(run(compute, HALVES, plain=plain), HALVES)
-    assert_array_equal(run(compute, HALVES, plain=plain, grid=(1,)), HALVES)
+    assert_array_equal(on_tiles(compute, HALVES, plain=plain), HALVES)
+    assert_array_equal(on_tiles(compute, HALVES, plain=plain, grid=(1,)), HALVES)
     with pytest.raises(NotModelledError, match="several instances"):
-        run(compute, HALVES, plain=plain, grid=(2,))
+        on_tiles(compute, HALVES, plain=plain, grid=(2,))
     with pytest.raises(KernelError):
-        run(lambda x: nl.all_reduce(x, op=np.add, program_axes=3), HALVES, plain=plain)
+        on_tiles(lambda x: nl.all_reduce(x, op=np.add, program_axes=3), HALVES, plain=plain)
 
 
 @modes

@@ -15,17 +15,11 @@ from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.kernel import jit, modules, simulate
 from tests.every import every
+from tests.unit.simulator.frontend.nki.kernels import stored as result_of
 
 nt = modules()["nki.typing"]
 
 A = np.arange(8, dtype=np.float32).reshape(2, 4)
-
-
-def result_of(tensor):
-    """A copy of a tensor in shared HBM."""
-    out = nl.ndarray(tensor.shape, tensor.dtype, buffer=nl.shared_hbm)
-    nisa.dma_copy(out, tensor)
-    return out
 
 
 def add_one(tensor):
