@@ -134,8 +134,10 @@ class Contract:
             self._floor = max(self._floor, _of(dtype).tiny)
 
     def without_scratch(self, outputs: Sequence[DType]) -> ExactSettings | None:
-        """The settings of a run that knows the outputs, if scratch has excused its roundings."""
-        if self._coarsest <= max([self._sure, *(_of(output).unit for output in outputs)]):
+        """The settings of a run that knows the outputs, if it matters: scratch has excused its
+        roundings, or an output was not there yet when a tile was rounded as it is."""
+        most = max([self._sure, *(_of(output).unit for output in outputs)])
+        if self._coarsest <= most and (self.settings.results or not self.narrowed):
             return None
         return self.settings._replace(results=tuple(outputs) or (FLOAT32,))
 
