@@ -16,7 +16,7 @@ import tokenize
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Event, Location, Trace
@@ -34,6 +34,16 @@ class Severity(Enum):
 
 
 ERROR, WARNING, NOTE = Severity
+Thing = TypeVar("Thing")
+Key = TypeVar("Key")
+
+
+def grouped(things: Iterable[Thing], key: Callable[[Thing], Key]) -> dict[Key, list[Thing]]:
+    """The things that have one key together, in the order in which they come."""
+    groups: dict[Key, list[Thing]] = {}
+    for thing in things:
+        groups.setdefault(key(thing), []).append(thing)
+    return groups
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -389,23 +389,13 @@ def _taken(allocations: Iterable[Allocation], step: int) -> int:
     return total
 
 
-class _Shelf:
-    """The places of one quadrant that were given away, by their first byte."""
-
-    def __init__(self) -> None:
-        self.places: list[tuple[int, int, int, int]] = []
-        """(low, high, first, last)"""
-
-    def taken(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """What is taken at some moment from ``first`` to ``last``, lowest first."""
-        for low, high, begin, end in self.places:
-            if begin <= last and first <= end:
-                yield low, high
+_Shelf = list[tuple[int, int, int, int]]
+"""The places of one quadrant that were given away, by their first byte: (low, high, first, last)"""
 
 
 def _lowest_first(lives: Iterable[Live], bank: int, quadrants: int) -> Iterator[Place]:
     """Give each tensor the lowest place that is free for all of its time."""
-    shelves = [_Shelf() for _ in range(quadrants)]
+    shelves: list[_Shelf] = [[] for _ in range(quadrants)]
     lives = sorted(lives, key=lambda life: not life.allocation.areas)
     forgets = not lives[0].allocation.areas and all(
         life.first <= other.first for life, other in itertools.pairwise(lives)
@@ -423,8 +413,8 @@ def _lowest_first(lives: Iterable[Live], bank: int, quadrants: int) -> Iterator[
             entry = (spot.low, spot.high, live.first, live.last)
             for shelf in shelves[spot.quadrant : spot.quadrant + live.quadrants]:
                 if forgets:  # whoever ended before this one begins stands in nobody's way any more
-                    shelf.places = [row for row in shelf.places if row[3] >= live.first]
-                insort(shelf.places, entry)
+                    shelf[:] = [row for row in shelf if row[3] >= live.first]
+                insort(shelf, entry)
             yield spot
 
 
@@ -432,7 +422,7 @@ def _lowest(shelves: list[_Shelf], live: Live, start: int, bank: int) -> int:
     """The lowest byte from which all of a tensor's quadrants are free."""
     taken: list[tuple[int, int]] = []
     for shelf in shelves[start : start + live.quadrants]:
-        taken += shelf.taken(live.first, live.last)
+        taken += [row[:2] for row in shelf if row[2] <= live.last and live.first <= row[3]]
     if live.quadrants > 1:
         taken.sort()
     low = _in_a_bank(0, live.size, bank)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from difftest.analysis.finding import grouped
 from difftest.analysis.placement import Live, Placement, placements
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Trace
@@ -128,12 +129,13 @@ class _Chart:
 
     def _groups(self) -> list[_Group]:
         """The tensors by line, those that take most at the peak first, then the largest."""
-        lines: dict[tuple[object, ...], list[Live]] = {}
-        for live in self.placement.lives:
+
+        def kind(live: Live) -> tuple[object, ...]:
             tensor = live.allocation
             at = tensor.location, tensor.location and tensor.location.calls
-            lines.setdefault((*at, tensor.name, tensor.shape, tensor.dtype), []).append(live)
-        when = self.placement.peak.event
+            return (*at, tensor.name, tensor.shape, tensor.dtype)
+
+        lines, when = grouped(self.placement.lives, kind), self.placement.peak.event
         groups = [
             _Group(tuple(lives), sum(life.first <= when <= life.last for life in lives))
             for lives in lines.values()

@@ -110,13 +110,9 @@ class Costing:
             planned += cost.latency_ns
         time = cycles(engine, cost.cycles * work(event))
         latency = time + cost.latency_ns
-        interval, table = time + cost.interval_ns, _table(event)
-        return Timed(interval, latency, cost, count, table, least, planned)
-
-
-def _table(event: Event) -> str:
-    op = event.attributes.op
-    return op if op and event.purpose is Purpose.FUNCTION and op not in IN_EVERY_TABLE else ""
+        interval, op = time + cost.interval_ns, event.attributes.op or ""
+        own = event.purpose is Purpose.FUNCTION and op not in IN_EVERY_TABLE
+        return Timed(interval, latency, cost, count, op if own else "", least, planned)
 
 
 def evidence_of(

@@ -304,15 +304,10 @@ class DmaEngines:
             free[engine] = end if time > self._minimum else start + self._minimum
             if end > finish:
                 finish, begin = end, start
-        if self.hbm is not None:
-            late = self._late(transfer, begin, finish)
+        if self.hbm is not None:  # by so much the other cores' traffic delays its end
+            through = transfer.bytes * (transfer.reads_hbm + transfer.writes_hbm)
+            late = self.hbm.take(begin, finish, through) - finish
             for engine, _ in transfer.busy:
                 free[engine] += late
             finish += late
         return begin, finish, finish + after
-
-    def _late(self, transfer: Transfer, begin: float, finish: float) -> float:
-        """By how much the other cores' traffic delays the end of a DMA."""
-        assert self.hbm is not None
-        through = transfer.bytes * (transfer.reads_hbm + transfer.writes_hbm)
-        return self.hbm.take(begin, finish, through) - finish

@@ -310,11 +310,13 @@ class _Builder:
                 continue
             core = self._core(event) if self.cores else 0
             if event.loops is not loops:
-                loops, turn = event.loops, _turn(event)
+                loops = event.loops
+                turn = tuple(one for one in loops if one.loop.kind is LoopKind.DYNAMIC)
             if turn != self.turns.get(core, ()):
                 self._drain(core, turn)
             self._add(event, core)
-        self._close()
+        for allocation, index in self.last.items():
+            self.instructions[index].closes += (self.allocations[allocation],)
         return Program(
             self.machine,
             self.clockwork,
@@ -418,15 +420,6 @@ class _Builder:
             last[number] = index
             tensors.append(number)
         return tuple(tensors), tuple(opened)
-
-    def _close(self) -> None:
-        for allocation, index in self.last.items():
-            self.instructions[index].closes += (self.allocations[allocation],)
-
-
-def _turn(event: Event) -> Turn:
-    """The turns of the loops around it that run on the device."""
-    return tuple(turn for turn in event.loops if turn.loop.kind is LoopKind.DYNAMIC)
 
 
 def _identity(

@@ -53,7 +53,12 @@ def refills(trace: Trace, compiler: Compiler = LIKELY) -> dict[int, list[int]]:
     """Position of an event -> the tensors that are other tiles from it on."""
     places: dict[int, list[int]] = {}
     if compiler.renames and trace.dialect != "nki":
-        written = {tile.id for tile in trace.allocations if tile.writes > 1 and _movable(tile)}
+        written = {
+            tile.id
+            for tile in trace.allocations
+            if tile.writes > 1 and not (tile.space.is_hbm or tile.viewed)
+            if tile.address is None and not tile.places
+        }
         for allocation, uses in _filled_again(trace.events, written) if written else ():
             for position in _deaths(uses):
                 places.setdefault(position, []).append(allocation)
@@ -115,11 +120,6 @@ def _filled_again(events: list[Event], written: set[int]) -> Iterator[tuple[int,
     yield from uses.items()
 
 
-def _movable(allocation: Allocation) -> bool:
-    placed = allocation.address is not None or allocation.places
-    return not (allocation.space.is_hbm or placed or allocation.viewed)
-
-
 def _deaths(uses: list[Use]) -> list[int]:
     """The positions, but the first, before which nothing that the tensor holds will be read."""
     live = _Live(footprint(region) for _, region, _ in uses)
@@ -128,9 +128,9 @@ def _deaths(uses: list[Use]) -> list[int]:
         position, region, writes = uses[index]
         mark = footprint(region)
         if not writes:
-            live.add(mark)
-        elif region.whole and region.partitions == mark.last - mark.first:
-            live.remove(mark)
+            live.set(mark, True)
+        elif region.whole and region.partitions == mark.last - mark.first and live.count:
+            live.set(mark, False)
         if writes and not live.count and uses[index - 1][0] < position:
             positions.append(position)
     return positions
@@ -153,16 +153,8 @@ class _Live:
         self.count = 0
         """How many there are."""
 
-    def add(self, mark: Footprint) -> None:
-        """They will be read."""
-        self._set(mark, True)
-
-    def remove(self, mark: Footprint) -> None:
-        """They will be written before."""
-        if self.count:
-            self._set(mark, False)
-
-    def _set(self, mark: Footprint, value: bool) -> None:
+    def set(self, mark: Footprint, value: bool) -> None:
+        """They will be read, or (False) written before."""
         part = self._part(mark)
         if _overlapping(mark.dims):
             part[...] = value
@@ -255,11 +247,6 @@ class Repeated:
             if source in self._turned:
                 self.events.add(self._turned[source][1])
 
-    def _innermost(self, event: Event) -> int | None:
-        """The innermost loop around an event that has more than one turn."""
-        around = (turn.loop.id for turn in reversed(event.loops))
-        return next((loop for loop in around if loop in self._turning), None)
-
     def _fits(self, tile: Allocation, core: int) -> bool:
         """Take the room of a tile that stays on its core; False if there is none."""
         if core not in self._rooms:
@@ -279,7 +266,8 @@ class Repeated:
         loads, turns = engine is Engine.DMA, engine is Engine.TENSOR
         if event.purpose is not (Purpose.TRANSPOSE if turns else Purpose.COPY):
             return None
-        around = self._innermost(event)
+        loops = (turn.loop.id for turn in reversed(event.loops))
+        around = next((loop for loop in loops if loop in self._turning), None)
         if rule is RepeatRule.INVARIANT and around is None:
             return None
         source, target = event.reads[0], event.writes[0]

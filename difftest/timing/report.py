@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from difftest.analysis.finding import grouped
 from difftest.simulator.trace import Allocation, Engine, Region, Space
 from difftest.timing.compiler import Way, ways
 from difftest.timing.dma import in_software
@@ -84,13 +85,13 @@ def _usage(full: int, resident: list[Resident]) -> MemoryUsage:
 
 
 def _holders(allocations: list[Allocation]) -> list[Holder]:
-    groups: dict[tuple[str, str], list[Allocation]] = {}
-    for allocation in allocations:
-        where = str(allocation.location) if allocation.location else "(added by the compiler)"
-        groups.setdefault((allocation.name or "tile", where), []).append(allocation)
+    places = grouped(
+        allocations,
+        lambda tensor: (tensor.name or "tile", str(tensor.location or "(added by the compiler)")),
+    )
     holders = [
-        Holder(name, line, len(group), sum(tensor.partition_bytes for tensor in group))
-        for (name, line), group in groups.items()
+        Holder(*place, len(group), sum(tensor.partition_bytes for tensor in group))
+        for place, group in places.items()
     ]
     return sorted(holders, key=lambda holder: (-holder.bytes, holder.line))
 
@@ -246,9 +247,6 @@ class Report:
 
     def _grouped(self, key: Callable[[Span], str]) -> list[Line]:
         critical = self.prediction.schedule.critical
-        groups: dict[str, list[Span]] = {}
-        for span in self.prediction.schedule.spans:
-            groups.setdefault(key(span), []).append(span)
         lines = [
             Line(
                 group,
@@ -258,7 +256,7 @@ class Report:
                 sum(critical.get(span.instruction.index, 0.0) for span in spans),
                 max(map(evidence_of, spans), key=list(Evidence).index),
             )
-            for group, spans in groups.items()
+            for group, spans in grouped(self.prediction.schedule.spans, key).items()
         ]
         return sorted(lines, key=lambda line: (-line.critical, -line.busy, line.group))
 

@@ -149,7 +149,8 @@ class Scheduler:
         while events:
             now, kind, what = heappop(events)
             if kind == FREE:
-                self._free(what, now)
+                for granted in self.scarce[what].release(self.program.allocations[what]):
+                    self._granted(granted, now, self.last_use[what][1])
             elif now == units[kind].wake:  # else an earlier wake-up took its place
                 self._wake(units[kind], now)
         if self.scheduled < len(self.instructions):
@@ -355,7 +356,9 @@ class Scheduler:
             if last is None or use > last:
                 last_use[tensor] = use
             if tensor in scarce:
-                self._used(tensor)
+                self.users[tensor] -= 1
+                if not self.users[tensor] and scarce[tensor].waiting:
+                    heappush(self.events, (last_use[tensor][0], FREE, tensor))
         self.scheduled += 1
         if self.progress and self.scheduled % STEP == 0:
             self.progress(self.scheduled, len(self.instructions))
@@ -409,18 +412,6 @@ class Scheduler:
                 for place, end in enumerate(latest, 1):
                     self._tell(self.join_followers[number], end, place == len(latest))
                 ended.append((~number, latest))
-
-    # Places in memory
-
-    def _used(self, tensor: int) -> None:
-        """Free a tensor's place after its last use, if others wait for one."""
-        self.users[tensor] -= 1
-        if not self.users[tensor] and self.scarce[tensor].waiting:
-            heappush(self.events, (self.last_use[tensor][0], FREE, tensor))
-
-    def _free(self, tensor: int, now: float) -> None:
-        for granted in self.scarce[tensor].release(self.program.allocations[tensor]):
-            self._granted(granted, now, self.last_use[tensor][1])
 
     # After the last instruction
 

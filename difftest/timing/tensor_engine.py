@@ -84,7 +84,7 @@ class Throttle:
         self.cooling = clockwork.cold_share.value * cold_rows
         self.edge = (phase - 1.0) * self.window
         """Where the present window began; the phase is the part of a window before time 0."""
-        self.warm = self.slowdown == 1.0
+        self.warm = False
         self.counted = 0.0
         self.cold_time = 0.0
 
@@ -95,11 +95,8 @@ class Throttle:
         return 1.0 if self.warm else self.slowdown
 
     def _close(self) -> None:
-        if self.slowdown > 1.0:
-            if self.warm and self.counted <= self.cooling:
-                self.warm = False
-            elif not self.warm and self.counted >= self.warming:
-                self.warm = True
+        counted = self.counted
+        self.warm = counted > self.cooling if self.warm else counted >= self.warming
         self.counted = 0.0
         self.edge += self.window
 

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
+from difftest.analysis.finding import grouped
 from difftest.simulator.trace import Event, Purpose, Trace
 
 
@@ -28,11 +29,8 @@ def is_meeting(event: Event) -> bool:
 
 def exchanges(trace: Trace) -> Iterator[tuple[Event, ...]]:
     """The calls in which two cores send each other something: both wait, so they are pairs."""
-    calls: dict[tuple[int, ...], list[Event]] = {}
-    for event in trace.events:
-        if event.purpose is Purpose.SEND:
-            calls.setdefault(event.program, []).append(event)
-    return zip(*calls.values(), strict=False)
+    calls = (event for event in trace.events if event.purpose is Purpose.SEND)
+    return zip(*grouped(calls, lambda event: event.program).values(), strict=False)
 
 
 class Chains:

@@ -17,7 +17,6 @@ from difftest.analysis.finding import (
     Finding,
     Found,
     Hazard,
-    Severity,
     each_line,
     once,
 )
@@ -67,10 +66,13 @@ def _full(placement: Placement, parts: Placement, machine: Machine) -> Finding:
             f"; what is read later takes {parts.needed} at most, for some are written anew before "
             "they are read again"
         )
+    severity = ERROR if too_many and not parts.fits else WARNING
+    if space is Space.SBUF:
+        severity = NOTE if parts.fits else WARNING
     spills = " the compiler spills to HBM, which is slow" if space is Space.SBUF else " nothing"
     return Finding(
         id=(SBUF if space is Space.SBUF else PSUM).id,
-        severity=_severity(space, proven=too_many, mild=parts.fits),
+        severity=severity,
         happened=f"{happened}; live at event {peak.event}: {_listed(peak.live)}",
         rule="a tensor has one place from its first write to its last use, whole groups of 32 "
         f"partitions, in PSUM inside a bank if it fits one; beyond {space.value}"
@@ -80,12 +82,6 @@ def _full(placement: Placement, parts: Placement, machine: Machine) -> Finding:
         remedy="use smaller tiles, or finish with one tensor before the next is written",
         evidence=(peak.event,),
     )
-
-
-def _severity(space: Space, *, proven: bool, mild: bool) -> Severity:
-    if space is Space.SBUF:
-        return NOTE if mild else WARNING
-    return ERROR if proven and not mild else WARNING
 
 
 def _listed(lives: tuple[Live, ...]) -> str:

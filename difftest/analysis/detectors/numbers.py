@@ -12,9 +12,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from difftest.analysis.detectors.survey import adds, survey_of
-from difftest.analysis.finding import ERROR, NOTE, WARNING, Finding, Found, Hazard, once
+from difftest.analysis.finding import ERROR, NOTE, WARNING, Finding, Found, Hazard, grouped, once
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Event, Location, Purpose, Region, Seen, Sight, Trace
+from difftest.simulator.trace import Event, Purpose, Region, Seen, Sight, Trace
 
 NAN_MADE = Hazard("nan-made", WARNING, "an instruction makes a NaN of numbers, and it counts")
 INFINITY_MADE = Hazard(
@@ -33,10 +33,8 @@ Noted = list[tuple[Event, Sight]]
 
 def numbers(trace: Trace, machine: Machine) -> Iterator[Finding]:
     """What is to be said of the values of a launch."""
-    noted: dict[Seen, Noted] = {}
-    for event in survey_of(trace).seen:
-        for sight in event.seen:
-            noted.setdefault(sight.what, []).append((event, sight))
+    sights = ((event, sight) for event in survey_of(trace).seen for sight in event.seen)
+    noted = grouped(sights, lambda pair: pair[1].what)
     if not noted:
         return
     nans, infinities = noted.get(Seen.NAN_MADE, []), noted.get(Seen.INFINITY_MADE, [])
@@ -65,10 +63,7 @@ def numbers(trace: Trace, machine: Machine) -> Iterator[Finding]:
 
 def by_line(noted: Noted) -> list[Noted]:
     """What was noted at each of the kernel's lines."""
-    lines: dict[Location | None, Noted] = {}
-    for event, sight in noted:
-        lines.setdefault(event.location, []).append((event, sight))
-    return list(lines.values())
+    return list(grouped(noted, lambda pair: pair[0].location).values())
 
 
 def share(sight: Sight) -> str:

@@ -180,9 +180,7 @@ class _Replay:
         writer = self.canvas.take(self.writer, region)
         others = self.number[writer]
         foreign = others != turn.number
-        if not foreign.any():
-            return
-        if accumulates(turn.touch):
+        if not foreign.any() or accumulates(turn.touch):
             return
         carried = foreign & (others != _NOBODY)
         if carried.any():
@@ -263,10 +261,7 @@ def _judged(
     reads = [clash for kind in ("carried", "overwritten") for clash in exact if clash.kind == kind]
     if reads:
         other = next((c for c in reads if not _both_update(c)), None) or _used_on_the_way(turns)
-        if other is None:
-            yield _finding(REDUCTION, loop, reads[0])
-        else:
-            yield _finding(CARRIED, loop, other)
+        yield _finding(CARRIED if other else REDUCTION, loop, other or reads[0])
         return
     if all(turn.touch.writes for turn in turns) or _outlives(turns, accesses):
         if not all(turn.touch.region.whole for turn in (exact[0].earlier, exact[0].later)):

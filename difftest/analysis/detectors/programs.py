@@ -12,6 +12,7 @@ is still read.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -30,6 +31,7 @@ from difftest.analysis.finding import (
     Hazard,
     Suspicion,
     each_line,
+    grouped,
     once,
 )
 from difftest.analysis.footprint import footprint
@@ -40,7 +42,6 @@ from difftest.simulator.trace import (
     Loop,
     LoopKind,
     Purpose,
-    Region,
     Space,
     Trace,
 )
@@ -213,10 +214,8 @@ def _behind_other_barriers(
 
 def _grouped(touches: list[Touch], epoch: Callable[[Touch], int]) -> Iterable[list[Touch]]:
     """The touches of each epoch in which there are several programs."""
-    together: dict[int, list[Touch]] = {}
-    for touch in touches:
-        together.setdefault(epoch(touch), []).append(touch)
-    return (group for group in together.values() if len({t.event.program for t in group}) > 1)
+    together = grouped(touches, epoch).values()
+    return (group for group in together if len({touch.event.program for touch in group}) > 1)
 
 
 class _Epoch:
@@ -225,9 +224,7 @@ class _Epoch:
     def __init__(self, canvas: Canvas, touches: list[Touch]) -> None:
         self.canvas = canvas
         self.writes = [touch for touch in touches if touch.writes]
-        self.by_program: dict[tuple[int, ...], list[Touch]] = {}
-        for touch in touches:
-            self.by_program.setdefault(touch.event.program, []).append(touch)
+        self.by_program = grouped(touches, lambda touch: touch.event.program)
         self.number = {program: number for number, program in enumerate(self.by_program)}
         programs = [self.number[touch.event.program] for touch in self.writes]
         self.program = np.array([*programs, _NOBODY], np.int32)
@@ -396,31 +393,23 @@ def collectives(trace: Trace, machine: Machine) -> Found:
         if event.purpose is not Purpose.EXCHANGE:
             continue
         before = earlier.setdefault(event.program, [])
-        other, region = _met(event, before)
-        if other is not None and region is not None:
-            yield _shared_buffer(event, other, region)
+        shared = (
+            (other, mine.allocation)
+            for mine in event.writes
+            for other in before
+            for theirs in (*other.writes, *other.reads)
+            if theirs.allocation is mine.allocation
+            if footprint(theirs).overlaps(footprint(mine))
+        )
+        for other, buffer in itertools.islice(shared, 1):
+            yield SHARED.found(
+                f"two exchanges share a buffer: {event.opcode} receives into {buffer}, "
+                f"which an earlier {other.opcode} sent from or received into",
+                "what a rank sends lands in its peers' buffers before they have come to the "
+                "collective: of two exchanges through one pair of buffers, 8 ranks got wrong data, "
+                "and none with a pair each (inf2, SDK 2.32)",
+                "give each exchange of a kernel buffers of its own",
+                event,
+                other,
+            )
         before.append(event)
-
-
-def _met(event: Event, before: list[Event]) -> tuple[Event | None, Region | None]:
-    """The first earlier exchange of which ``event`` writes a buffer, and what it writes of it."""
-    for mine in event.writes:
-        for other in before:
-            for theirs in (*other.writes, *other.reads):
-                same = theirs.allocation is mine.allocation
-                if same and footprint(theirs).overlaps(footprint(mine)):
-                    return other, mine
-    return None, None
-
-
-def _shared_buffer(event: Event, other: Event, region: Region) -> Finding:
-    return SHARED.found(
-        f"two exchanges share a buffer: {event.opcode} receives into {region.allocation}, "
-        f"which an earlier {other.opcode} sent from or received into",
-        "what a rank sends lands in its peers' buffers before they have come to the "
-        "collective: of two exchanges through one pair of buffers, 8 ranks got wrong data, and "
-        "none with a pair each (inf2, SDK 2.32)",
-        "give each exchange of a kernel buffers of its own",
-        event,
-        other,
-    )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from difftest.analysis.detectors.canvas import Canvas, first_of
 from difftest.analysis.detectors.survey import Touch, survey_of
-from difftest.analysis.finding import NOTE, WARNING, Finding, Found, Hazard, once
+from difftest.analysis.finding import NOTE, WARNING, Finding, Found, Hazard, grouped, once
 from difftest.analysis.footprint import Footprint, footprint
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Event, Purpose, Space, Trace
@@ -66,10 +66,7 @@ def _blocks(touches: list[Touch]) -> Iterable[list[Touch]]:
     """The touches of each block of a tensor, which lie in PSUM as tensors of their own do."""
     allocation = touches[0].region.allocation
     size = math.prod(allocation.shape[allocation.partition_axis :])
-    blocks: dict[int, list[Touch]] = {}
-    for touch in touches:
-        blocks.setdefault(touch.region.offset // size, []).append(touch)
-    return blocks.values()
+    return grouped(touches, lambda touch: touch.region.offset // size).values()
 
 
 def _chains(touches: list[Touch], machine: Machine, *, seen: bool) -> Iterator[Finding]:
@@ -139,9 +136,7 @@ def _foreign(touches: list[Touch], machine: Machine, *, modern: bool) -> Iterato
     others = [t for t in touches if t.writes and t.event.purpose is not Purpose.PRODUCT]
     if not modern:  # its compiler knows tiles that are cleared and added to
         others = [touch for touch in others if not touch.event.clears]
-    if not others:
-        return
-    if modern and machine.nc_version >= 4:
+    if not others or (modern and machine.nc_version >= 4):
         return
     canvas = Canvas(touches[0].region.allocation, [touch.region for touch in touches])
     cells = canvas.blank(0)  # the place of what wrote last, from 1 on, if it is foreign

@@ -84,7 +84,10 @@ def _seen(trace: Trace, machine: Machine) -> Iterator[Finding]:
 def _from_a_view(event: Event, sight: Sight) -> Iterator[Finding]:
     """A scatter that skips, whose source is a part of a tensor."""
     src = event.operand("src")
-    if src is None or src.elements * src.dtype.itemsize == _bytes(src.allocation):
+    if src is None:
+        return
+    size = math.prod(src.allocation.shape) * src.allocation.dtype.itemsize
+    if src.elements * src.dtype.itemsize == size:
         return
     yield VIEW.found(
         f"{_named(event)} skips indices out of bounds, {sight.elements} of {sight.of} elements, "
@@ -94,10 +97,6 @@ def _from_a_view(event: Event, sight: Sight) -> Iterator[Finding]:
         "copy the part to a tile of its own first",
         event,
     )
-
-
-def _bytes(allocation: Allocation) -> int:
-    return math.prod(allocation.shape) * allocation.dtype.itemsize
 
 
 @once

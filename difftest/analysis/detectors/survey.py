@@ -11,6 +11,7 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from difftest.analysis.detectors.canvas import are_apart
+from difftest.analysis.finding import grouped
 from difftest.simulator.trace import (
     Allocation,
     Engine,
@@ -170,22 +171,16 @@ def affine_runs(accesses: Sequence[Touch]) -> Iterator[AffineRun]:
         return
     tensor, last = accesses[0].region.allocation, accesses[-1].event
     # What ends in the turn that made it has nothing to do with the other turns of those loops.
-    yield from _runs(accesses, len(tensor.loops) if is_inside(tensor, last) else 0)
+    yield from _runs(accesses, len(tensor.loops) if is_within(tensor.loops, last) else 0)
 
 
 def _runs(accesses: Sequence[Touch], depth: int) -> Iterator[AffineRun]:
     """The same of loops that have ``depth`` others around them."""
-    runs: dict[int, list[Touch]] = {}
-    for touch in accesses:
-        loops = touch.event.loops
-        if len(loops) > depth:
-            runs.setdefault(loops[depth].loop.id, []).append(touch)
-    for inside in runs.values():
+    within = (touch for touch in accesses if len(touch.event.loops) > depth)
+    for inside in grouped(within, lambda touch: touch.event.loops[depth].loop.id).values():
         if all(map(accumulates, inside)) or not any(touch.writes for touch in inside):
             continue
-        turns: dict[int, list[Touch]] = {}
-        for touch in inside:
-            turns.setdefault(touch.event.loops[depth].number, []).append(touch)
+        turns = grouped(inside, lambda touch: touch.event.loops[depth].number)
         if len(turns) > 1:
             owned = ((id(touch.event.loops), touch.region) for touch in inside)
             if are_apart(inside[0].region.allocation, owned):
@@ -207,18 +202,10 @@ def accumulates(touch: Touch) -> bool:
     return into and (touch.writes or touch.region.role == "dst")
 
 
-def is_inside(tensor: Allocation, event: Event) -> bool:
-    """Whether an event belongs to the turn of the loops in which a tensor was made."""
-    return is_within(tensor.loops, event)
-
-
 def is_within(loops: tuple[Iteration, ...], event: Event) -> bool:
     """Whether an event belongs to a turn of loops."""
-    if event.loops is loops:
-        return True
-    if len(event.loops) < len(loops):
-        return False
-    return all(
-        mine.loop.id == other.loop.id and mine.number == other.number
-        for mine, other in zip(loops, event.loops, strict=False)
+    around, inner = (
+        [(turn.loop.id, turn.number) for turn in turns]
+        for turns in (loops, event.loops[: len(loops)])
     )
+    return around == inner

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from difftest.analysis.finding import grouped
 from difftest.analysis.footprint import Footprint, footprint, offsets_of
 from difftest.simulator.trace import Allocation, Region
 from difftest.timing.advice.worth import Advice, Removed, Units, advice_on, by_line
@@ -108,19 +109,13 @@ def _mark(mask: Mask, pattern: Footprint, origin: int) -> None:
 def loaded_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Lines that load the same bytes of a tensor more than once."""
     for spans in by_line(_loads(schedule)).values():
-        tensors: dict[int, list[Span]] = {}
-        for span in spans:
-            source = source_of(span.instruction.event).allocation
-            tensors.setdefault(source.id, []).append(span)
-        for group in tensors.values():
-            source = source_of(group[0].instruction.event).allocation
-            regions: dict[int, list[Region]] = {}
-            for span in group:
-                region = source_of(span.instruction.event)
-                regions.setdefault(span.instruction.core, []).append(region)
-            loaded = sum(_bytes_of_source(region) for mine in regions.values() for region in mine)
-            distinct = sum(_distinct(source, mine) for mine in regions.values())
-            cores = f" on {len(regions)} cores" if len(regions) > 1 else ""
+        sources = [(span, source_of(span.instruction.event)) for span in spans]
+        for pairs in grouped(sources, lambda pair: pair[1].allocation.id).values():
+            group, source = [span for span, _ in pairs], pairs[0][1].allocation
+            by_core = grouped(pairs, lambda pair: pair[0].instruction.core).values()
+            loaded = sum(_bytes_of_source(region) for _, region in pairs)
+            distinct = sum(_distinct(source, [region for _, region in own]) for own in by_core)
+            cores = f" on {len(by_core)} cores" if len(by_core) > 1 else ""
             if not distinct or loaded / distinct < AGAIN:
                 continue
             yield advice_on(

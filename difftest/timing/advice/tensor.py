@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 
 from difftest.analysis.footprint import Footprint, footprint
-from difftest.simulator.trace import Engine, Event, Purpose, Region, Space
+from difftest.simulator.trace import Engine, Purpose, Region, Space
 from difftest.timing.advice.worth import Advice, Removed, Units, advice_on, by_line
 from difftest.timing.clockwork import Clockwork
 from difftest.timing.costs import elements
@@ -34,6 +34,8 @@ def transposed_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
         origins.write(step)
     helpers = _copies_around(schedule)
     for spans in by_line(turned).values():
+        turns = all(span.instruction.event.purpose is Purpose.TRANSPOSE for span in spans)
+        called = "transposes" if turns else "transposes or products with the same tile"
         seen: set[Hashable] = set()
         removed, repeated = Removed(), 0
         for span in spans:
@@ -51,7 +53,7 @@ def transposed_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
             spans,
             "transposed-again",
             units.without(removed),
-            happened=f"{len(spans):,} {_called(spans)} of {len(seen):,} different tiles",
+            happened=f"{len(spans):,} {called} of {len(seen):,} different tiles",
             rule="a transpose takes the Tensor Engine as long as a matmul does",
             remedy="transpose each tile once, before the loops that use it, and keep the result "
             "in SBUF",
@@ -66,11 +68,6 @@ def _may_turn(step: LoweredInstruction) -> bool:
         return False
     stationary, moving = step.event.reads[:2]
     return elements(moving) == moving.partitions == stationary.partitions
-
-
-def _called(spans: list[Span]) -> str:
-    turns = all(span.instruction.event.purpose is Purpose.TRANSPOSE for span in spans)
-    return "transposes" if turns else "transposes or products with the same tile"
 
 
 def _copies_around(schedule: Schedule) -> dict[int, list[Span]]:
@@ -220,16 +217,13 @@ class Origins:
 
     def write(self, step: LoweredInstruction) -> None:
         """Note what an instruction writes, once its operands have been asked for."""
-        for region in step.event.writes:
+        event, copies = step.event, step.event.purpose is Purpose.COPY
+        for region in event.writes:
             if region.allocation.space.is_hbm:
                 continue
-            entry = footprint(region), region, self._moved(step.event, step.index)
+            moves = copies and event.reads[0].elements == event.writes[0].elements
+            entry = footprint(region), region, self.of(event.reads[0]) if moves else step.index
             self._written.setdefault(region.allocation.id, []).append(entry)
-
-    def _moved(self, event: Event, index: int) -> Hashable:
-        if event.purpose is Purpose.COPY and event.reads[0].elements == event.writes[0].elements:
-            return self.of(event.reads[0])
-        return index
 
     def of(self, region: Region) -> Hashable:
         """The elements of a tensor in HBM, or what an instruction made, and the part of it.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from difftest.analysis.finding import Finding, Severity
+from difftest.analysis.finding import Finding, Severity, grouped
 from difftest.simulator.trace import Engine, Location
 from difftest.timing.schedule import Schedule, Span
 
@@ -136,7 +136,4 @@ class Removed:
 
 def by_line(spans: list[Span]) -> dict[Location | None, list[Span]]:
     """The spans by the kernel's source line."""
-    groups: dict[Location | None, list[Span]] = {}
-    for span in spans:
-        groups.setdefault(span.instruction.event.location, []).append(span)
-    return groups
+    return grouped(spans, lambda span: span.instruction.event.location)

@@ -93,8 +93,9 @@ def lines(title: str, rows: Sequence[Line]) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("Costs")
     for line in rows[:TOP]:
+        path, separator, rest = line.group.partition(":")  # a source line without its folder
         table.add_row(
-            _short(line.group),
+            Text(f"{Path(path).name}{separator}{rest}"),  # brackets in it are no markup
             f"{line.instructions:,}",
             f"{line.busy:,.1f}",
             f"{line.critical:,.1f}",
@@ -104,12 +105,6 @@ def lines(title: str, rows: Sequence[Line]) -> Table:
     if len(rows) > TOP:
         table.caption = f"and {len(rows) - TOP} more"
     return table
-
-
-def _short(place: str) -> Text:
-    """A source line without its folder, as it is: brackets in it are no markup."""
-    path, separator, rest = place.partition(":")
-    return Text(f"{Path(path).name}{separator}{rest}")
 
 
 def findings(hints: Iterable[Finding]) -> Iterator[str]:
