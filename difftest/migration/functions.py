@@ -83,7 +83,17 @@ class InstructionWriter(OperandWriter):
         operands = self._operands(name, arguments, wanted.limits)
         target = wanted.dst or self.fresh(wanted.wish, call, meant.split(".")[1])
         if wanted.dst is None:
-            self._allocated(target, calling, operands, arguments.get("shape"), wanted)
+            buffer = self._buffer(calling, operands)
+            for role, operand in operands.items():
+                if isinstance(expression(operand.text), ast.Call) and role not in NUMPY_OPS:
+                    source = self.named(operand.text, role)
+                    operands[role] = NewOperand(source, self.scope.tile(expression(source)))
+            first, shape = operands[calling.first], arguments.get("shape")
+            if wanted.limits is not EVERYTHING and first.shape is None:
+                raise NotMechanicalError(*MASK)
+            sizes = ast.unparse(shape) if shape else self._shape(calling, operands)
+            own = self.nl(calling.dtype[3:]) if calling.dtype else None
+            self.allocate(target, sizes, wanted.dtype or own or self.dtype_of(first), buffer)
         return self.issued(name, {key: side.text for key, side in operands.items()}, target, wanted)
 
     def asked(self, wanted: Wanted, arguments: dict[str, ast.expr]) -> Wanted:
@@ -124,15 +134,11 @@ class InstructionWriter(OperandWriter):
                 operands[role] = NewOperand(self.operator_name(node))
             elif role in VECTORS:
                 operands[role] = self._vector(node, arguments.get(f"op{role[-1]}"), limits)
-            elif self._is_setting(node):
-                operands[role] = NewOperand(ast.unparse(node))
+            elif isinstance(node, (ast.Constant, ast.Tuple, ast.List)) or self.names.meant(node):
+                operands[role] = NewOperand(ast.unparse(node))  # no tensor
             else:
                 operands[role] = self.operand(node, limits)
         return operands
-
-    def _is_setting(self, node: ast.expr) -> bool:
-        """Whether an argument is no tensor: a number, axes, a name of NKI's modules."""
-        return isinstance(node, (ast.Constant, ast.Tuple, ast.List)) or bool(self.names.meant(node))
 
     def _vector(self, node: ast.expr, op: ast.expr | None, limits: MaskBox) -> NewOperand:
         """A number or a column, which arithmetic operators take in float32."""
@@ -141,27 +147,6 @@ class InstructionWriter(OperandWriter):
         operand = self.operand(node, limits)
         on_bits = op is not None and any(word in self.operator_name(op) for word in BITWISE)
         return operand if operand.tile is None or on_bits else self.column(operand)
-
-    def _allocated(
-        self,
-        name: str,
-        calling: Calling,
-        operands: dict[str, NewOperand],
-        shape: ast.expr | None,
-        wanted: Wanted,
-    ) -> None:
-        """The allocation of a result."""
-        buffer = self._buffer(calling, operands)
-        for role, operand in operands.items():
-            if isinstance(expression(operand.text), ast.Call) and role not in NUMPY_OPS:
-                source = self.named(operand.text, role)
-                operands[role] = NewOperand(source, self.scope.tile(expression(source)))
-        if wanted.limits is not EVERYTHING and operands[calling.first].shape is None:
-            raise NotMechanicalError(*MASK)
-        sizes = ast.unparse(shape) if shape else self._shape(calling, operands)
-        own = self.nl(calling.dtype[3:]) if calling.dtype else None
-        dtype = wanted.dtype or own or self.dtype_of(operands[calling.first])
-        self.allocate(name, sizes, dtype, buffer)
 
     def _buffer(self, calling: Calling, operands: dict[str, NewOperand]) -> str:
         """Where a result lies: the Tensor Engine writes to PSUM, the Vector Engine to SBUF."""
@@ -252,7 +237,9 @@ class FunctionWriter(InstructionWriter):
         arguments = self.given(call)
         if {"mask", "engine"} & set(arguments) or not {"data1", "data2", "op"} <= set(arguments):
             return self.instruction(call, wanted)
-        marked = [self._is_column(arguments[role]) for role in ("data1", "data2")]
+        sides = (arguments[role] for role in ("data1", "data2"))
+        named = (ast.Name, ast.Subscript)
+        marked = [isinstance(side, named) and self.operand(side).is_scalar for side in sides]
         name = self.operator_name(arguments["op"]).rpartition(".")[2]
         if marked[0] == marked[1] or name not in SCALED:
             return self.instruction(call, wanted)
@@ -260,12 +247,6 @@ class FunctionWriter(InstructionWriter):
         wanted = self.asked(wanted, arguments)
         tile, column = (right, left) if marked[0] else (left, right)
         return self._scaled(name, tile, column, tile is right, wanted)
-
-    def _is_column(self, node: ast.expr) -> bool:
-        """Whether an expression is seen to have one element a partition."""
-        if not isinstance(node, (ast.Name, ast.Subscript)):
-            return False
-        return self.operand(node).is_scalar
 
     def _like(
         self, name: str, operands: dict[str, str], like: NewOperand, wanted: Wanted, wish: str
@@ -309,7 +290,10 @@ class FunctionWriter(InstructionWriter):
 
     def binary(self, name: str, left: NewOperand, right: NewOperand, wanted: Wanted) -> str:
         """``left <op> right``, where one is a tile: the smaller one is spread over the other."""
-        wanted = wanted._replace(dtype=wanted.dtype or self._wider(left, right))
+        float32 = self.nl("float32")
+        dtypes = [None if side.tile is None else side.tile.dtype for side in (left, right)]
+        if not wanted.dtype and left.tile and dtypes[1] == float32 != dtypes[0]:
+            wanted = wanted._replace(dtype=float32)  # the first operand may be narrower
         if left.tile is None or right.tile is None:
             return self._with_number(name, left, right, wanted)
         shape = _joined(left.shape, right.shape)
@@ -361,12 +345,6 @@ class FunctionWriter(InstructionWriter):
         text = f"{self.nl('broadcast_to')}({side.text}, {written(shape)})"
         dtype = None if side.tile is None else side.tile.dtype
         return NewOperand(text, KnownTile(shape, dtype, "sbuf"))
-
-    def _wider(self, left: NewOperand, right: NewOperand) -> str | None:
-        """float32, if one operand is that and the first one may be narrower; else None."""
-        float32 = self.nl("float32")
-        dtypes = [None if side.tile is None else side.tile.dtype for side in (left, right)]
-        return float32 if dtypes[1] == float32 and dtypes[0] != float32 and left.tile else None
 
 
 def _joined(left: Shape | None, right: Shape | None) -> Shape | None:

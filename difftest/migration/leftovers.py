@@ -111,18 +111,13 @@ class Definitions:
         """The function without the lines that it needs no more; the others get their rules."""
         if not self.lines:
             return function, []
-        kept = self._needed(function)
-        rules = [GONE["nl.arange"] for _ in kept]
-        return function.visit(_Settling(self.lines, kept)), rules
-
-    def _needed(self, function: Any) -> list[cst.SimpleStatementLine]:
-        """The definitions whose names other lines still use."""
-        used = _names(function.visit(_Settling(self.lines, [])))
+        used = _names(function.visit(_Settling(self.lines, [])))  # by lines that stay
         kept: list[cst.SimpleStatementLine] = []
         while new := [line for line in self.lines if line not in kept and _targets(line) & used]:
             kept += new
             used |= set().union(*map(_names, new))
-        return kept
+        rules = [GONE["nl.arange"] for _ in kept]
+        return function.visit(_Settling(self.lines, kept)), rules
 
 
 def _names(node: Any) -> set[str]:
@@ -161,15 +156,10 @@ class _Settling(cst.CSTTransformer):
                 comments += new.leading_lines
                 continue
             if comments:
-                new = new.with_changes(leading_lines=[*comments, *_after(comments, new)])
+                lines = list(new.leading_lines)
+                while lines and lines[0].comment is None and comments[-1].comment is None:
+                    lines = lines[1:]  # one gap is enough
+                new = new.with_changes(leading_lines=[*comments, *lines])
                 comments = []
             body.append(new)
         return updated_node.with_changes(body=body or [cst.parse_statement("pass")])
-
-
-def _after(comments: list[Any], statement: Any) -> list[Any]:
-    """The leading lines of a statement that follows lines that went: one gap is enough."""
-    lines = list(statement.leading_lines)
-    while lines and comments and lines[0].comment is None and comments[-1].comment is None:
-        lines = lines[1:]
-    return lines

@@ -10,7 +10,14 @@ from difftest.migration import views
 from difftest.migration.calls import NAMES
 from difftest.migration.indices import AXES, EVERYTHING, ONE, MaskBox, Term, box, items_of
 from difftest.migration.rules import MASK, NotMechanicalError
-from difftest.migration.scope import PARTITIONS, KnownTile, Scope, Shape, sizes_of_slices
+from difftest.migration.scope import (
+    PARTITIONS,
+    KnownTile,
+    Scope,
+    Shape,
+    picks_one,
+    sizes_of_slices,
+)
 from difftest.simulator.frontend.nki import language
 
 _VIEWS = ("reshape", "reshape_dim", "permute", "expand_dim", "broadcast")
@@ -156,7 +163,7 @@ class OperandWriter(ABC):
             return operand.tile.dtype
         node = expression(operand.text)
         while True:
-            if isinstance(node, ast.Subscript) and not _may_be_of_list(node):
+            if isinstance(node, ast.Subscript) and not picks_one(node.slice):
                 node = node.value
             elif (
                 isinstance(node, ast.Call)
@@ -238,13 +245,6 @@ class OperandWriter(ABC):
             node = node.value
         tile = self.scope.tile(node)
         return wanted in (f"{ast.unparse(node)}.dtype", tile and tile.dtype)
-
-
-def _may_be_of_list(node: ast.Subscript) -> bool:
-    """Whether an index may pick a tile out of a list, and not a part of a tile."""
-    return isinstance(node.slice, (ast.Name, ast.BinOp)) or (
-        isinstance(node.slice, ast.Constant) and type(node.slice.value) is int
-    )
 
 
 def written(shape: Shape) -> str:

@@ -81,9 +81,14 @@ def migrate(text: str, others: Others | None = None) -> Migrated:
         if not called & rewriting.returns.keys():
             break
     whole = module.with_changes(body=body)
+    if f"{ITEMSIZE}(" in whole.code:  # the function that stands for it comes before the first one
+        text = _ITEMSIZE.format(name=ITEMSIZE, nl=names.local("nl"))
+        body = list(whole.body)
+        kinds = (cst.FunctionDef, cst.ClassDef)
+        place = next(n for n, statement in enumerate(body) if isinstance(statement, kinds))
+        body[place:place] = cst.parse_module(text).body
+        whole = whole.with_changes(body=body)
     code = whole.code
-    if f"{ITEMSIZE}(" in code:
-        code = _with_itemsize(whole, names)
     return Migrated(code, tuple(rewriting.left), kernels_of(code), rewriting.returns)
 
 
@@ -97,16 +102,6 @@ def _imported(module: cst.Module, others: Others) -> dict[str, KnownTile]:
                 if alias.name in returned:
                     tiles[alias.asname or alias.name] = returned[alias.name]
     return tiles
-
-
-def _with_itemsize(module: cst.Module, names: Names) -> str:
-    """The file with the function that stands for ``tensor.itemsize``, before the first one."""
-    text = _ITEMSIZE.format(name=ITEMSIZE, nl=names.local("nl"))
-    body = list(module.body)
-    kinds = (cst.FunctionDef, cst.ClassDef)
-    place = next(n for n, statement in enumerate(body) if isinstance(statement, kinds))
-    body[place:place] = cst.parse_module(text).body
-    return module.with_changes(body=body).code
 
 
 def kernels_of(code: str) -> frozenset[str]:
@@ -144,7 +139,8 @@ class _Rewriting:
             return [self._commented(statement, rules_broken(statement, scope))]
         if isinstance(statement, cst.FunctionDef):
             return [self._function(statement)]
-        changed = _bound(statement)
+        targets = nodes(statement, cst.AssignTarget, cst.AnnAssign, cst.For)
+        changed = _target_names(targets), _target_names(nodes(statement, cst.AugAssign))
         if isinstance(statement, (cst.For, cst.While)):
             scope.loosen(*changed)
         result = self._compound(statement, scope)
@@ -267,12 +263,6 @@ class _Rewriting:
 
 def _code(node: cst.CSTNode) -> str:
     return str(cst.Module([]).code_for_node(node))
-
-
-def _bound(statement: cst.CSTNode) -> tuple[set[str], set[str]]:
-    """The names that a statement binds anywhere in it, and those that it updates."""
-    targets = nodes(statement, cst.AssignTarget, cst.AnnAssign, cst.For)
-    return _target_names(targets), _target_names(nodes(statement, cst.AugAssign))
 
 
 def _target_names(several: list[Any]) -> set[str]:

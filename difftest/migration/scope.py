@@ -341,8 +341,9 @@ def _is_always_indexed(function: ast.AST, name: str, place: int) -> bool:
     dtypes = [use for use in nodes if isinstance(use, ast.Attribute) and _is_use(use.value, name)]
     dtypes = [dtype for dtype in dtypes if dtype.attr == "dtype"]
     indexed = [use for use in nodes if isinstance(use, ast.Subscript) and _is_use(use.value, name)]
+    indices = [items_of(node)[:place] for node in indexed]
     return len(uses) == len(dtypes) + len(indexed) and all(
-        _names_blocks(items_of(node), place) for node in indexed
+        len(items) == place and all(map(picks_one, items)) for items in indices
     )
 
 
@@ -350,10 +351,7 @@ def _is_use(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
 
 
-def _names_blocks(items: list[ast.expr], place: int) -> bool:
-    """Whether an index picks one of each block dimension."""
-    picks = (ast.Name, ast.BinOp)
-    return len(items) >= place and all(
-        isinstance(item, picks) or (isinstance(item, ast.Constant) and type(item.value) is int)
-        for item in items[:place]
-    )
+def picks_one(item: ast.expr) -> bool:
+    """Whether an index may pick one thing, as of a list, and not a part of a tile."""
+    is_number = isinstance(item, ast.Constant) and type(item.value) is int
+    return is_number or isinstance(item, (ast.Name, ast.BinOp))

@@ -232,9 +232,10 @@ class StatementWriter(ExpressionWriter):
         self, node: ast.Assign, target: ast.Subscript, callee: str | None
     ) -> list[str] | None:
         """``tile[...] = ...``: what is computed is written there."""
-        base = target.value
+        base, index = target.value, target.slice
         tile = self.scope.tile(base)
-        if tile is None and not _is_of_tile(target):
+        is_whole = isinstance(index, ast.Constant) and index.value is ...
+        if tile is None and not (is_whole or isinstance(index, ast.Tuple)):  # it may be a list
             if callee in INSTRUCTIONS:
                 raise NotMechanicalError(*TARGET)
             return self._with_value(node, self.value(node.value))
@@ -332,12 +333,6 @@ class StatementWriter(ExpressionWriter):
 
 def _keyword(call: ast.Call, name: str) -> ast.expr | None:
     return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
-
-
-def _is_of_tile(target: ast.Subscript) -> bool:
-    """Whether an index is one that lists do not have: of several axes, or an ellipsis."""
-    index = target.slice
-    return isinstance(index, ast.Tuple) or (isinstance(index, ast.Constant) and index.value is ...)
 
 
 def _is_mask(node: ast.expr) -> bool:

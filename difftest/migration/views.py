@@ -32,7 +32,9 @@ def view(
     base: str, items: Sequence[ast.expr], grids: Grids, box: MaskBox
 ) -> tuple[str, list[Term]]:
     """``base[items]`` in today's words, masked; and the shape that it has without the mask."""
-    if any(_is_no_index(item) for item in items):
+    numbers = [item.value for item in items if isinstance(item, ast.Constant)]
+    # Beside grids a slice counts otherwise, and there are no new dimensions.
+    if any(isinstance(item, ast.Slice) for item in items) or {*map(type, numbers)} - {int}:
         raise NotMechanicalError(*GONE["nl.mgrid"])
     indices = [grids.parse(item) for item in items]
     ndim = max(index.ndim for index in indices)
@@ -61,12 +63,6 @@ def whole(base: str, shape: Sequence[Term] | None, box: MaskBox) -> str:
         else:
             items.append(":")
     return f"{base}[{', '.join(items)}]"
-
-
-def _is_no_index(item: ast.expr) -> bool:
-    """Whether an item is a slice, which counts otherwise beside grids, or a new dimension."""
-    is_other = isinstance(item, ast.Constant) and type(item.value) is not int
-    return is_other or isinstance(item, ast.Slice)
 
 
 def _cut(index: GridIndex, key: _Key, box: MaskBox) -> None:
