@@ -266,7 +266,14 @@ class Watch:
     def call(self, kernel: Callable[..., Any]) -> Iterator[WatchedCall]:
         """Watch what is called within the scope."""
         seen = WatchedCall()
-        self._add_home(kernel)
+        # The kernel's own package counts, installed or not.
+        module = sys.modules.get(str(getattr(kernel, "__module__", "")).split(".")[0])
+        folders = [*getattr(module, "__path__", ())] or [getattr(module, "__file__", None) or ""]
+        new = {os.path.realpath(folder) for folder in folders if folder and is_installed(folder)}
+        if not new <= {*self._homes}:
+            self._homes += (*sorted(new),)
+            if self._tool is not None:
+                self._monitor.restart_events()
         with self._monitoring(seen) if self._monitor is not None else self._tracing(kernel, seen):
             yield seen
 
@@ -275,7 +282,9 @@ class Watch:
         self._codes.setdefault(kernel, {}).update(seen.codes)
         seen.tell("", self._total)
         for code in tuple(self._watched.values()):
-            if self._has_shown_all(code):
+            forks = {(code.co_filename, fork.line, fork.loops) for fork in forks_of(code).values()}
+            every = {(*at, what) for *at, loops in forks for what, _ in enumerate(SAYINGS[loops])}
+            if forks <= self._total.forks and every <= self._total.done:
                 self._over[id(code)] = self._watched.pop(id(code))
                 if self._tool is not None:
                     self._monitor.set_local_events(self._tool, code, 0)
@@ -289,11 +298,6 @@ class Watch:
             self._monitor.free_tool_id(self._tool)
             self._tool = None
 
-    def _has_shown_all(self, code: CodeType) -> bool:
-        forks = {(code.co_filename, fork.line, fork.loops) for fork in forks_of(code).values()}
-        every = {(*at, what) for *at, loops in forks for what, _ in enumerate(SAYINGS[loops])}
-        return forks <= self._total.forks and every <= self._total.done
-
     def _is_own(self, code: CodeType) -> bool:
         """Whether it is the kernel's author's, and has forks."""
         file = code.co_filename
@@ -301,17 +305,6 @@ class Watch:
             return False
         in_home = bool(self._homes) and os.path.realpath(file).startswith(self._homes)
         return (in_home or not is_installed(file)) and bool(forks_of(code))
-
-    def _add_home(self, kernel: Callable[..., Any]) -> None:
-        """A kernel's own package counts, installed or not."""
-        top = str(getattr(kernel, "__module__", "")).split(".")[0]
-        module = sys.modules.get(top)
-        folders = [*getattr(module, "__path__", ())] or [getattr(module, "__file__", None) or ""]
-        new = {os.path.realpath(folder) for folder in folders if folder and is_installed(folder)}
-        if not new <= {*self._homes}:
-            self._homes += (*sorted(new),)
-            if self._tool is not None:
-                self._monitor.restart_events()
 
     @contextlib.contextmanager
     def _monitoring(self, seen: WatchedCall) -> Iterator[None]:

@@ -15,7 +15,6 @@ that does not must be a refusal, or correct.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 import itertools
@@ -240,7 +239,11 @@ def fillings_of(spec: KernelSpec, run: Callable[[KernelSpec, Case], Outcome]) ->
     ``run`` runs a case and records its trace.
     """
     filled: set[int] = set()
-    for name, value in _sizes_of(spec):
+    values = plainest(spec, {}) or {}
+    for name, value in values.items():
+        # A list says which values there are. A spec without rejections promises none beyond it.
+        if not (is_size(value) and (spec.rejects or not is_choice(source_of(spec, name, values)))):
+            continue
         looks = _Looks(spec, name, value, run)
         figures = enumerate(zip(*(look.footprint for look in looks.first), strict=True))
         growing = {place % len(_MEMORIES) for place, sizes in figures if len({*sizes}) > 1}
@@ -251,17 +254,6 @@ def fillings_of(spec: KernelSpec, run: Callable[[KernelSpec, Case], Outcome]) ->
             for look, side in zip(pair, ("just under", "just over"), strict=True):
                 size = f"{name}={look.case.values[name]}"
                 yield Edge(look.case, f"{size}, {side} the limit", fills=True)
-
-
-def _sizes_of(spec: KernelSpec) -> Iterator[tuple[str, int]]:
-    """The names that can grow, each with its plainest value.
-
-    A list says which values there are. A spec without rejections promises nothing beyond it.
-    """
-    values = plainest(spec, {}) or {}
-    for name, value in values.items():
-        if is_size(value) and (spec.rejects or not is_choice(source_of(spec, name, values))):
-            yield name, value
 
 
 @dataclass
@@ -362,26 +354,17 @@ def check_edges(runner: Runner, spec: KernelSpec) -> None:
         record = functools.partial(run_recorded, runner, backend)
         filling = fillings_of(spec, record) if backend.name == _TRACING else ()
         for edge in itertools.chain(edges_of(spec), filling):
-            outcome = _run(runner, backend, spec, edge)
-            with _patience() if edge.fills else limit(None, None):
+            runner.now, inputs = (spec, edge.case), spec.inputs_of(edge.case, edge.shapes)
+            exact = runner.settings_of(spec, edge.case) if spec.reduction is None else None
+            call = make_call(spec, edge.case, inputs, edge.shapes, exact=exact)
+            outcome = run_kernel(backend, call)
+            # Where a memory is full the reference is not waited for without end:
+            # np.eye(n)[indices] is a fine one-hot encoding of all sizes that are drawn, and takes
+            # 21 GiB where the kernel's tile fills SBUF.
+            memory = min(LIMITS.memory or MOST_MEMORY, MOST_MEMORY) if USED.exists() else None
+            seconds = min(LIMITS.seconds or MOST_SECONDS, MOST_SECONDS)
+            with limit(seconds, memory) if edge.fills else limit(None, None):
                 judge_edge(runner, spec, edge, backend, outcome)
-
-
-def _patience() -> contextlib.ExitStack:
-    """Where a memory is full the reference is not waited for without end.
-
-    ``np.eye(n)[indices]`` is a fine one-hot encoding of all sizes that are drawn, and takes 21 GiB
-    where the kernel's tile fills SBUF.
-    """
-    memory = min(LIMITS.memory or MOST_MEMORY, MOST_MEMORY) if USED.exists() else None
-    return limit(min(LIMITS.seconds or MOST_SECONDS, MOST_SECONDS), memory)
-
-
-def _run(runner: Runner, backend: Backend, spec: KernelSpec, edge: Edge) -> Outcome:
-    settings = runner.settings_of(spec, edge.case) if spec.reduction is None else None
-    runner.now = spec, edge.case
-    inputs = spec.inputs_of(edge.case, edge.shapes)
-    return run_kernel(backend, make_call(spec, edge.case, inputs, edge.shapes, exact=settings))
 
 
 def run_recorded(runner: Runner, backend: Backend, spec: KernelSpec, case: Case) -> Outcome:

@@ -82,7 +82,9 @@ def quoted(words: Sequence[str], *, windows: bool = os.name == "nt") -> str:
 
 def text_of(title: str, rows: Iterable[Row], findings: Iterable[Finding] = ()) -> str:
     """A report: its title, its rows, and hazards."""
-    return "\n".join([title, *map(_row, rows), *map(finding_text, findings)])
+    told = [f"{label and label + ':':<{_LABEL}}{text}" for label, text in rows]
+    lines = (textwrap.indent(text, "  ") for text in told)
+    return "\n".join([title, *lines, *map(finding_text, findings)])
 
 
 def case_rows(spec: KernelSpec, case: Case, shapes: Shapes) -> list[Row]:
@@ -143,11 +145,6 @@ def element_name(spec: KernelSpec, mismatch: Mismatch) -> str:
     several = {0: "out", **dict(enumerate(spec.outputs))}
     name = several.get(mismatch.output or 0, f"output {mismatch.output} at ")
     return f"{name}{[*mismatch.first.index] if mismatch.first else ''}"
-
-
-def _row(row: Row) -> str:
-    label, text = row
-    return textwrap.indent(f"{label and label + ':':<{_LABEL}}{text}", "  ")
 
 
 def verdict_rows(

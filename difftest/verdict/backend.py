@@ -182,7 +182,7 @@ class CandidateBackend:
         else:
             return next(failed for failed in (text, again) if not isinstance(failed, str))
         tape, other = _read(text), _read(again)
-        if not _registers(tape):
+        if all(step.call != "effect" or step.made is None for step in tape.steps):  # no register
             if text != again and _NAME.sub("", text) != _NAME.sub("", again):
                 raise CheatError(_FOLLOWS)
             return tape
@@ -214,11 +214,6 @@ class CandidateBackend:
         if how != "ran":
             return _HOW.get(str(how), Crashed)(_error(answer.header))
         return b"".join(answer.blobs[:1]).decode(errors="replace")
-
-
-def _registers(tape: Tape) -> list[int]:
-    """What registers were loaded with."""
-    return [step.made for step in tape.steps if step.call == "effect" and step.made is not None]
 
 
 def _are_alike(tape: Tape, other: Tape) -> bool:

@@ -235,12 +235,6 @@ class ModuleCheck:
                 if child not in dead:
                     pending.append((child, depth + 1))
 
-    def _around(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
-        """What a node stands in, from the inside out, each with what of it stands there."""
-        while (above := self._above.get(node)) is not None:
-            yield above, node
-            node = above
-
     def imported(self, node: ast.AST, base: str, member: str, shown: str | None) -> None:
         """Keep what an import binds that is no file of the candidate's; add where it may not."""
         top = base.partition(".")[0]
@@ -265,11 +259,14 @@ class ModuleCheck:
 
     def _is_tried(self, node: ast.AST) -> bool:
         """Whether an import stands in a ``try`` that goes on without it, or in TYPE_CHECKING."""
-        for above, inner in self._around(node):
-            is_typing = isinstance(above, ast.If) and _last(above.test) == "TYPE_CHECKING"
+        while (above := self._above.get(node)) is not None:
+            asked = getattr(above, "test", None)
+            name = getattr(asked, "attr", getattr(asked, "id", ""))
+            is_typing = isinstance(above, ast.If) and name == "TYPE_CHECKING"
             is_try = isinstance(above, ast.Try) and _of_import(above)
-            if (is_typing or is_try) and inner in getattr(above, "body", ()):
+            if (is_typing or is_try) and node in getattr(above, "body", ()):
                 return True
+            node = above
         return False
 
     def _check(self, node: ast.AST) -> None:
@@ -372,12 +369,9 @@ class ModuleCheck:
             if handler.name or not {*_kinds(handler)} <= CAUGHT:
                 told = "an except that catches what the machine refuses"
                 self.add(handler, told, f"{PAGE} lists what may be caught")
-        if any(self._is_nki(part) for line in node.body for part in ast.walk(line)):
+        roots = [root for line in node.body for part in ast.walk(line) if (root := _root(part))]
+        if any(self._modules.get(root.id, "").partition(".")[0] in NKI for root in roots):
             self.add(node, "a try around instructions", "ask beforehand, by the shape or the dtype")
-
-    def _is_nki(self, node: ast.AST) -> bool:
-        root = _root(node)
-        return root is not None and self._modules.get(root.id, "").partition(".")[0] in NKI
 
 
 def _bound(node: ast.AST) -> tuple[str, ...]:
@@ -392,11 +386,6 @@ def _words(node: ast.AST) -> Iterator[str]:
         value = getattr(node, place, None)
         several = value if isinstance(value, list) else [value]
         yield from (text for text in several if isinstance(text, str))
-
-
-def _last(node: ast.expr) -> str:
-    """``c`` of ``a.b.c``."""
-    return str(getattr(node, "attr", getattr(node, "id", "")))
 
 
 def _kinds(handler: ast.ExceptHandler) -> list[str]:

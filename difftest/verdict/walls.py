@@ -73,8 +73,11 @@ def walled(folder: str, memory: int, seconds: float) -> list[str]:
     import resource
 
     is_linux = sys.platform == "linux"
-    writing = functools.partial(_writes_only_in, folder)
-    walls: dict[str, Callable[[], bool]] = {"network": _off_the_network, "writing": writing}
+    own = _NEW_USER | _NEW_NETWORK  # a namespace of this process alone
+    walls: dict[str, Callable[[], bool]] = {
+        "network": lambda: not ctypes.CDLL(None).unshare(own),
+        "writing": functools.partial(_writes_only_in, folder),
+    }
     lacks = [name for name, wall in walls.items() if not (is_linux and wall())]
     missing = [] if _BOX in os.environ else lacks
     missing += [] if is_linux and _makes_no_process() else ["processes"]
@@ -89,11 +92,6 @@ def walled(folder: str, memory: int, seconds: float) -> list[str]:
             missing.append(name)
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # an error where it is written
     return missing
-
-
-def _off_the_network() -> bool:
-    """Leave the network for a namespace of this process alone; whether the system let it."""
-    return not ctypes.CDLL(None).unshare(_NEW_USER | _NEW_NETWORK)
 
 
 def _writes_only_in(folder: str) -> bool:
