@@ -190,13 +190,6 @@ def _round_float16(values: Array) -> Array:
     return rounded
 
 
-def _float16_bits(values: Array) -> Array:
-    """The bits of float32 that float16 has: those of a product, by what the exponents differ."""
-    bits = (values * np.float32(2.0**-112)).view(np.uint32)
-    sign = (bits >> np.uint32(16)) & np.uint32(0x8000)
-    return (((bits >> np.uint32(13)) & np.uint32(0x7FFF)) | sign).astype(np.uint16).view(FLOAT16)
-
-
 def round_to(values: Array, dtype: np.dtype[Any]) -> Array:
     """``values`` (an engine's float32 results, or integers) rounded once into ``dtype``.
 
@@ -234,5 +227,9 @@ def to_bits(values: Array, dtype: np.dtype[Any]) -> Array:
     if dtype == TFLOAT32:
         return np.asarray(values, dtype=np.float32).view(TFLOAT32)
     if dtype == FLOAT16 and _fits_float16(values):
-        return _float16_bits(values)
+        # The bits of a product, by what the exponents of the two dtypes differ.
+        bits = (values * np.float32(2.0**-112)).view(np.uint32)
+        sign = (bits >> np.uint32(16)) & np.uint32(0x8000)
+        halves = ((bits >> np.uint32(13)) & np.uint32(0x7FFF)) | sign
+        return halves.astype(np.uint16).view(FLOAT16)
     return values if values.dtype == dtype else values.astype(dtype)

@@ -215,19 +215,11 @@ def _named(name: Any, table: Any) -> Any:
     return table[name]
 
 
-def _float(text: Any) -> float:
-    return float(_named(text, {word: word for word in ("nan", "inf", "-inf")}))
-
-
 def _number(held: Any) -> Any:
     name, value = held[0], _read(held[1])
     if type(value) not in (bool, int, float):
         raise TapeFormatError(value, "a number")
     return _named(name, _NUMBERS)(value)
-
-
-def _dict(held: Any) -> dict[Any, Any]:
-    return {_read(name): _read(item) for name, item in held}
 
 
 def _bits(held: Any) -> Array:
@@ -248,9 +240,9 @@ def _array(held: Any) -> Array:
 
 _READERS: dict[str, Callable[[Any], Any]] = {
     **{name: partial(_named, table=kind.__members__) for name, kind in _ENUMS.items()},
-    "float": _float,
+    "float": lambda text: _named(text, {word: float(word) for word in ("nan", "inf", "-inf")}),
     "number": _number,
-    "dict": _dict,
+    "dict": lambda held: {_read(name): _read(item) for name, item in held},
     "dtype": lambda name: _named(name, NKI_NAMES),
     "bits": _bits,
     "array": _array,

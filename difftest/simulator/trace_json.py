@@ -356,7 +356,8 @@ def trace_to_json(trace: Trace) -> str:
         write = _form(kind, is_entry=True).write
         assert write is not None
         values = trace.events if kind is Event else document.places[name]
-        rows[name] = _lines(write(document, value) for value in values)
+        entries = ",\n".join(_compact(write(document, value)) for value in values)
+        rows[name] = f"[\n{entries}]" if entries else "[]"
     head = {"format": FORMAT, "version": VERSION}
     head |= {name: getattr(trace, name) for name in HEAD}
     parts = {name: _compact(value) for name, value in head.items()}
@@ -416,8 +417,3 @@ def _check_version(data: Any) -> None:
 
 def _no_constant(name: str) -> NoReturn:
     raise TraceFormatError(f"{name} is no number of JSON's")
-
-
-def _lines(entries: Iterable[Any]) -> str:
-    rows = [_compact(entry) for entry in entries]
-    return "[\n" + ",\n".join(rows) + "]" if rows else "[]"

@@ -280,10 +280,8 @@ def not_last(axes: tuple[int, ...], data: Tile, where: str) -> Any:
     free = all(0 < axis < ndim for axis in axes)
     if not free or axes == tuple(range(ndim - len(axes), ndim)):
         return None
-    takes, got = (
-        "the last consecutive axes of the tile",
-        f"the axes {list(axes)} of {ndim} dimensions",
-    )
+    takes = "the last consecutive axes of the tile"
+    got = f"the axes {list(axes)} of {ndim} dimensions"
     remedy = "index the tile so that the axes to reduce come last"
     received = f"axis={axes[0] if len(axes) == 1 else list(axes)} of {data!r}"
     return not_taken(where, takes, got, received, error=ShapeError, remedy=remedy)

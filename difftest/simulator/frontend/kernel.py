@@ -160,26 +160,21 @@ class Artifacts(NamedTuple):
                 for path in self.traces:
                     path.write_text(document, encoding="utf-8")
             if self.profiles and profile is not None:
-                document = _profile_to_json(trace, profile())
+                head = {**_PROFILE_HEAD, "kernel": trace.kernel}
+                document = json.dumps({**head, **profile()}, separators=(",", ":")) + "\n"
                 for path in self.profiles:
                     path.write_text(document, encoding="utf-8")
         except OSError as error:
-            got, remedy = (
-                f"{error.filename}: {error.strerror}",
-                "make its folder, or name another",
-            )
+            got, remedy = f"{error.filename}: {error.strerror}", "make its folder, or name another"
             received = str(error.filename)
             raise not_taken("a decorator", "files to write", got, received, remedy=remedy) from None
 
 
-def _profile_to_json(trace: Trace, profile: Mapping[str, object]) -> str:
-    head = {
-        "format": PROFILE_FORMAT,
-        "version": 1,
-        "about": "Predicted by a timing model from the trace of a simulation; nothing was measured",
-        "kernel": trace.kernel,
-    }
-    return json.dumps({**head, **profile}, separators=(",", ":")) + "\n"
+_PROFILE_HEAD = {
+    "format": PROFILE_FORMAT,
+    "version": 1,
+    "about": "Predicted by a timing model from the trace of a simulation; nothing was measured",
+}
 
 
 def artifacts_of(where: str, options: Mapping[str, Any], *, predicts: bool) -> Artifacts:

@@ -290,8 +290,16 @@ class LoopRange:
     __slots__ = ("kind", "numbers")
 
     def __init__(self, kind: LoopKind, args: tuple[Any, ...]) -> None:
-        self.kind = kind
-        self.numbers = _numbers(kind, args)
+        fits = 1 <= len(args) <= 3 and all(map(is_integer, args))
+        where = f"nl.{kind._value_}_range"
+        numbers = [as_integer(a, f"{where} of") for a in args] if fits else []
+        if not fits or numbers[2:] == [0]:
+            takes = "integers: ([start,] stop[, step])"
+            got = "a step of 0, or what is not an integer"
+            received = ", ".join(f"{a!r} ({type(a).__name__})" for a in args) or "no argument"
+            remedy = "use // instead of / for a trip count"
+            raise not_taken(where, takes, got, received, remedy=remedy)
+        self.kind, self.numbers = kind, range(*numbers)
 
     def __iter__(self) -> Iterator[int]:
         return iterate(self.kind, self.numbers)
@@ -378,17 +386,6 @@ def explained() -> Iterator[None]:
             tile = f"a tile that was made before the loop: {name}[...] = ..."
             error.remedy = f"give the new value another name than {name}, or write it into {tile}"
         raise
-
-
-def _numbers(kind: LoopKind, args: tuple[Any, ...]) -> range:
-    fits = 1 <= len(args) <= 3 and all(map(is_integer, args))
-    numbers = tuple([as_integer(a, f"nl.{kind._value_}_range of") for a in args]) if fits else ()
-    if not fits or numbers[2:] == (0,):
-        takes, got = "integers: ([start,] stop[, step])", "a step of 0, or what is not an integer"
-        received = ", ".join(f"{a!r} ({type(a).__name__})" for a in args) or "no argument"
-        remedy = "use // instead of / for a trip count"
-        raise not_taken(f"nl.{kind.value}_range", takes, got, received, remedy=remedy)
-    return range(*numbers)
 
 
 def affine_range(*args: int) -> Iterator[int]:

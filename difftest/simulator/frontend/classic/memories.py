@@ -105,10 +105,8 @@ def _turn(index: Shape, tiles: Shape) -> int:
     """The number of the physical tile of a block, in row-major order of the tiles."""
     shape = tiles or (1,) * len(index)
     if len(shape) != len(index) or min(shape, default=1) < 1:
-        takes, got = (
-            f"{len(index)} numbers of tiles, one for each block dimension",
-            f"{len(shape)} numbers of tiles",
-        )
+        takes = f"{len(index)} numbers of tiles, one for each block dimension"
+        got = f"{len(shape)} numbers of tiles"
         remedy = None if index else "leave them out: the tensor is one tile"
         error = not_taken("modulo allocation", takes, got, got, error=ShapeError, remedy=remedy)
         if index:

@@ -187,10 +187,8 @@ def rms_norm(x, w, axis, n, epsilon=1e-06, *, dtype=None, compute_dtype=None, ma
     """``x / sqrt(sum(x ** 2) / n + epsilon) * w`` along free axes, in float32."""
     data, weight = on_chip(x, "nl.rms_norm"), on_chip(w, "nl.rms_norm", "w")
     if not is_number(n) or not is_number(epsilon) or not float(n):
-        takes, received = (
-            "n and epsilon as numbers, n not 0",
-            f"n={n!r:.40}, epsilon={epsilon!r:.40}",
-        )
+        takes = "n and epsilon as numbers, n not 0"
+        received = f"n={n!r:.40}, epsilon={epsilon!r:.40}"
         raise not_taken("nl.rms_norm", takes, "another n or epsilon", received)
     wanted = dtype if dtype is not None else compute_dtype
     result = data.dtype if wanted is None else wanted

@@ -273,8 +273,10 @@ def public(function: Function, runs: Callable[..., Any] | None = None) -> Functi
     ------
     SignatureError : when it is called with arguments that do not fit it.
     """
-    name = _api_name(function)
-    module, _, own = name.partition(".")
+    part = function.__module__.removeprefix(f"{_PACKAGE}.").partition(".")[0]
+    owner, dot, last = function.__qualname__.rpartition(".")
+    module, own = _PREFIXES.get(part, part), f"{_CLASSES.get(owner, owner)}{dot}{last}"
+    name = f"{module}.{own}"  # as kernels know it: nisa.dma_copy, nl.NkiTensor.ap
     of_module = module in API and "." not in own
     run = function if runs is None else runs
     rows = _rows(name, function)
@@ -327,13 +329,6 @@ def _rows(name: str, function: Callable[..., Any]) -> tuple[tuple[str, int, str]
         if argument in parameters:
             rows.append((argument, parameters.index(argument), row))
     return tuple(rows)
-
-
-def _api_name(function: Callable[..., Any]) -> str:
-    """The name under which kernels know a function: ``nisa.dma_copy``, ``nl.NkiTensor.ap``."""
-    module = function.__module__.removeprefix(f"{_PACKAGE}.").partition(".")[0]
-    owner, dot, name = function.__qualname__.rpartition(".")
-    return f"{_PREFIXES.get(module, module)}.{_CLASSES.get(owner, owner)}{dot}{name}"
 
 
 def _todays(function: str, args: Arguments, kwargs: Mapping[str, Any]) -> dict[str, Any] | None:

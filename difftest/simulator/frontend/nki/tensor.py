@@ -94,7 +94,11 @@ class NkiTensor(Views, Tile, NKIObject):
         """``tensor[...] = other``: a copy, by DMA where a side is in HBM, or a number on chip."""
         target = self[key]
         if any(isinstance(side, Tile) and side._in_hbm for side in (target, value)):
-            _assign_by_dma(target, value)
+            # AWS documents no such assignment, and devices were seen to run them.
+            for side, role in ((target, "its target"), (value, "its value")):
+                need_tile(side, role, "assignment by DMA", DMA_SPACES)
+            note(ASSIGNMENT_BY_DMA(f"{target!r} = {value!r}"))
+            gate.issue(dma_copy, (value,), dst=target)
         elif is_number(value):
             gate.issue(memset, (value,), dst=target)
         else:
@@ -156,14 +160,6 @@ class NkiTensor(Views, Tile, NKIObject):
         wanted = self.dtype if dtype is None else as_nki_dtype(dtype)
         dynamic = (scalar_offset, vector_offset, indirect_dim)
         return access(self, pattern, offset, *dynamic, wanted)
-
-
-def _assign_by_dma(target: Any, value: Any) -> None:
-    """An assignment with a side in HBM: AWS documents none, and devices were seen to run them."""
-    for side, role in ((target, "its target"), (value, "its value")):
-        need_tile(side, role, "assignment by DMA", DMA_SPACES)
-    note(ASSIGNMENT_BY_DMA(f"{target!r} = {value!r}"))
-    gate.issue(dma_copy, (value,), dst=target)
 
 
 _OPERATORS = {

@@ -49,6 +49,12 @@ class Views(Patterned):
         @property
         def _in_hbm(self) -> bool: ...
 
+        def _view(self: Self, pattern: Pattern) -> Self:
+            """The same tensor by another pattern."""
+
+        def _select_by(self, dim: int, index: Any) -> Any:
+            """:meth:`select` by an index that is no integer of Python's."""
+
     @property
     def buffer(self) -> MemoryRegion:
         """The memory that the tensor lies in."""
@@ -63,14 +69,6 @@ class Views(Patterned):
     def _kept(self) -> int:
         """How many of the first dimensions stay what they are."""
         return 0 if self._in_hbm else 1
-
-    def _view(self: Self, pattern: Pattern) -> Self:
-        """The same tensor by another pattern."""
-        raise NotImplementedError
-
-    def _select_by(self, dim: int, index: Any) -> Any:
-        """:meth:`select` by an index that is no integer of Python's."""
-        raise NotImplementedError
 
     def _axis(self, dim: object, what: str, *, first: int = 0, extra: int = 0) -> int:
         """``dim`` as an axis number, from ``first`` on."""
@@ -183,7 +181,9 @@ class Views(Patterned):
     def reshape_dim(self: Self, dim: int, shape: Any) -> Self:
         """One dimension as several; one of ``shape`` may be -1."""
         axis = self._axis(dim, "reshape_dim")
-        sizes = _sizes(shape, self.shape[axis], "reshape_dim")
+        given = shape if isinstance(shape, (tuple, list)) else (shape,)
+        numbers = tuple([as_integer(size, "reshape_dim to") for size in given])
+        sizes = completed(numbers, self.shape[axis])
         call = f"reshape_dim({dim}, {shape})"
         if axis < self._kept and len(sizes) > 1:
             rule = "keeps the partition dimension on chip"
@@ -262,12 +262,6 @@ class Views(Patterned):
 
 def _said(view: Views) -> str:
     return f"a tensor of shape {list(view.shape)}"
-
-
-def _sizes(shape: Any, total: int, what: str) -> Shape:
-    """A shape as a kernel gives it, with what -1 stands for."""
-    sizes = shape if isinstance(shape, (tuple, list)) else (shape,)
-    return completed(tuple([as_integer(size, f"{what} to") for size in sizes]), total)
 
 
 def _impossible(

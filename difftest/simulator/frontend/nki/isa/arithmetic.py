@@ -165,20 +165,15 @@ def topk(val_dst, idx_dst, src, n, sorted=False, name=None):
                 "partition, ascending. Rely on the values alone, not on their order."
             )
         )
-    for dst in (val_dst, idx_dst):
-        _forget_rest(dst)
-    return issued
-
-
-def _forget_rest(dst):
-    """Let what topk's last column has beyond the results count as never written."""
     lanes = current().machine.gpsimd_core_partitions
-    column, used = divmod(dst.size // dst.shape[0], lanes)
-    if not used:
-        return
-    missing = np.zeros((dst.shape[0], dst.size // dst.shape[0]), dtype=np.bool_)
-    missing[np.arange(dst.shape[0]) % lanes >= used, column] = True
-    dst._forget_written(missing.reshape(dst.shape), dst._origin("left by topk"))
+    for dst in (val_dst, idx_dst):
+        rows, columns = dst.shape[0], dst.size // dst.shape[0]
+        column, used = divmod(columns, lanes)
+        if used:
+            missing = np.zeros((rows, columns), dtype=np.bool_)
+            missing[np.arange(rows) % lanes >= used, column] = True
+            dst._forget_written(missing.reshape(dst.shape), dst._origin("left by topk"))
+    return issued
 
 
 @call(select.affine_select)

@@ -194,7 +194,17 @@ def _indirect(dst, srcs, operator, factors, *, skip, unique):
     (other,) = others
     options = (operator, "skip" if skip else "error", "swdge")
     if isinstance(dst, DynamicView):
-        _warn_of_repetition(dst)
+        # Two additions to one row are both made here; their order on a device is not defined.
+        rows = dst._offsets()
+        kept = rows[(rows >= 0) & (rows < dst._rows.size)]
+        if len(np.unique(kept)) < len(kept):
+            name, line = dst._owner, kernel_location()
+            warn(
+                LostAdditionWarning(
+                    f"dma_compute adds to a row of {name!r} twice ({line}): indices are to be "
+                    "unique, and on a device an addition may be lost"
+                )
+            )
     elif not isinstance(dst, Tile) or dst._space is not Space.SBUF:
         takes, got = "a dst in SBUF that gathered rows are added to", "a dst that is not there"
         raise not_taken("dma_compute", takes, got, f"dst = {dst!r}")
@@ -209,19 +219,6 @@ def _same_place(src, dst):
     if isinstance(src, Tile) and isinstance(dst, Tile):
         return src._storage is dst._storage and src._pattern == dst._pattern
     return False
-
-
-def _warn_of_repetition(dst):
-    """Two additions to one row are both made here; their order on a device is not defined."""
-    rows = dst._offsets()
-    kept = rows[(rows >= 0) & (rows < dst._rows.size)]
-    if len(np.unique(kept)) < len(kept):
-        warn(
-            LostAdditionWarning(
-                f"dma_compute adds to a row of {dst._owner!r} twice ({kernel_location()}): indices "
-                "are to be unique, and on a device an addition may be lost"
-            )
-        )
 
 
 @public  # by hand: it makes an object, and no event

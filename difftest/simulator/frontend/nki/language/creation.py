@@ -45,19 +45,15 @@ SBUF = MemoryRegion.sbuf
 UINT8 = np.dtype(np.uint8)
 
 
-def _shape(shape: Any, where: str) -> Shape:
-    sizes = as_integers(shape, f"{where} with shape")
-    if not sizes or min(sizes) < 1:
-        takes, got = "a shape of positive sizes", f"shape {list(sizes)}"
-        raise not_taken(where, takes, f"the {got}", got, error=ShapeError)
-    return sizes
-
-
 def new_tensor(
     shape: Any, dtype: object, buffer: object, name: str, where: str, address: Any = None
 ) -> NkiTensor:
     """A tensor of which nothing is written; on chip the first dimension is the partitions'."""
-    core, space, sizes = current(), space_of(buffer, where), _shape(shape, where)
+    core, space = current(), space_of(buffer, where)
+    sizes = as_integers(shape, f"{where} with shape")
+    if not sizes or min(sizes) < 1:
+        takes, got = "a shape of positive sizes", f"shape {list(sizes)}"
+        raise not_taken(where, takes, f"the {got}", got, error=ShapeError)
     if not space.is_hbm and sizes[0] > core.machine.partitions:
         raise LimitError(
             f"a tensor on chip has at most {core.machine.partitions} partitions",

@@ -91,11 +91,6 @@ def with_number(x: Any, op: str, number: float, dtype: Any, then: Any = None) ->
     return issue_new(vector_engine.tensor_scalar, (x, number, other), options, dtype=dtype)
 
 
-def _operated(name: str, x: Any, dtype: Any) -> Any:
-    """An operator of the Vector Engine that takes no number."""
-    return with_number(x, name, 0, dtype)
-
-
 def activated(name: str, x: Any, dtype: Any) -> Any:
     """A function of the Scalar Engine, by name, of ``x``."""
     if name == "rsqrt" and x._space is Space.PSUM:
@@ -107,10 +102,6 @@ def activated(name: str, x: Any, dtype: Any) -> Any:
 def inverted(x: Any, dtype: Any) -> Any:
     """``1 / x`` on the Vector Engine."""
     return issue_new(vector_engine.reciprocal, (x,), dtype=dtype)
-
-
-def _copied(x: Any, dtype: Any) -> Any:
-    return issue_new(copies.tensor_copy, (x,), dtype=dtype, engine=Engine.VECTOR)
 
 
 def _sine(shift: float, x: Any, dtype: Any) -> Any:
@@ -146,12 +137,16 @@ _BODIES: dict[str, tuple[Body, str]] = {
         )
         for name in ACTIVATIONS
     },
-    **{name: (partial(_operated, name), "") for name in ("invert", "logical_not")},
+    "invert": (lambda x, dtype: with_number(x, "invert", 0, dtype), ""),
+    "logical_not": (lambda x, dtype: with_number(x, "logical_not", 0, dtype), ""),
     "ceil": (_up, "``ceil(x)``, element by element; ``x`` is finite."),
     "floor": (partial(_without_rest, "mod"), "``floor(x)``, element by element; ``x`` is finite."),
     "trunc": (partial(_without_rest, "fmod"), "``trunc(x)``, element by element; ``x`` is finite."),
     "tan": (_tangent, "``tan(x)``, in radians of any size, element by element."),
-    "copy": (_copied, "A copy in SBUF, on the Vector Engine."),
+    "copy": (
+        lambda x, dtype: issue_new(copies.tensor_copy, (x,), dtype=dtype, engine=Engine.VECTOR),
+        "A copy in SBUF, on the Vector Engine.",
+    ),
     "reciprocal": (inverted, "``1 / x``, element by element."),
     "sin": (partial(_sine, 0.0), "``sin(x)``, in radians of any size, element by element."),
     "cos": (partial(_sine, np.pi / 2), "``cos(x)``, in radians of any size, element by element."),

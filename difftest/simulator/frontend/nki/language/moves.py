@@ -208,7 +208,11 @@ def fori_loop(lower, upper, body_fun, step=1):
         raise wrong_kind(body_fun, "a function", "nl.fori_loop", "body_fun")
     scalar = isinstance(lower, NkiScalar) or isinstance(upper, NkiScalar)
     for variable in _turns(values, body_fun, scalar=scalar):
-        _check_nothing(body_fun(variable))
+        returned = body_fun(variable)
+        if returned is not None and not isinstance(returned, NkiInstruction):
+            remedy = "keep what goes from turn to turn in SBUF or HBM"
+            takes = "a body_fun that returns nothing"
+            raise wrong_kind(returned, takes, "nl.fori_loop", remedy=remedy)
 
 
 @public
@@ -296,10 +300,3 @@ def _condition(value: Any, what: str) -> VirtualRegister:
         remedy = "make one with nisa.register_alloc(), and return it from the body"
         raise wrong_kind(value, "a register", "nl.while_loop", what, remedy)
     return value
-
-
-def _check_nothing(returned: object) -> None:
-    if returned is not None and not isinstance(returned, NkiInstruction):
-        remedy = "keep what goes from turn to turn in SBUF or HBM"
-        takes = "a body_fun that returns nothing"
-        raise wrong_kind(returned, takes, "nl.fori_loop", remedy=remedy)
