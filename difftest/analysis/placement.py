@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from difftest.analysis.finding import grouped
 from difftest.analysis.holding import blocks_of, held_ranges
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Event, Space, Trace
@@ -164,15 +165,9 @@ def _tensors(
     allocations: Iterable[Allocation], trace: Trace
 ) -> dict[tuple[tuple[int, ...], Space], list[Allocation]]:
     """Those that need memory, by program and by memory."""
-    tensors: dict[tuple[tuple[int, ...], Space], list[Allocation]] = {}
     owners = _owners(trace.events) if trace.grid else None
-    for allocation in allocations:
-        space = allocation.space
-        if space.is_hbm or allocation.first < 0:
-            continue
-        program = () if owners is None else owners[allocation.id]
-        tensors.setdefault((program, space), []).append(allocation)
-    return tensors
+    held = (tensor for tensor in allocations if not tensor.space.is_hbm and tensor.first >= 0)
+    return grouped(held, lambda own: (() if owners is None else owners[own.id], own.space))
 
 
 def parted(placement: Placement, trace: Trace, machine: Machine) -> Placement:

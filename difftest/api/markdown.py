@@ -52,7 +52,9 @@ variants of an operand differ, each class is named.
 def api_page() -> str:
     """The whole page."""
     parts = [_INTRODUCTION, _summary(), *_names(CLASSIC), *_names(TODAY)]
-    return "\n".join([*parts, _INSTRUCTIONS, _instructions()])
+    head = ("instruction", "engines", "operands", "destinations", "options", "cost")
+    records = (_row(record) for _, record in sorted(every_instruction().items()))
+    return "\n".join([*parts, _INSTRUCTIONS, _table(head, records)])
 
 
 @cache
@@ -102,25 +104,17 @@ def _issued(name: DocumentedName) -> str:
 # -- instructions ----------------------------------------------------------------------------------
 
 
-def _instructions() -> str:
-    head = ("instruction", "engines", "operands", "destinations", "options", "cost")
-    return _table(head, (_row(record) for _, record in sorted(every_instruction().items())))
-
-
 def _row(record: Instruction) -> tuple[str, ...]:
     engines = [engine for engine in record.engines if engine is not Engine.UNKNOWN]
+    prose = record.summary.replace("``", "`").replace("|", "\\|")
     return (
-        f'<a id="{record.name}"></a>`{record.name}`<br>{_prose(record.summary)}',
+        f'<a id="{record.name}"></a>`{record.name}`<br>{prose}',
         ", ".join(engine.value for engine in engines),
         "<br>".join(map(role_text, record.operands)),
         "<br>".join(map(role_text, record.destinations)),
         ", ".join(f"`{option}`" for option in record.options),
         "<br>".join(f"{engine.value}: {_cost(record, engine)}" for engine in engines),
     )
-
-
-def _prose(text: str) -> str:
-    return text.replace("``", "`").replace("|", "\\|")
 
 
 def role_text(role: Role) -> str:

@@ -103,7 +103,11 @@ def kernel(kernel: str, n: int, m: int | None) -> None:
         except (DifferentialFailure, SpecError) as error:
             raise click.ClickException(str(error)) from None
         click.echo(f"correct: {int(np.prod(shape)):,} elements compared")
-        seconds, instructions = _time(spec, case)
+        arrays = spec.inputs_of(case)
+        began = time.perf_counter()
+        launch(spec.kernel, arrays, record=False)
+        seconds = time.perf_counter() - began
+        instructions = len(launch(spec.kernel, arrays).trace)
     click.echo(
         f"simulated in {seconds * 1e3:,.1f} ms on this computer "
         f"({instructions:,} instructions; not a device's latency)"
@@ -121,15 +125,6 @@ def _spec(name: str) -> KernelSpec:
         inputs={"a_vec": "n", "b_vec": "n"} if vectors else {"a_tensor": "m n"},
         reduction=1 if vectors else 0,
     )
-
-
-def _time(spec: KernelSpec, case: Case) -> tuple[float, int]:
-    """Seconds of one simulation, and the number of its instructions."""
-    arrays = spec.inputs_of(case)
-    began = time.perf_counter()
-    launch(spec.kernel, arrays, record=False)
-    seconds = time.perf_counter() - began
-    return seconds, len(launch(spec.kernel, arrays).trace)
 
 
 @click.command()

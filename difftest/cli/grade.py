@@ -49,25 +49,23 @@ def grade(context: click.Context, file: Path, test_maxpool: bool, seed: int, pre
     """
     with embedded_with_predictions():
         kernel = load_kernel(f"{file}:{KERNEL}")
-        results = _correctness(kernel, test_maxpool, seed)
+        tests = correctness_tests(max_pool=test_maxpool)
+        results: list[CaseResult] = []
+        with progress("correctness", sum(len(test.channels) for test in tests)) as advance:
+            for result in grade_correctness(kernel, tests, seed):
+                verdict, told = "passed" if result.passed else "FAILED", result.failure or ""
+                if told and told in [row.failure for row in results]:
+                    told = "as above"
+                case = f"{verdict}  {result.test.name}: {result.case}"
+                click.echo("\n        ".join([case, *told.splitlines()]))
+                results.append(result)
+                advance()
         passed = all(result.passed for result in results)
         timed = performance_tests(max_pool=test_maxpool)
         predicted = _predictions(kernel, timed) if passed and predict else {}
     for line in _score(results, timed, predicted, passed):
         click.echo(line)
     context.exit(0 if passed else 1)
-
-
-def _correctness(kernel: Callable[..., Any], max_pool: bool, seed: int) -> list[CaseResult]:
-    tests = correctness_tests(max_pool=max_pool)
-    results: list[CaseResult] = []
-    with progress("correctness", sum(len(test.channels) for test in tests)) as advance:
-        for result in grade_correctness(kernel, tests, seed):
-            is_new = result.failure not in [row.failure for row in results]
-            results.append(result)
-            click.echo(_case_line(result, is_new))
-            advance()
-    return results
 
 
 def _predictions(
@@ -83,12 +81,6 @@ def _predictions(
                 click.echo(f"no prediction for {test.name}: {error}")
             advance()
     return predicted
-
-
-def _case_line(result: CaseResult, is_new: bool) -> str:
-    verdict = "passed" if result.passed else "FAILED"
-    said = (result.failure or "").splitlines() if is_new or result.passed else ["as above"]
-    return "\n        ".join([f"{verdict}  {result.test.name}: {result.case}", *said])
 
 
 def _score(

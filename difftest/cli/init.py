@@ -39,7 +39,9 @@ def init(folder: Path) -> None:
         )
     first = files("difftest.cli") / "first"
     texts = {name: (first / f"{name}.txt").read_text("utf-8") for name in NAMES}
-    config = _config(folder)
+    inside = folder.resolve()
+    places = (place / name for place in (inside, *inside.parents) for name in CONFIGS)
+    config = next((place for place in places if place.is_file()), None)  # of pytest, here or above
     if config is None:
         texts[CONFIG] = f"[pytest]\n{SETTING}\n"
     for name, text in texts.items():
@@ -56,10 +58,3 @@ def init(folder: Path) -> None:
             f"{config} stays as it is; with {setting} among its pytest options, "
             "pytest alone runs kernel tests, and editors see them"
         )
-
-
-def _config(folder: Path) -> Path | None:
-    """The file that configures pytest in a folder, or may: of the folder, or the next above it."""
-    inside = folder.resolve()
-    places = (place / name for place in (inside, *inside.parents) for name in CONFIGS)
-    return next((place for place in places if place.is_file()), None)

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from difftest.cli.launching import KernelArguments, launched, random_arrays
@@ -92,7 +91,15 @@ def validate(whole: bool, each: bool, keyword: str) -> None:
     engines = _engines(timelines)
     if engines.row_count:
         print_table(console, engines)
-    _say(console, parts["all of trn2"])
+    every = parts["all of trn2"]
+    if len({row.kernel for row in every}) > 1:  # of one no other gives the scale
+        result = calibration(every)
+        console.print(
+            f"Each kernel with the scale that the others alone give: {result.left_out} of "
+            f"{result.rows} inside ({result.left_out / result.rows:.0%}). A scale of "
+            f"{result.scale:.2f} holds {COVERAGE:.0%} of them all; the model has {SCALE:g}.",
+            highlight=False,
+        )
     if len(groups) < len(named):
         console.print(f"Left out: {len(named) - len(groups)} slow ones, which --all has.")
 
@@ -211,16 +218,3 @@ def _table(comparisons: Sequence[Comparison], most: int | None) -> Table:
             f"{row.error:+.1%}",
         )
     return table
-
-
-def _say(console: Console, judged: Sequence[Judged]) -> None:
-    """Whether the intervals hold where their scale is taken from other kernels."""
-    if len({row.kernel for row in judged}) < 2:
-        return
-    result = calibration(judged)
-    console.print(
-        f"Each kernel with the scale that the others alone give: {result.left_out} of "
-        f"{result.rows} inside ({result.left_out / result.rows:.0%}). A scale of "
-        f"{result.scale:.2f} holds {COVERAGE:.0%} of them all; the model has {SCALE:g}.",
-        highlight=False,
-    )

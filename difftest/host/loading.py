@@ -51,7 +51,12 @@ def load_kernel(name: str) -> Any:
         if place.endswith(".py"):
             module = within_limits(lambda: _import_file(Path(place)), f"the import of {place}")
         else:
-            load = import_shipped if _is_shipped(place.partition(".")[0]) else _import_own
+            package = place.partition(".")[0]
+            seen = (folder / package for folder in _folders())
+            is_shipped = package in SHIPPED and not any(
+                path.is_dir() or path.with_suffix(".py").is_file() for path in seen
+            )
+            load = import_shipped if is_shipped else _import_own
             module = within_limits(lambda: load(place), f"the import of {place}")
     except (click.ClickException, KeyboardInterrupt):
         raise
@@ -102,14 +107,6 @@ def in_front(folder: Path, modules: Iterable[str]) -> Iterator[None]:
         sys.path.remove(str(folder))
         take_out()
         sys.modules.update(before)
-
-
-def _is_shipped(package: str) -> bool:
-    """Whether a package is this repository's, for there is none of that name to be seen here."""
-    places = (folder / package for folder in _folders())
-    return package in SHIPPED and not any(
-        place.is_dir() or place.with_suffix(".py").is_file() for place in places
-    )
 
 
 def _import_own(name: str) -> ModuleType:

@@ -149,20 +149,16 @@ class Worker(Member):
 
 
 def _call(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bytes:
-    """The pickled result and error of one call."""
+    """The pickled result and error of one call; an error that cannot be pickled by its text."""
     try:
         return pickle.dumps((function(*arguments), None, ""))
     except Exception as error:
-        return _pickled_error(error, traceback.format_exc())
-
-
-def _pickled_error(error: Exception, where: str) -> bytes:
-    """The error as it is if it survives pickling, else its type and text."""
-    try:
-        pickled = pickle.dumps((None, error, where))
-        pickle.loads(pickled)
-    except Exception:
-        # Whatever an SDK's exception does when it is pickled, its type and text get through.
-        stand_in = RemoteError(f"{type(error).__name__}: {error}")
-        return pickle.dumps((None, stand_in, where))
-    return pickled
+        where = traceback.format_exc()
+        try:
+            pickled = pickle.dumps((None, error, where))
+            pickle.loads(pickled)
+        except Exception:
+            # Whatever an SDK's exception does when it is pickled, its type and text get through.
+            stand_in = RemoteError(f"{type(error).__name__}: {error}")
+            return pickle.dumps((None, stand_in, where))
+        return pickled

@@ -17,7 +17,7 @@ from difftest.breakdown import unless_broken
 from difftest.lint.classic import HAZARDS
 from difftest.lint.fixes import fix_of, fix_of_comment
 from difftest.lint.rule import RULES, Confidence, Group, Release, Rule, of_level, rule, sdk_of
-from difftest.lint.source import UNREADABLE, Fix, Source, Spot, TextRange
+from difftest.lint.source import UNREADABLE, Fix, Source, TextRange
 from difftest.simulator.machine import MACHINES
 from difftest.simulator.trace import Location, Trace
 
@@ -99,15 +99,11 @@ def _broken(source: Source, sdk: Release, active: Iterable[Rule]) -> Iterator[Di
             by_node.setdefault(kind, []).append(check)
     for node, place in source.nodes(sdk):
         for check in by_node.get(type(node), ()):
-            yield from _refusals(check, node, place)
-
-
-def _refusals(rule: Rule, node: ast.AST, place: Spot) -> Iterator[Diagnostic]:
-    with unless_broken(f"the rule {rule.id} on {place.source.path}"):
-        for at, happened in rule.check(node, place):
-            region = place.source.region(*place.source.span(at))
-            repair = partial(fix_of, rule.id, at, place)
-            yield Diagnostic(str(place.source.path), region, rule.id, happened, repair)
+            with unless_broken(f"the rule {check.id} on {source.path}"):
+                for at, happened in check.check(node, place):
+                    region = source.region(*source.span(at))
+                    repair = partial(fix_of, check.id, at, place)
+                    yield Diagnostic(str(source.path), region, check.id, happened, repair)
 
 
 def _idle(source: Source, comment: Silencing, id: str) -> Diagnostic:

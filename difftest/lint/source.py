@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from difftest.analysis.finding import grouped
 from difftest.lint.kinds import Kinds, Sort
 from difftest.lint.rule import LAST_CLASSIC, NEWEST, Release
 
@@ -250,11 +251,8 @@ class Source(SourceText):
     @cached_property
     def functions(self) -> Mapping[str, Sequence[Function]]:
         """Its functions by name, wherever they stand."""
-        by_name: dict[str, list[Function]] = {}
-        for node in ast.walk(self.tree):
-            if isinstance(node, Function):
-                by_name.setdefault(node.name, []).append(node)
-        return by_name
+        every = (node for node in ast.walk(self.tree) if isinstance(node, Function))
+        return grouped(every, lambda function: function.name)
 
     @cached_property
     def kernels(self) -> frozenset[Function]:

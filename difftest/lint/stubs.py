@@ -151,17 +151,12 @@ class StubModule:
             return f'{name}: Any\n"""Documented; the simulator refuses its use."""\n'
         if isinstance(value, Annotation):
             self._imports.add(_ANNOTATIONS)
-            return self._annotation(name)
+            classic, today = ("neuronxcc.nki", "tensor"), ("nki.language", "NkiTensor")
+            module, kind = classic if self._is_classic else today
+            if name == "scalar":
+                module, kind = "typing", "Any"
+            return _ANNOTATION.format(module=module, kind=kind, name=name)
         return f"{name}: {self._kind(value)}\n"
-
-    def _annotation(self, name: str) -> str:
-        """What a parameter is that ``nt`` annotates: a tensor, or anything."""
-        module, kind = (
-            ("neuronxcc.nki", "tensor") if self._is_classic else ("nki.language", "NkiTensor")
-        )
-        if name == "scalar":
-            module, kind = "typing", "Any"
-        return _ANNOTATION.format(module=module, kind=kind, name=name)
 
     def _lifetime(self, name: str) -> str | None:
         """Until when a name of today's dialect exists, if it has ended."""
@@ -256,7 +251,10 @@ def class_text(name: str, value: Any) -> str:
 
 def _member(kind: str, owner: Any, member: str) -> str:
     if ":" in member:
-        return _attribute(owner, *member.split(": "))
+        name, held = member.split(": ")
+        if isinstance(inspect.getattr_static(owner, name, None), property):
+            return f"    @property\n    def {name}(self) -> {held}: ...\n"
+        return f"    {member}\n"
     if member == "operators":
         return "".join(f"    {_protocol(kind, operator)}\n" for operator in _operators(owner))
     if member.startswith("__") and member != "__init__":
@@ -270,12 +268,6 @@ def _member(kind: str, owner: Any, member: str) -> str:
         return f"    def __init__({listed}) -> None: ...\n"
     returned = _RETURNED.get(member, _view_of(kind))
     return f"    def {member}({listed}) -> {returned}:{doc_of(method, ' ' * 8)}\n        ...\n"
-
-
-def _attribute(owner: Any, name: str, kind: str) -> str:
-    if isinstance(inspect.getattr_static(owner, name, None), property):
-        return f"    @property\n    def {name}(self) -> {kind}: ...\n"
-    return f"    {name}: {kind}\n"
 
 
 def _operators(owner: type) -> Iterator[str]:

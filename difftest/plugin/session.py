@@ -92,7 +92,13 @@ def start_session(config: pytest.Config, request: Request) -> Session:
     """
     check_request(request)
     session = Session(request)
-    _limit(config, request)
+    if request.timeout is not None or request.memory is not None:
+        from difftest.harness.limits import limit
+
+        try:
+            _at_end(config, limit(request.timeout, request.memory).close)
+        except OSError as error:
+            raise pytest.UsageError(f"{MEMORY.name}: {error}") from None
     if request.wants_backends:
         session.runner = _make_runner(config, request)
         gc.freeze()  # what this has loaded, and conftests, stays too
@@ -106,18 +112,6 @@ def start_session(config: pytest.Config, request: Request) -> Session:
 
         register_profiles()
     return session
-
-
-def _limit(config: pytest.Config, request: Request) -> None:
-    """Hold each case to what was asked for; the config's cleanup takes that back."""
-    if request.timeout is None and request.memory is None:
-        return
-    from difftest.harness.limits import limit
-
-    try:
-        _at_end(config, limit(request.timeout, request.memory).close)
-    except OSError as error:
-        raise pytest.UsageError(f"{MEMORY.name}: {error}") from None
 
 
 def misdirected(config: pytest.Config) -> str:

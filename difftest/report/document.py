@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from difftest.analysis.finding import grouped
 from difftest.choices import PAGES
 from difftest.harness.coverage import missed
 from difftest.harness.explanation import History
@@ -71,10 +72,8 @@ def bugs_of(reports: Iterable[Any]) -> list[list[Any]]:
 
     In the order of the tests, which workers of pytest-xdist tell.
     """
-    bugs: dict[object, list[Any]] = {}
-    for report in sorted(reports, key=_place):
-        bugs.setdefault(getattr(report, BUG, [id(report)])[0], []).append(report)
-    return list(bugs.values())
+    ordered = sorted(reports, key=_place)
+    return list(grouped(ordered, lambda report: getattr(report, BUG, [id(report)])[0]).values())
 
 
 def _place(report: Any) -> tuple[bool, int]:

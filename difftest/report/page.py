@@ -49,7 +49,8 @@ def sections(document: Document) -> list[dict[str, Any]]:
 
 def _section(document: Document, name: str) -> dict[str, Any]:
     tests = [test for test in document["tests"] if name in test.get("kernels", ())]
-    failures = [test for test in tests if "failure" in test and _is_of(test, name)]
+    failed = [(test, test["details"].get("failure")) for test in tests if "failure" in test]
+    failures = [test for test, by in failed if by is None or by["kernel"] == name]
     found = (hazard for test in tests for hazard in test["details"].get("hazards", ()))
     hazards = {(hazard["id"], hazard["happened"]): hazard for hazard in found}
     return {
@@ -63,12 +64,6 @@ def _section(document: Document, name: str) -> dict[str, Any]:
         "hazards": list(hazards.values()),
         "performance": _asked(tests, name),
     }
-
-
-def _is_of(test: Mapping[str, Any], name: str) -> bool:
-    """Whether a failing test failed by this kernel, of several."""
-    failure = test["details"].get("failure")
-    return failure is None or failure["kernel"] == name
 
 
 def _asked(tests: Sequence[Mapping[str, Any]], name: str) -> list[Any]:

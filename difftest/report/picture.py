@@ -10,6 +10,7 @@ import base64
 import math
 import struct
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -69,6 +70,9 @@ def _map(codes: Codes, slice: tuple[int, ...]) -> dict[str, Any]:
     block = math.ceil(rows / ROWS) or 1, math.ceil(columns / COLUMNS) or 1
     where = f"slice [{', '.join([*map(str, slice), ':', ':'])}]: " if slice else ""
     cells = (*_lines(codes, block),)
+    counts = Counter("".join(cells))
+    size = "" if block == (1, 1) else f", cells of {block[0]} x {block[1]}"
+    spoken = [f"{counts[code]} {KINDS[code][1]}" for code in _CODES[:0:-1] if counts[code]]
     return {
         "slice": slice,
         "shape": (rows, columns),
@@ -76,7 +80,7 @@ def _map(codes: Codes, slice: tuple[int, ...]) -> dict[str, Any]:
         "wrong": wrong,
         "block": block,
         "title": f"{where}{wrong:,} of {rows * columns:,} elements ({rows} x {columns}) wrong",
-        "spoken": _spoken(cells, block),
+        "spoken": ", ".join(spoken) + size,
     }
 
 
@@ -99,14 +103,6 @@ def _lines(codes: Codes, block: tuple[int, int]) -> Iterator[str]:
         row = codes[start : start + block[0]].max(axis=0)
         cells = np.maximum.reduceat(row, np.arange(0, row.size, block[1]))
         yield "".join(_CODES[code] for code in cells)
-
-
-def _spoken(rows: Sequence[str], block: tuple[int, int]) -> str:
-    """What a picture shows, for those who do not see it: how many cells of each kind."""
-    text = "".join(rows)
-    kinds = [(text.count(code), KINDS[code][1]) for code in reversed(_CODES[1:])]
-    size = "" if block == (1, 1) else f", cells of {block[0]} x {block[1]}"
-    return ", ".join(f"{count} {meaning}" for count, meaning in kinds if count) + size
 
 
 def png(rows: Sequence[str]) -> str:

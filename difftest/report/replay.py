@@ -161,7 +161,11 @@ def _replay(
     event = again.event
     at = event.location if event is not None else stops[0].location if stops else None
     if at is not None:
-        again.source.extend(_source(at, folder))
+        file = Path(at.file)
+        near = file.relative_to(folder) if folder in file.parents else file
+        again.source.append(f"  {near.as_posix()}:{at.line}")
+        for number, text in lines_around(at, "")["lines"]:
+            again.source.append(f"  {'>' if number == at.line else ' '} {number:>4} {text}")
     if event is not None:
         around = Around(event)
         followed(folder, run, around)
@@ -242,11 +246,3 @@ def replay_lines(again: Replay) -> Iterator[str]:
     for other in others:
         at = "" if other.number is None else f" at instruction {other.number}"
         yield f"{other.judge} disagrees too{at}: {other.said.splitlines()[0]}"
-
-
-def _source(at: Location, folder: Path) -> Iterator[str]:
-    file = Path(at.file)
-    near = file.relative_to(folder) if folder in file.parents else file
-    yield f"  {near.as_posix()}:{at.line}"
-    for number, text in lines_around(at, "")["lines"]:
-        yield f"  {'>' if number == at.line else ' '} {number:>4} {text}"

@@ -74,7 +74,12 @@ class Examiner:
             return Fate(NOT_COVERED, why="no test runs these lines")
         for name in self.suites.keys() - {suite for suite, _ in tests}:
             self.suites[name].forget()
-        trial = _Trial(self, mutant, self._function(mutant, tests[0][0]))
+        function = next(
+            function
+            for function in self.suites[tests[0][0]].functions
+            if (function.__code__.co_filename, name_of(function)) == (mutant.file, mutant.function)
+        )
+        trial = _Trial(self, mutant, function)
         try:
             with planted(trial.function, mutant):
                 fate = trial.fate(tests)
@@ -96,13 +101,6 @@ class Examiner:
         """The same with whatever is planted."""
         self.announce(test)
         return self.suites[test[0]].outcome(test[1])
-
-    def _function(self, mutant: Mutant, suite: str) -> FunctionType:
-        return next(
-            function
-            for function in self.suites[suite].functions
-            if (function.__code__.co_filename, name_of(function)) == (mutant.file, mutant.function)
-        )
 
 
 class _Trial:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from difftest.analysis.finding import Severity
+from difftest.analysis.finding import Severity, grouped
 from difftest.simulator.trace import Allocation, Location, Space
 from difftest.timing.advice.worth import Advice, Units, Worth, advice_on, by_line, numbers
 from difftest.timing.report import ENGINES, memory_usage, unit
@@ -51,17 +51,13 @@ def full_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
 def reused_tensors(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Tensors that are filled again while others still use them."""
-    tensors: dict[int, Allocation] = {}
-    users: dict[int, list[Span]] = {}
-    for span in schedule.spans:
-        if (tensor := _shared(span, schedule.spans)) is not None:
-            tensors[tensor.id] = tensor
-            users.setdefault(tensor.id, []).append(span)
-    for number, waiting in users.items():
+    shared = [(_shared(span, schedule.spans), span) for span in schedule.spans]
+    pairs = [(tensor, span) for tensor, span in shared if tensor is not None]
+    for same in grouped(pairs, lambda pair: pair[0].id).values():
+        tensor, waiting = same[0][0], [span for _, span in same]
         time = sum(units.critical.get(span.instruction.index, 0.0) for span in waiting)
         if time < NOTABLE * schedule.end / 1e3:
             continue
-        tensor = tensors[number]
         line = f" of line {tensor.location.line}" if tensor.location else ""
         yield advice_on(
             waiting,
