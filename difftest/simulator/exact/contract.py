@@ -134,8 +134,10 @@ class Contract:
             self._floor = max(self._floor, _of(dtype).tiny)
 
     def without_scratch(self, outputs: Sequence[DType]) -> ExactSettings | None:
-        """The settings of a run that knows the outputs, if it matters: scratch has excused its
-        roundings, or an output was not there yet when a tile was rounded as it is."""
+        """The settings of a run that knows the outputs, if roundings of this one want them.
+
+        Scratch has excused those, or an output of that dtype was not there yet.
+        """
         most = max([self._sure, *(_of(output).unit for output in outputs)])
         if self._coarsest <= most and (self.settings.results or not self.narrowed):
             return None
