@@ -80,10 +80,8 @@ def _files(functions: Iterable[Any]) -> list[bytes]:
 
 
 def _digest(parts: Iterable[bytes]) -> str:
-    whole = hashlib.sha256()
-    for part in parts:
-        whole.update(hashlib.sha256(part).digest())
-    return whole.hexdigest()[:16]
+    own = b"".join(hashlib.sha256(part).digest() for part in parts)
+    return hashlib.sha256(own).hexdigest()[:16]
 
 
 def key_of(identity: Mapping[str, str], test: str, cases: int, point: Point) -> str:
@@ -104,11 +102,9 @@ class Store:
         journal = file.with_name(f"{file.name}.jsonl")
         if fresh:
             journal.unlink(missing_ok=True)
-        self.rows: dict[str, Row] = {}
-        if file.exists() and not fresh:
-            self.rows |= {row["key"]: row for row in read_rows(file)}
+        before = read_rows(file) if file.exists() and not fresh else []
         self.journal = Journal(journal, "row", "a sweep")
-        self.rows |= self.journal.known
+        self.rows: dict[str, Row] = {row["key"]: row for row in before} | self.journal.known
 
     def check(self, identity: Mapping[str, str], keys: Iterable[str]) -> None:
         """A click.UsageError if what is there is of another kernel, test, version or points."""

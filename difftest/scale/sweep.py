@@ -137,9 +137,7 @@ def shifts(
         change = math.log(new["predicted_us"] / old["predicted_us"])
         for group in ("all points", *(f"{name}={new[name]}" for name in axes)):
             groups[group].append(change)
-    tested = {
-        group: changes for group, changes in groups.items() if np.count_nonzero(changes) >= LEAST
-    }
+    tested = {name: own for name, own in groups.items() if np.count_nonzero(own) >= LEAST}
     chances = [wilcoxon([*filter(None, changes)]).pvalue for changes in tested.values()]
     sure = false_discovery_control(chances or [1.0])
     return {group: (tested[group], float(p)) for group, p in zip(tested, sure, strict=False)}

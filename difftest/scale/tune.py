@@ -226,6 +226,8 @@ def tuned(
     It begins at the values of ``start``, of other axes at the first. An axis that stands for
     nothing is a click.UsageError, and so is a case with names left open.
     """
+    from optuna.exceptions import StorageInternalError
+
     check_axes(tuner.spec, tuner.axes)
     first = tuner.axes[0]
     missing = [name for name in placed(tuner.spec, first).spec.domain if name not in first]
@@ -244,8 +246,12 @@ def tuned(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with progress("points", min(trials, points)) as advance:
-            for _ in tuner.search(trials, places):
-                advance()
+            try:
+                for _ in tuner.search(trials, places):
+                    advance()
+            except StorageInternalError as error:
+                said = str(error.__cause__ or error).splitlines()[0]
+                raise click.ClickException(f"--storage: {said}; the same command goes on") from None
         own = tuner.own()
         if exhaustive:
             with progress("all points", points) as advance:

@@ -10,6 +10,7 @@ from dataclasses import replace
 import click
 import pytest
 from click.testing import CliRunner
+from optuna.exceptions import StorageInternalError
 
 from difftest.cli.main import main
 from difftest.scale import tune
@@ -160,6 +161,13 @@ def test_a_storage_keeps_what_is_known_and_a_search_goes_on(tmp_path, monkeypatc
     wrong = CliRunner().invoke(main, [*words[:-1], "sqlite:////nowhere/at/all.db"])
     assert (wrong.exit_code, wrong.output.count("\n")) == (2, 4)
     assert "--storage: " in wrong.output.splitlines()[-1]
+
+    def full(*_):
+        raise StorageInternalError("no commit") from OSError("disk is full")
+
+    monkeypatch.setattr("optuna.trial.Trial.set_user_attr", full)
+    said = CliRunner().invoke(main, [*words[:-1], f"sqlite:///{tmp_path}/full.db"]).output
+    assert said == "Error: --storage: disk is full; the same command goes on\n"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)  # Optuna's connections end with a process
         gc.collect()
