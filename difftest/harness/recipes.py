@@ -11,12 +11,14 @@ import math
 from collections.abc import Callable
 from dataclasses import MISSING, asdict, dataclass, fields
 from numbers import Integral, Real
-from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.random import Generator
 
 from difftest.harness.rounding import Array, Float64, float_info, is_float, round_once
+
+Shape: TypeAlias = tuple[int, ...]
 
 _IOTA_PERIODS = (251, 127, 13, 7)
 """Primes, so that no tile size divides one, each below a power of two that some mantissa holds."""
@@ -55,22 +57,15 @@ class Recipe:
     kind = ""
     is_random = False
     """Whether rounding errors on this data may be taken as independent (see ``compare``)."""
-    least = MappingProxyType({"seed": 0, "bound": 0, "spread": 0, "below": 1, "share": 0})
-    most = MappingProxyType({"share": 1})
-    """What fields are at least, and at most, in each recipe that has them."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
             name, value = f"{self.kind}.{field.name}", getattr(self, field.name)
-            is_kind, accepted = _FIELDS[str(field.type)]
-            if not is_kind(value):
-                raise RecipeError(f"{name}: received {value!r:.80}; accepted: {accepted}")
+            for fits, accepted in filter(None, map(_FIELDS.get, (str(field.type), field.name))):
+                if not fits(value):
+                    raise RecipeError(f"{name}: received {value!r:.80}; accepted: {accepted}")
             if field.type == "int":  # of NumPy's, too: as JSON knows it
                 object.__setattr__(self, field.name, int(value))
-            least, most = (ends.get(field.name) for ends in (self.least, self.most))
-            if least is not None and not least <= value <= (math.inf if most is None else most):
-                range_ = f"at least {least}" if most is None else f"from {least} to {most}"
-                raise RecipeError(f"{name}: received {value!r}; accepted: {range_}")
 
     def __init_subclass__(cls) -> None:
         if "kind" in vars(cls):
@@ -78,10 +73,9 @@ class Recipe:
 
     def build(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """The array of this shape whose elements are rounded once into ``dtype``."""
-        values = self._values(math.prod(shape), dtype)
-        return round_once(values.reshape(shape), dtype)
+        return round_once(self._values(shape or (1,), dtype).reshape(shape), dtype)
 
-    def _values(self, size: int, dtype: np.dtype[Any]) -> Float64:
+    def _values(self, shape: Shape, dtype: np.dtype[Any]) -> Float64:
         raise NotImplementedError
 
     def to_json(self) -> str | dict[str, Any]:
@@ -93,13 +87,26 @@ class Recipe:
         return {self.kind: values} if values else self.kind
 
 
+@dataclass(frozen=True)
+class Seeded(Recipe):
+    """Random data, the same for each seed."""
+
+    seed: int = 0
+
+    def _values(self, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+        return self._drawn(np.random.default_rng(self.seed), shape, dtype)
+
+    def _drawn(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+        raise NotImplementedError
+
+
 class Zeros(Recipe):
     """All elements 0."""
 
     kind = "zeros"
 
-    def _values(self, size: int, dtype: np.dtype[Any]) -> Float64:
-        return np.zeros(size)
+    def _values(self, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+        return np.zeros(shape)
 
 
 class Ones(Recipe):
@@ -107,8 +114,8 @@ class Ones(Recipe):
 
     kind = "ones"
 
-    def _values(self, size: int, dtype: np.dtype[Any]) -> Float64:
-        return np.ones(size)
+    def _values(self, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+        return np.ones(shape)
 
 
 class Iota(Recipe):
@@ -116,10 +123,10 @@ class Iota(Recipe):
 
     kind = "iota"
 
-    def _values(self, size: int, dtype: np.dtype[Any]) -> Float64:
+    def _values(self, shape: Shape, dtype: np.dtype[Any]) -> Float64:
         limit = largest_exact_integer(dtype)
         period = next(prime for prime in _IOTA_PERIODS if prime <= limit + 1)
-        return np.arange(size, dtype=np.float64) % period
+        return np.arange(math.prod(shape), dtype=np.float64) % period
 
 
 @dataclass(frozen=True)
@@ -133,15 +140,15 @@ class Fill(Recipe):
     value: float
     overrides: tuple[tuple[int, float], ...] = ()
 
-    def _values(self, size: int, dtype: np.dtype[Any]) -> Float64:
-        values = np.full(size, float(self.value))
+    def _values(self, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+        values = np.full(shape, float(self.value))
         for position, value in self.overrides:
-            values[position % size] = value
+            values.flat[position % values.size] = value
         return values
 
 
 @dataclass(frozen=True)
-class Integers(Recipe):
+class Integers(Seeded):
     """Random integers from ``-bound`` to ``bound`` (from 0 in an unsigned dtype).
 
     Sums of their products are exact in float32 up to 2**24: a kernel must get each bit right.
@@ -149,17 +156,15 @@ class Integers(Recipe):
 
     kind = "integers"
     is_random = True
-    seed: int = 0
     bound: int = 1
 
-    def _values(self, size: int, dtype: np.dtype[Any]) -> Float64:
+    def _drawn(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
         low = 0 if dtype.kind == "u" else -self.bound
-        drawn = np.random.default_rng(self.seed).integers(low, self.bound + 1, size)
-        return drawn.astype(np.float64)
+        return generator.integers(low, self.bound + 1, shape).astype(np.float64)
 
 
 @dataclass(frozen=True)
-class Random(Recipe):
+class Random(Seeded):
     """Normally distributed, each scaled by 2**e with e uniform in [-spread, spread].
 
     The values fill the dtype's mantissa: whatever rounds them to a narrower dtype shows.
@@ -167,19 +172,17 @@ class Random(Recipe):
 
     kind = "random"
     is_random = True
-    seed: int = 0
     spread: int = 0
 
-    def _values(self, size: int, dtype: np.dtype[Any]) -> Float64:
-        generator = np.random.default_rng(self.seed)
-        values = generator.standard_normal(size)
+    def _drawn(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+        values = generator.standard_normal(shape)
         if self.spread:
-            values *= np.exp2(generator.uniform(-self.spread, self.spread, size))
+            values *= np.exp2(generator.uniform(-self.spread, self.spread, shape))
         return values
 
 
 @dataclass(frozen=True)
-class Outliers(Recipe):
+class Outliers(Seeded):
     """Normally distributed, but for about one element in eight: there one of ``values`` stands.
 
     In a floating-point dtype each is scaled by a uniform number from 1/2 to 1, so that no two are
@@ -188,17 +191,15 @@ class Outliers(Recipe):
 
     kind = "outliers"
     is_random = True
-    seed: int = 0
     values: tuple[float, ...] = (-0.0,)
 
-    def _values(self, size: int, dtype: np.dtype[Any]) -> Float64:
-        generator = np.random.default_rng(self.seed)
-        drawn = generator.standard_normal(size)
-        places = np.flatnonzero(generator.random(size) < _OUTLIERS)
-        if size > 1 and places.size in (0, size):  # at least one outlier, and one that is none
+    def _drawn(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+        drawn = generator.standard_normal(shape)
+        places = np.flatnonzero(generator.random(drawn.size) < _OUTLIERS)
+        if drawn.size > 1 and places.size in (0, drawn.size):  # at least one, and one that is none
             places = np.arange(1)
         scales = generator.uniform(0.5, 1.0, places.size) if is_float(dtype) else 1.0
-        drawn[places] = generator.choice(np.array(self.values), places.size) * scales
+        np.put(drawn, places, generator.choice(np.array(self.values), places.size) * scales)
         return drawn
 
 
@@ -232,8 +233,11 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "float": (_is_number, f"a number, in JSON 'nan', 'inf' and '-inf' too {_OF_THE_DOMAIN}"),
     "tuple[float, ...]": (_is_row, "a tuple of numbers"),
     "tuple[tuple[int, float], ...]": (_are_pairs, "a tuple of pairs (position, value)"),
+    **dict.fromkeys(("seed", "bound", "spread"), (lambda value: value >= 0, "at least 0")),
+    "below": (lambda value: value >= 1, "at least 1"),
+    "share": (lambda value: 0 <= value <= 1, "from 0 to 1"),
 }
-"""By its annotation, what a field has to be."""
+"""By its annotation, and by its name, what a field has to be."""
 
 
 def _from_json(value: Any) -> Any:

@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 
-from difftest.harness.recipes import Recipe, RecipeError
-from difftest.harness.rounding import Array, Float64, round_once
+from difftest.harness.recipes import Recipe, RecipeError, Seeded, Shape
+from difftest.harness.rounding import Float64
 
 
 @dataclass(frozen=True)
-class Uniform(Recipe):
+class Uniform(Seeded):
     """Uniformly distributed from ``low`` to ``high``: positive, say, or within [-1, 1]."""
 
     kind = "uniform"
     is_random = True
-    seed: int = 0
     low: float = 0.0
     high: float = 1.0
 
@@ -34,82 +34,61 @@ class Uniform(Recipe):
                 "low <= high"
             )
 
-    def _values(self, size: int, dtype: np.dtype[Any]) -> Float64:
-        return np.random.default_rng(self.seed).uniform(self.low, self.high, size)
+    def _drawn(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+        return generator.uniform(self.low, self.high, shape)
 
 
 @dataclass(frozen=True)
-class Bernoulli(Recipe):
+class Bernoulli(Seeded):
     """1 with a probability of ``share``, else 0."""
 
     kind = "bernoulli"
-    seed: int = 0
     share: float = 0.5
 
-    def _values(self, size: int, dtype: np.dtype[Any]) -> Float64:
-        drawn = np.random.default_rng(self.seed).random(size)
-        return (drawn < self.share).astype(np.float64)
+    def _drawn(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+        return (generator.random(shape) < self.share).astype(np.float64)
 
 
 @dataclass(frozen=True)
-class Indices(Recipe):
+class Indices(Seeded):
     """Random integers from 0 to ``below`` - 1; of two or more, the last one is there for sure."""
 
     kind = "indices"
-    seed: int = 0
     below: int = 1
 
-    def _values(self, size: int, dtype: np.dtype[Any]) -> Float64:
-        generator = np.random.default_rng(self.seed)
-        values = generator.integers(0, self.below, size).astype(np.float64)
-        if size > 1:
-            values[generator.integers(size)] = self.below - 1
+    def _drawn(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+        values = generator.integers(0, self.below, shape).astype(np.float64)
+        if values.size > 1:
+            values.flat[generator.integers(values.size)] = self.below - 1
         return values
 
 
-@dataclass(frozen=True)
-class Rowwise(Recipe):
-    """Recipes that fill each row, the elements along the last axis, for itself."""
-
-    seed: int = 0
-
-    def build(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """The array of this shape whose elements are rounded once into ``dtype``."""
-        rows, columns = math.prod(shape[:-1]), math.prod(shape[-1:])
-        generator = np.random.default_rng(self.seed)
-        return round_once(self._rows(generator, rows, columns).reshape(shape), dtype)
-
-    def _rows(self, generator: np.random.Generator, rows: int, columns: int) -> Array:
-        raise NotImplementedError
-
-
-class Sorted(Rowwise):
+class Sorted(Seeded):
     """Rows of normally distributed numbers, in ascending order."""
 
     kind = "sorted"
 
-    def _rows(self, generator: np.random.Generator, rows: int, columns: int) -> Array:
-        return np.sort(generator.standard_normal((rows, columns)), axis=1)
+    def _drawn(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+        return np.sort(generator.standard_normal(shape), axis=-1)
 
 
-class OneHot(Rowwise):
+class OneHot(Seeded):
     """Rows of zeros with a single 1."""
 
     kind = "one_hot"
 
-    def _rows(self, generator: np.random.Generator, rows: int, columns: int) -> Array:
-        values = np.zeros((rows, columns))
-        values[np.arange(rows), generator.integers(0, columns, rows)] = 1.0
-        return values
+    def _drawn(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+        places = generator.integers(0, shape[-1], (*shape[:-1], 1))
+        return np.asarray(np.arange(shape[-1]) == places, np.float64)
 
 
-class Permutation(Rowwise):
+class Permutation(Seeded):
     """Rows that hold each integer from 0 to their length less 1 once."""
 
     kind = "permutation"
 
-    def _rows(self, generator: np.random.Generator, rows: int, columns: int) -> Array:
-        return generator.permuted(np.tile(np.arange(columns, dtype=np.float64), (rows, 1)), axis=1)
+    def _drawn(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+        return generator.permuted(np.broadcast_to(np.arange(float(shape[-1])), shape), axis=-1)
 
 
 @dataclass(frozen=True)
@@ -124,10 +103,10 @@ class Given(Recipe):
         """The recipe of an array."""
         return cls(tuple(np.asarray(array).astype(np.float64).reshape(-1).tolist()))
 
-    def _values(self, size: int, dtype: np.dtype[Any]) -> Float64:
-        if len(self.values) != size:
+    def _values(self, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+        if len(self.values) != math.prod(shape):
             raise RecipeError(
-                f"given.values: received {len(self.values)} elements; accepted: {size}, as many as "
-                "the array has"
+                f"given.values: received {len(self.values)} elements; accepted: "
+                f"{math.prod(shape)}, as many as the array has"
             )
         return np.array(self.values, dtype=np.float64)
