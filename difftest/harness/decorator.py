@@ -17,7 +17,7 @@ from difftest.harness.failures import DifferentialFailure, NothingComparedError
 from difftest.harness.limits import LIMITS
 from difftest.harness.runner import Runner
 from difftest.harness.spec import Input, KernelSpec, Rejection, Source, Value
-from difftest.harness.spec_arguments import SpecError, listed
+from difftest.harness.spec_arguments import SpecError
 from difftest.harness.strategies import cases
 
 __tracebackhide__ = True  # a failure's text says all: pytest shows no frame of this module
@@ -95,8 +95,6 @@ def kernel_test(
         received = "neither" if kernel is None else "both"
         raise SpecError(f"kernel, kernels: received {received}; accepted: one of them")
     first, *others = kernels if kernel is None else [kernel]
-    for name in ("parameters", "dtypes", "rejects", "examples"):
-        fields[name] = listed(name, fields[name])
     fields["outputs"] = {} if outputs is None else outputs
     return functools.partial(decorate, KernelSpec(kernel=first, others=tuple(others), **fields))
 

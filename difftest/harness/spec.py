@@ -26,7 +26,7 @@ from difftest.harness.signature import (
 )
 from difftest.harness.spec_arguments import (
     SpecError,
-    check_kinds,
+    checked,
     counted,
     gridded,
     matched,
@@ -169,7 +169,8 @@ class KernelSpec:
     title: str = ""
 
     def __post_init__(self) -> None:
-        check_kinds(vars(self))
+        for name, value in checked(vars(self)).items():
+            object.__setattr__(self, name, value)
         _check_domain(self)
         _check_dimensions(self)
         _check_explicit(self)
@@ -177,7 +178,7 @@ class KernelSpec:
         _check_data(self)
         _check_kernel(self)
         _check_references(self)
-        _check_cores(self)
+        _check_numbers(self)
         for kernel in self.others:
             replace(self, kernel=kernel, others=())  # raises if it does not fit the contract
         if self.kernel is self.reference:
@@ -228,18 +229,13 @@ class KernelSpec:
 
     def reduction_length(self, values: Mapping[str, Value]) -> int:
         """The number n of roundings on the way to an element (see ``compare``)."""
-        if self.reduction is None:
-            return 1
-        if callable(self.reduction):
-            return counted("reduction", apply(self.reduction, values))
-        length = values[self.reduction] if isinstance(self.reduction, str) else self.reduction
-        return counted("reduction", length)
+        return 1 if self.reduction is None else counted("reduction", said(self.reduction, values))
 
     def grid_of(self, values: Mapping[str, Value]) -> tuple[int, ...]:
         """The SPMD grid, or the cores of a logical one; empty without either."""
         if self.lnc is not None:
-            return gridded("lnc", (values[self.lnc] if isinstance(self.lnc, str) else self.lnc,))
-        return gridded("grid", apply(self.grid, values) if callable(self.grid) else self.grid)
+            return gridded("lnc", (said(self.lnc, values),))
+        return gridded("grid", said(self.grid, values))
 
     def machine_of(self, values: Mapping[str, Value]) -> str | None:
         """The generation that the embedded simulator stands for; None for the kernel's own."""
@@ -290,6 +286,13 @@ def apply(function: Callable[..., Any], values: Mapping[str, Value]) -> Any:
     return function(**{name: values[name] for name in names_of(function)})
 
 
+def said(argument: Any, values: Mapping[str, Value]) -> Any:
+    """What an argument is, or the name of the domain, or the function of such names, that it is."""
+    if callable(argument):
+        return apply(argument, values)
+    return values[argument] if isinstance(argument, str) else argument
+
+
 def is_function_of_domain(source: object) -> bool:
     """Whether a source is computed from earlier names."""
     return callable(source) and not isinstance(source, SearchStrategy)
@@ -298,33 +301,38 @@ def is_function_of_domain(source: object) -> bool:
 def _check_domain(spec: KernelSpec) -> None:
     earlier: list[str] = []
     for name, source in spec.domain.items():
-        if is_function_of_domain(source):
-            _check_names(f"domain[{name!r}]", names_of(source), earlier)  # type: ignore[arg-type]
-        elif not isinstance(source, SearchStrategy) and not is_choice(source):
+        is_drawn = isinstance(source, SearchStrategy) or is_choice(source)
+        if not (is_drawn or is_function_of_domain(source)):
             accepted = "a Hypothesis strategy, a sequence of values, or a function of earlier names"
             raise refused(f"domain[{name!r}]", source, accepted)
+        _check_names(f"domain[{name!r}]", _names_in(source), earlier)
         earlier.append(name)
     _check_names("parameters", spec.parameters, earlier)
-    for argument in ("reduction", "grid"):
-        value = getattr(spec, argument)
-        names = (value,) if isinstance(value, str) else names_of(value) if callable(value) else ()
-        _check_names(argument, names, earlier)
 
 
-def _check_cores(spec: KernelSpec) -> None:
-    """``lnc``, ``machine`` and ``ranks`` are of the domain, and no grid is beside lnc."""
-    if isinstance(spec.lnc, str):
-        _check_names("lnc", (spec.lnc,), tuple(spec.domain))
-    elif spec.lnc is not None:
-        spec.grid_of({})
+def _names_in(argument: Any) -> tuple[str, ...]:
+    """The names of the domain that an argument is or is a function of; see :func:`said`."""
+    if isinstance(argument, str):
+        return (argument,)
+    return names_of(argument) if is_function_of_domain(argument) else ()
+
+
+def _check_numbers(spec: KernelSpec) -> None:
+    """Roundings, cores, ranks and the machine are of the domain, or right without it."""
     if spec.lnc is not None and spec.grid != ():
         raise SpecError("lnc: received both lnc and grid; accepted: one of them")
+    cores = "grid" if spec.lnc is None else "lnc"
+    for argument, ask in (("reduction", spec.reduction_length), (cores, spec.grid_of)):
+        names = _names_in(getattr(spec, argument))
+        _check_names(argument, names, tuple(spec.domain))
+        if not names:
+            ask({})
     _check_names("ranks", [spec.ranks] if spec.ranks is not None else [], tuple(spec.domain))
     if spec.ranks and not set(spec.outputs) < {*spec.by_rank}:
         raise refused(
             "ranks", spec.ranks, "the first dimension of each output, and of an input at least"
         )
-    if spec.machine is not None and spec.machine not in spec.domain:
+    if spec.machine not in spec.domain:
         spec.machine_of({})
 
 
@@ -379,16 +387,14 @@ def _check_data(spec: KernelSpec) -> None:
     """Data of an input's own are a recipe, a strategy or a function of the domain."""
     for name in spec.inputs:
         data = spec.input(name).data
-        if data is None or isinstance(data, (Recipe, SearchStrategy)):
-            continue
-        if not callable(data):
+        if not (data is None or isinstance(data, (Recipe, SearchStrategy)) or callable(data)):
             raise refused(
                 f"inputs[{name!r}].data",
                 data,
                 "a recipe, a Hypothesis strategy of recipes or of arrays, or a function of names "
                 "of the domain",
             )
-        _check_names(f"inputs[{name!r}].data", names_of(data), tuple(spec.domain))
+        _check_names(f"inputs[{name!r}].data", _names_in(data), tuple(spec.domain))
 
 
 def _check_explicit(spec: KernelSpec) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from difftest.harness.recipes import is_integer
@@ -25,33 +25,25 @@ class SpecError(ValueError):
     """A KernelSpec contradicts itself; the text names the argument and what it accepts."""
 
 
-def check_kinds(arguments: Mapping[str, Any]) -> None:
-    """Each argument of a spec is of a kind that can be asked further."""
-    for name, accepted in _MAPPINGS.items():
-        if not isinstance(arguments[name], Mapping):
-            raise refused(name, arguments[name], accepted)
-    for name in _SEQUENCES:
-        listed(name, arguments[name])
-    for name in ("kernel", "reference"):
-        if not callable(arguments[name]):
-            raise refused(name, arguments[name], "a function")
-    for name in ("edges", "exact", "exact_integers", "nonfinite", "allow_inconclusive"):
-        if not isinstance(arguments[name], bool):
-            raise refused(name, arguments[name], "True or False")
-    if not (arguments["magnitude"] is None or callable(arguments["magnitude"])):
-        raise refused("magnitude", arguments["magnitude"], "a function, or None")
-    reduction = arguments["reduction"]
-    if not (reduction is None or isinstance(reduction, str) or callable(reduction)):
-        counted("reduction", reduction)
-    if not callable(arguments["grid"]):
-        gridded("grid", arguments["grid"])
+def checked(arguments: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+    """The sequences among a spec's arguments, as tuples: each is of a kind to be asked further."""
+    switches = ("edges", "exact", "exact_integers", "nonfinite", "allow_inconclusive")
+    kinds: tuple[tuple[Callable[[Any], bool], Mapping[str, str]], ...] = (
+        (lambda value: isinstance(value, Mapping), _MAPPINGS),
+        (_is_sequence, _SEQUENCES),
+        (callable, dict.fromkeys(("kernel", "reference"), "a function")),
+        (lambda value: isinstance(value, bool), dict.fromkeys(switches, "True or False")),
+        (lambda value: value is None or callable(value), {"magnitude": "a function, or None"}),
+    )
+    for fits, names in kinds:
+        for name, accepted in names.items():
+            if not fits(arguments[name]):
+                raise refused(name, arguments[name], accepted)
+    return {name: tuple(arguments[name]) for name in _SEQUENCES}
 
 
-def listed(argument: str, value: Any) -> tuple[Any, ...]:
-    """A sequence of anything but letters, as a tuple."""
-    if isinstance(value, (str, Mapping)) or not isinstance(value, Iterable):
-        raise refused(argument, value, _SEQUENCES[argument])
-    return tuple(value)
+def _is_sequence(value: Any) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, (str, Mapping))
 
 
 def counted(argument: str, value: Any) -> int:
@@ -69,11 +61,10 @@ def sized(argument: str, value: Any, accepted: str = "an integer, at least 0") -
 
 def gridded(argument: str, value: Any) -> tuple[int, ...]:
     """An SPMD grid."""
-    is_sequence = isinstance(value, (tuple, list))
-    if not is_sequence or not all(is_integer(size) and size > 0 for size in value):
-        raise refused(
-            argument, value, "a tuple of positive integers, or a function that returns one"
-        )
+    is_row = isinstance(value, (tuple, list))
+    if not is_row or not all(is_integer(size) and size > 0 for size in value):
+        accepted = "a tuple of positive integers, or a function that returns one"
+        raise refused(argument, value, accepted)
     return tuple(map(int, value))
 
 
