@@ -8,6 +8,7 @@ that a person can read. The order of the classes here is the order of shrinking.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import MISSING, asdict, dataclass, fields
 from numbers import Integral, Real
@@ -45,6 +46,19 @@ RECIPES: dict[str, type[Recipe]] = {}
 
 
 @dataclass(frozen=True)
+class Seeded:
+    """Random data, the same for each seed."""
+
+    seed: int = 0
+
+    def _values(self, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+        return self._drawn(np.random.default_rng(self.seed), shape, dtype)
+
+    def _drawn(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
 class Recipe:
     """One way of filling an array; see the subclasses.
 
@@ -68,8 +82,8 @@ class Recipe:
                 object.__setattr__(self, field.name, int(value))
 
     def __init_subclass__(cls) -> None:
-        if "kind" in vars(cls):
-            RECIPES.setdefault(cls.kind, cls)
+        cls.kind = re.sub(r"\B([A-Z])", r"_\1", cls.__name__).lower()
+        RECIPES.setdefault(cls.kind, cls)
 
     def build(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """The array of this shape whose elements are rounded once into ``dtype``."""
@@ -87,23 +101,8 @@ class Recipe:
         return {self.kind: values} if values else self.kind
 
 
-@dataclass(frozen=True)
-class Seeded(Recipe):
-    """Random data, the same for each seed."""
-
-    seed: int = 0
-
-    def _values(self, shape: Shape, dtype: np.dtype[Any]) -> Float64:
-        return self._drawn(np.random.default_rng(self.seed), shape, dtype)
-
-    def _drawn(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
-        raise NotImplementedError
-
-
 class Zeros(Recipe):
     """All elements 0."""
-
-    kind = "zeros"
 
     def _values(self, shape: Shape, dtype: np.dtype[Any]) -> Float64:
         return np.zeros(shape)
@@ -112,16 +111,12 @@ class Zeros(Recipe):
 class Ones(Recipe):
     """All elements 1."""
 
-    kind = "ones"
-
     def _values(self, shape: Shape, dtype: np.dtype[Any]) -> Float64:
         return np.ones(shape)
 
 
 class Iota(Recipe):
     """Element i, in row-major order, is i modulo a prime: 251, or less where a dtype holds less."""
-
-    kind = "iota"
 
     def _values(self, shape: Shape, dtype: np.dtype[Any]) -> Float64:
         limit = largest_exact_integer(dtype)
@@ -136,7 +131,6 @@ class Fill(Recipe):
     A position counts elements in row-major order, modulo the size of the array, so -1 is the last.
     """
 
-    kind = "fill"
     value: float
     overrides: tuple[tuple[int, float], ...] = ()
 
@@ -148,13 +142,12 @@ class Fill(Recipe):
 
 
 @dataclass(frozen=True)
-class Integers(Seeded):
+class Integers(Seeded, Recipe):
     """Random integers from ``-bound`` to ``bound`` (from 0 in an unsigned dtype).
 
     Sums of their products are exact in float32 up to 2**24: a kernel must get each bit right.
     """
 
-    kind = "integers"
     is_random = True
     bound: int = 1
 
@@ -164,13 +157,12 @@ class Integers(Seeded):
 
 
 @dataclass(frozen=True)
-class Random(Seeded):
+class Random(Seeded, Recipe):
     """Normally distributed, each scaled by 2**e with e uniform in [-spread, spread].
 
     The values fill the dtype's mantissa: whatever rounds them to a narrower dtype shows.
     """
 
-    kind = "random"
     is_random = True
     spread: int = 0
 
@@ -182,14 +174,13 @@ class Random(Seeded):
 
 
 @dataclass(frozen=True)
-class Outliers(Seeded):
+class Outliers(Seeded, Recipe):
     """Normally distributed, but for about one element in eight: there one of ``values`` stands.
 
     In a floating-point dtype each is scaled by a uniform number from 1/2 to 1, so that no two are
     equal: the largest subnormal number gives subnormal numbers, a very large one very large ones.
     """
 
-    kind = "outliers"
     is_random = True
     values: tuple[float, ...] = (-0.0,)
 

@@ -18,10 +18,9 @@ from difftest.harness.rounding import Float64
 
 
 @dataclass(frozen=True)
-class Uniform(Seeded):
+class Uniform(Seeded, Recipe):
     """Uniformly distributed from ``low`` to ``high``: positive, say, or within [-1, 1]."""
 
-    kind = "uniform"
     is_random = True
     low: float = 0.0
     high: float = 1.0
@@ -39,10 +38,9 @@ class Uniform(Seeded):
 
 
 @dataclass(frozen=True)
-class Bernoulli(Seeded):
+class Bernoulli(Seeded, Recipe):
     """1 with a probability of ``share``, else 0."""
 
-    kind = "bernoulli"
     share: float = 0.5
 
     def _drawn(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
@@ -50,10 +48,9 @@ class Bernoulli(Seeded):
 
 
 @dataclass(frozen=True)
-class Indices(Seeded):
+class Indices(Seeded, Recipe):
     """Random integers from 0 to ``below`` - 1; of two or more, the last one is there for sure."""
 
-    kind = "indices"
     below: int = 1
 
     def _drawn(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
@@ -63,29 +60,23 @@ class Indices(Seeded):
         return values
 
 
-class Sorted(Seeded):
+class Sorted(Seeded, Recipe):
     """Rows of normally distributed numbers, in ascending order."""
-
-    kind = "sorted"
 
     def _drawn(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
         return np.sort(generator.standard_normal(shape), axis=-1)
 
 
-class OneHot(Seeded):
+class OneHot(Seeded, Recipe):
     """Rows of zeros with a single 1."""
-
-    kind = "one_hot"
 
     def _drawn(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
         places = generator.integers(0, shape[-1], (*shape[:-1], 1))
         return np.asarray(np.arange(shape[-1]) == places, np.float64)
 
 
-class Permutation(Seeded):
+class Permutation(Seeded, Recipe):
     """Rows that hold each integer from 0 to their length less 1 once."""
-
-    kind = "permutation"
 
     def _drawn(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
         return generator.permuted(np.broadcast_to(np.arange(float(shape[-1])), shape), axis=-1)
@@ -95,7 +86,6 @@ class Permutation(Seeded):
 class Given(Recipe):
     """The elements themselves, in row-major order: what a strategy for arrays has drawn."""
 
-    kind = "given"
     values: tuple[float, ...] = ()
 
     @classmethod
