@@ -71,15 +71,10 @@ class Expected(NamedTuple):
 
 
 def around(
-    value: Float64,
-    dtype: np.dtype[Any],
-    error: Float64 | float,
-    question: str = "",
-    exact: bool = False,
+    value: Float64, dtype: np.dtype[Any], error: Float64 | float, question: str = "", **how: Any
 ) -> Expected:
     """An output that lies no farther than ``error`` from its value."""
-    low, high = value - error, value + error
-    return Expected(value=value, dtype=dtype, low=low, high=high, question=question, exact=exact)
+    return Expected(value, dtype, value - error, value + error, question, **how)
 
 
 def worst_case_gamma(n: int, u: float) -> float:
@@ -119,8 +114,7 @@ def tolerated(
         f"the error bound is {gamma:.2g} of the magnitude: {n} roundings into {accumulation} "
         "may leave no digit right"
     )
-    within = around(value, dtype, error, exact=n == 0)
-    return within if gamma < 1 else within._replace(doubt=doubt)
+    return around(value, dtype, error, exact=n == 0, doubt=doubt if gamma >= 1 else "")
 
 
 Answer = Match | Mismatch | Inconclusive
@@ -171,21 +165,15 @@ def _all_match(verdicts: Verdicts) -> Answer:
     if elements:
         return Match(elements, all(match.exact for match in matches), nonfinite)
     if nonfinite:
-        return Inconclusive(
-            "the reference is finite nowhere, and NaN beside NaN proves nothing", nonfinite
-        )
-    return Mismatch(
-        kind="empty", output=None, message="no element was compared: the outputs are empty"
-    )
+        reason = "the reference is finite nowhere, and NaN beside NaN proves nothing"
+        return Inconclusive(reason, nonfinite)
+    return Mismatch("empty", None, "no element was compared: the outputs are empty")
 
 
 def first_of(verdicts: Verdicts) -> Mismatch | Inconclusive | None:
     """The first mismatch, or else the first that tells nothing; None if all match."""
-    for kind in (Mismatch, Inconclusive):
-        for verdict in verdicts:
-            if isinstance(verdict, kind):
-                return verdict
-    return None
+    kinds = (Mismatch, Inconclusive)
+    return next((one for kind in kinds for one in verdicts if isinstance(one, kind)), None)
 
 
 def _check_form(
@@ -193,17 +181,11 @@ def _check_form(
 ) -> Mismatch | None:
     """What is wrong with an output whatever its values are, if anything."""
     if got.shape != value.shape:
-        return Mismatch(
-            kind="shape",
-            output=index,
-            message=f"the kernel's shape is {got.shape}, the reference's {value.shape}",
-        )
+        message = f"the kernel's shape is {got.shape}, the reference's {value.shape}"
+        return Mismatch("shape", index, message)
     if got.dtype != dtype:
-        return Mismatch(
-            kind="dtype",
-            output=index,
-            message=f"the kernel's dtype is {got.dtype}, expected is {dtype} (see output_dtype=)",
-        )
+        message = f"the kernel's dtype is {got.dtype}, expected is {dtype} (see output_dtype=)"
+        return Mismatch("dtype", index, message)
     if unwritten is not None and unwritten.any():
         wanted = Expected(value=value, dtype=dtype, low=value, high=value)
         return _mismatch(index, "unwritten", unwritten, unwritten, wanted, got)

@@ -149,23 +149,21 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
         finally:
             tell({f"verdict on {on}": type(v).__name__ for on, v in verdicts.items()})
 
-    def on_each(fixtures: dict[str, Any], check: Callable[[Runner, KernelSpec], None]) -> None:
-        runner: Runner = fixtures[RUNNER_FIXTURE]
-        for part, backends in runnable(spec, runner.backends):
-            with runner.on(backends):
-                check(runner, part)
+    def each(check: Callable[..., None], name: str) -> TestFunction:
+        def run_each(**fixtures: Any) -> None:
+            runner: Runner = fixtures[RUNNER_FIXTURE]
+            for part, backends in runnable(spec, runner.backends):
+                with runner.on(backends):
+                    check(runner, part, fixtures[name])
 
-    def check_rejection(rejection: Rejection, **fixtures: Any) -> None:
-        on_each(fixtures, lambda runner, part: runner.check_rejection(part, rejection))
+        return _with_signature(run_each, function, (name,))
 
     test = hypothesis.given(case=cases(spec))(_with_signature(run_drawn, function, names))
     kernel_test = KernelTest(
         spec=spec,
         check_case=_with_signature(run, function, names),
-        check_rejection=_with_signature(check_rejection, function, ("rejection",)),
-        check_edges=_with_signature(
-            lambda calls, **fixtures: on_each(fixtures, check_edges), function, ("calls",)
-        ),
+        check_rejection=each(Runner.check_rejection, "rejection"),
+        check_edges=each(lambda runner, part, _: check_edges(runner, part), "calls"),
     )
     setattr(test, ATTRIBUTE, kernel_test)
     return test

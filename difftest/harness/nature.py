@@ -22,6 +22,8 @@ from difftest.harness.spec import KernelSpec, elements_of
 Filler = Callable[[np.random.Generator, Array], Array]
 """Makes values in an array's place, the same each time."""
 
+FLOATS = "fV"
+"""Kinds of dtypes: those of ml_dtypes are V to NumPy."""
 MOST_ELEMENTS = 2**15
 """Of a sample, if any has so few, where the reference is called often."""
 MOST_TOGETHER = 2**22
@@ -95,22 +97,18 @@ def nature_of(spec: KernelSpec, draw: Callable[[], Sequence[Case]]) -> Nature:
         return Nature()
 
 
-def _inputs(spec: KernelSpec, case: Case, fill: Filler, kinds: str = "") -> dict[str, Array]:
-    """The inputs of a case, those filled that have no data of their own and are floats.
-
-    Or, if ``kinds`` has any, of these kinds of dtypes.
-    """
+def _inputs(spec: KernelSpec, case: Case, fill: Filler, kinds: str = FLOATS) -> dict[str, Array]:
+    """The inputs of a case, those filled that have no data of their own and such a dtype."""
     generator = np.random.default_rng(0)
     arrays = dict(zip(spec.inputs, spec.inputs_of(case), strict=True))
     for name, array in arrays.items():
-        wanted = array.dtype.kind in kinds if kinds else is_float(array.dtype)
-        if spec.input(name).data is None and wanted:
+        if spec.input(name).data is None and array.dtype.kind in kinds:
             arrays[name] = round_once(fill(generator, array), array.dtype)
     return arrays
 
 
 def _outputs(
-    spec: KernelSpec, case: Case, fill: Filler, kinds: str = ""
+    spec: KernelSpec, case: Case, fill: Filler, kinds: str = FLOATS
 ) -> list[tuple[Float64, np.dtype[Any]]]:
     """What the reference makes of them, each output with the dtype that the kernel's has."""
     inputs, parameters = _inputs(spec, case, fill, kinds), spec.parameters_of(case.values)

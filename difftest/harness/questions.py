@@ -82,10 +82,14 @@ class Reference:
         return as_float64(self.outputs)
 
     @cached_property
+    def forms(self) -> list[tuple[Float64, np.dtype[Any]]]:
+        """Its outputs, float64, each with the dtype of the kernel's."""
+        return [(value, self.dtype_of(index)) for index, value in enumerate(self.values)]
+
+    @cached_property
     def is_finite(self) -> bool:
         """Whether its outputs are, in the dtypes of the kernel's."""
-        forms = [(value, self.dtype_of(index)) for index, value in enumerate(self.values)]
-        return all(np.isfinite(round_once(*form)).all() for form in forms if is_float(form[1]))
+        return all(np.isfinite(round_once(*form)).all() for form in self.forms if is_float(form[1]))
 
     @cached_property
     def bounds(self) -> tuple[Expected, ...]:
@@ -100,8 +104,8 @@ class Reference:
         roundings = 0 if exact else spec.reduction_length(case.values), accumulation
         random = all(recipe.is_random for recipe in case.data.values())
         return tuple(
-            tolerated(value, self.dtype_of(index), magnitude, roundings, random)
-            for index, (value, magnitude) in enumerate(zip(self.values, magnitudes, strict=True))
+            tolerated(*form, magnitude, roundings, random)
+            for form, magnitude in zip(self.forms, magnitudes, strict=True)
         )
 
     @cached_property
@@ -211,11 +215,9 @@ def _magnitudes(reference: Reference) -> tuple[Float64, ...]:
 
 def answer(reference: Reference, ran: Ran) -> Answer:
     """The verdict on all outputs of a run that has an exact run beside it."""
-    exact = ran.exact
-    assert exact is not None
-    forms = [(value, reference.dtype_of(index)) for index, value in enumerate(reference.values)]
-    ask = partial(_ask, reference, ran.outputs, exact)
-    return judge_outputs(forms, ran.outputs, ran.unwritten, ask)
+    assert ran.exact is not None
+    ask = partial(_ask, reference, ran.outputs, ran.exact)
+    return judge_outputs(reference.forms, ran.outputs, ran.unwritten, ask)
 
 
 def _ask(reference: Reference, outputs: tuple[Array, ...], exact: ExactRun) -> list[Answer | None]:
@@ -325,7 +327,7 @@ def _arithmetic(index: int, dtype: np.dtype[Any], got: Array, output: ExactOutpu
     bound, sizes = _bound(output), np.abs(output.value)
     flushed = (got == 0) & (sizes < FLUSHED) & (not exact)
     bound = np.where(flushed, np.fmax(bound, sizes), bound)
-    within = around(output.value, dtype, bound, ARITHMETIC, exact)
+    within = around(output.value, dtype, bound, ARITHMETIC, exact=exact)
     if is_float(dtype):  # whose own rounding makes no infinity of a number that it holds
         before = round_once(sizes + np.fmax(bound - unit_roundoff(dtype) * sizes, 0.0), dtype)
         end = np.where(np.isfinite(before), float(float_info(dtype).max), np.inf)

@@ -77,18 +77,16 @@ def check_integers(function: str, **arguments: Any) -> None:
 
 def matched(argument: str, pattern: Any) -> None:
     """A piece of an error's text, as a regular expression."""
-    if not isinstance(pattern, str) or not pattern:
-        raise SpecError(
-            f"{argument}: received match={pattern!r}; accepted: a part of the "
-            "error's text, as a regular expression"
-        )
+    fault = ""
     try:
         re.compile(pattern)
-    except re.error as error:
+    except (re.error, TypeError) as error:
+        fault = f", which is no regular expression ({error})"
+    if fault or not pattern or not isinstance(pattern, str):
         raise SpecError(
-            f"{argument}: received match={pattern!r}, which is no regular expression ({error}); "
-            "accepted: a part of the error's text, in which re.escape guards brackets and the like"
-        ) from None
+            f"{argument}: received match={pattern!r}{fault}; accepted: a part of the error's text, "
+            "in which re.escape guards brackets and the like"
+        )
 
 
 def refused(argument: str, value: object, accepted: str) -> SpecError:
