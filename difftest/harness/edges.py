@@ -16,7 +16,6 @@ that does not must be a refusal, or correct.
 from __future__ import annotations
 
 import functools
-import inspect
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -129,12 +128,9 @@ def defaults_of(spec: KernelSpec) -> dict[str, Any]:
     signature = signature_of(spec.kernel)
     if signature is None:
         return {}
-    return {
-        name: signature.parameters[name].default
-        for name in spec.parameters
-        if name in signature.parameters
-        and signature.parameters[name].default is not inspect.Parameter.empty
-    }
+    parameters = signature.parameters.items()
+    defaults = {name: one.default for name, one in parameters if one.default is not one.empty}
+    return {name: defaults[name] for name in spec.parameters if name in defaults}
 
 
 def _other_values(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:

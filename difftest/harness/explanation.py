@@ -187,11 +187,8 @@ def _reduced(inputs: Mapping[str, Array]) -> Iterator[tuple[str, Array, str]]:
         if is_float(array.dtype):
             yield name, -array, f"a wrong sign: as if {name} were negative"
         for axis, size in enumerate(array.shape):
-            cuts = {size - 1: "the last"} | {
-                (size - 1) // tile * tile: f"the last tile of {tile}"
-                for tile in TILES
-                if size > tile
-            }
+            cuts = {size - 1: "the last"}
+            cuts |= {(size - 1) // tile * tile: f"the last tile of {tile}" for tile in TILES}
             for start, what in cuts.items():
                 if start:
                     left = array.copy()
@@ -270,11 +267,10 @@ def looks_of(spec: KernelSpec, case: Case, mismatch: Mismatch) -> tuple[str, ...
 
 def one_dtype(case: Case, agreed: Sequence[Case], failing: Sequence[Case]) -> str:
     """Whether one dtype alone fails, though others were tried, in words; else empty."""
-    others = sorted({c.dtype for c in agreed} - {c.dtype for c in (case, *failing)})
-    same = any(c.dtype == case.dtype for c in agreed)
-    if same or not others or any(c.dtype != case.dtype for c in failing):
+    agree, fail = {c.dtype for c in agreed}, {c.dtype for c in (case, *failing)}
+    if not agree or agree & fail or len(fail) > 1:
         return ""
-    return f"one dtype: no case in {case.dtype} agrees, and all do in {', '.join(others)}"
+    return f"one dtype: no case in {case.dtype} agrees, and all do in {', '.join(sorted(agree))}"
 
 
 def nearest(case: Case, agreed: Sequence[Case]) -> Case | None:

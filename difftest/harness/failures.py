@@ -187,11 +187,8 @@ def describe_box(mismatch: Mismatch) -> str:
     slices = ", ".join(f"{start}:{stop}" for start, stop in mismatch.box)
     volume = math.prod(stop - start for start, stop in mismatch.box)
     text = f"{'filling' if volume == mismatch.wrong else 'all in'} [{slices}]"
-    tails = [
-        str(axis)
-        for axis, ((start, stop), size) in enumerate(zip(mismatch.box, mismatch.shape, strict=True))
-        if start > 0 and stop == size
-    ]
+    ends = enumerate(zip(mismatch.box, mismatch.shape, strict=True))
+    tails = [str(axis) for axis, ((start, stop), size) in ends if start > 0 and stop == size]
     return text + (f", the tail of axis {' and '.join(tails)}" if tails else "")
 
 

@@ -28,13 +28,28 @@ def round_once(values: Array, dtype: np.dtype[Any]) -> Array:
         return values
     if is_float(dtype):
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            narrow: Array = values.astype(dtype)
+            narrow: Array = (_near(values) if dtype == np.float16 else values).astype(dtype)
         return narrow
     if dtype.kind == "b":
         return values.astype(np.bool_)
     info = np.iinfo(dtype)
     rounded: Array = np.clip(np.rint(values), info.min, info.max).astype(dtype)
     return rounded
+
+
+def _near(values: Array) -> Array:
+    """What float16 rounds alike: NumPy takes 30 times as long for its subnormal and infinite ones.
+
+    The former are multiples of 2**-24, as are float64's numbers around 2**28. A sample tells of
+    most data whether there are many of them.
+    """
+    sample = np.abs(values.reshape(-1)[::17])
+    if np.count_nonzero((sample > 0) & (sample < 2.0**-14)) > sample.size // 16:
+        apart = (np.abs(values) < 2.0**-14) * (1.5 * 2.0**28)
+        values = np.copysign((values + apart) - apart, values)
+    if np.count_nonzero((sample >= 65520.0) & (sample < np.inf)) > sample.size // 16:
+        values = np.where(np.abs(values) >= 65520.0, np.copysign(np.inf, values), values)
+    return values
 
 
 def float_info(dtype: np.dtype[Any]) -> Any:

@@ -317,8 +317,8 @@ class Runner:
     def check_rejection(self, spec: KernelSpec, rejection: Rejection) -> None:
         """Each backend must refuse the case, with the text that the spec says."""
         case = simplest_case(spec, rejection.values, rejection.dtype or spec.dtypes[0])
-        self.now = spec, replace(case, dtypes={**case.dtypes, **rejection.dtypes})
-        _, case = self.now
+        case = replace(case, dtypes={**case.dtypes, **rejection.dtypes})
+        self.now = spec, case
         for backend in self.backends:
             call = make_call(spec, case, spec.inputs_of(case, rejection.shapes), rejection.shapes)
             outcome = run_kernel(backend, call)

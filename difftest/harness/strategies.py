@@ -471,8 +471,5 @@ def seeded(recipe: type[Recipe], **values: Any) -> SearchStrategy[Recipe]:
             f"its fields, {', '.join(names) or 'none'}"
         )
     recipe(**values)  # says which value is none
-    return st.builds(
-        recipe,
-        seed=st.integers(0, _MAX_SEED),
-        **{name: st.just(value) for name, value in values.items()},
-    )
+    fixed = {name: st.just(value) for name, value in values.items()}
+    return st.builds(recipe, seed=st.integers(0, _MAX_SEED), **fixed)

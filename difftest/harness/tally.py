@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 
 from difftest.harness.coverage import Coverage, coverage_from_list
 from difftest.harness.signature import told_apart
-from difftest.harness.verdict import BothRejected, Inconclusive, Match, Mismatch, Verdict
+from difftest.harness.verdict import BothRejected, Inconclusive, Match, Verdict
 
 PROPERTY = "difftest"
 """The name under which a test's report carries its tally."""
@@ -88,10 +88,8 @@ class Tally:
     def count(self, kernel: str, backend: str, verdict: Verdict) -> None:
         row = self._row(kernel, backend)
         row.cases += 1
-        if isinstance(verdict, (Match, Mismatch)):
-            row.elements += verdict.elements
-        if isinstance(verdict, (Match, Inconclusive)):
-            row.nonfinite += verdict.nonfinite
+        row.elements += getattr(verdict, "elements", 0)
+        row.nonfinite += getattr(verdict, "nonfinite", 0)
         if isinstance(verdict, Match):
             row.exact += verdict.exact
         elif isinstance(verdict, BothRejected):

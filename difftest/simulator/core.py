@@ -17,7 +17,7 @@ import numpy as np
 from difftest.simulator.baton import FORWARD, Seat
 from difftest.simulator.capacity import check_address, check_psum, check_tensor_size
 from difftest.simulator.descriptor import RUNNING
-from difftest.simulator.dtypes import Array, DType, storage_dtype
+from difftest.simulator.dtypes import Array, DType, has_subnormals, storage_dtype
 from difftest.simulator.errors import Location, host_array, kernel_location, place_of
 from difftest.simulator.follower import NOBODY, Follower, Followers
 from difftest.simulator.machine import Machine
@@ -224,6 +224,7 @@ class Core:
     trace : what is known of the launch afterwards; events only if it is recorded.
     instructions : how many were issued so far; an event's number.
     issued : what was asked of the instruction that is being issued, for its errors.
+    tiny : whether the kernel was given numbers that are subnormal in float32.
     calls : the signatures of instructions that were checked, for the gate alone.
     followers : what goes beside the launch, and is told of each instruction.
     tape : what notes each call, for a replay (see :mod:`difftest.simulator.tape`); None without.
@@ -236,6 +237,7 @@ class Core:
         self.trace = Trace(machine=machine.name, grid=grid)
         self.instructions = 0
         self.issued: Any = None
+        self.tiny = False
         self.calls: dict[Any, Any] = {}
         self.followers = Followers(Events()) if record else NOBODY
         self.tape: Any = None
@@ -265,6 +267,7 @@ class Core:
         """
         core = Core(self.machine, self.grid, record=False, tile=self.tile)
         core.trace, core.calls, core.level = self.trace, self.calls, self.level
+        core.tiny = self.tiny
         core.draws = Draws(self.draws.states)
         core.draws.random = self.draws.random
         core.memories.shared = self.memories.shared
@@ -430,6 +433,7 @@ class Core:
             len(self.trace.allocations), space, array.shape, array.dtype, 0, None, name
         )
         self.trace.allocations.append(allocation)
+        self.tiny = self.tiny or has_subnormals(array)
         return Storage(allocation, array, written=written, mutable=mutable)
 
     def count(self, touched: Touched) -> None:

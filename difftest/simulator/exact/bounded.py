@@ -241,15 +241,13 @@ def extreme(function: Any) -> Callable[[Bounded, Bounded], Bounded]:
     """``maximum`` or ``minimum``, which round nothing and rise with both operands."""
 
     def chosen(left: Bounded, right: Bounded) -> Bounded:
-        error = None
+        value, error = function(left.value, right.value), None
         if left.error is not None or right.error is not None:
             (low, high), (least, most) = ends(left), ends(right)
-            error = between(
-                function(left.value, right.value), function(low, least), function(high, most)
-            )
+            error = between(value, function(low, least), function(high, most))
         sums = max(left.sums, right.sums)
         dtype = left.dtype if left.dtype == right.dtype else FLOAT32
-        return Bounded(function(left.value, right.value), error, dtype, sums)
+        return Bounded(value, error, dtype, sums)
 
     return chosen
 

@@ -23,6 +23,7 @@ from difftest.simulator.dtypes import FLOAT32, Array
 from difftest.simulator.exact import bounded
 from difftest.simulator.exact.bounded import FUNCTIONS, LARGEST_SUM, Bounded, Float64, spread
 from difftest.simulator.instructions.alu import AluOp
+from difftest.simulator.instructions.matmul import product_of
 from difftest.simulator.instructions.mx import scale_codes, spread_over_groups, unpack
 from difftest.simulator.instructions.record import Call, Masked
 from difftest.simulator.instructions.reduce import extreme_along
@@ -330,12 +331,11 @@ def _product(run: Run, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bo
     error = spread(x)
     largest = sizes if error is None else sizes + error
     most = np.asarray(largest.prod(axis=axes, keepdims=keepdims))
-    carried = most - np.abs(value)
     small = most.max(initial=0.0) <= LARGEST_SUM
     if error is None and small and bounded.is_integral(x.value):
         return Bounded(value, None, FLOAT32)
     n = math.prod(x.value.shape[axis] for axis in axes)
-    carried = carried + run.gamma(n, value.size) * most + n * bounded.TINY
+    carried = most - np.abs(value) + run.gamma(n, value.size) * most + n * bounded.TINY
     return Bounded(value, bounded.defined(value, carried), FLOAT32)
 
 
@@ -432,7 +432,7 @@ def _sizes_product(left: Float64, right: Float64, times: float = 1.0) -> Any:
     if not peaks[0] * peaks[1] * len(left) < 1e30:
         return times * (np.abs(left).T @ np.abs(right))
     slack = 1 + 2 * len(left) * bounded.UNIT
-    return np.multiply(sides[0].T @ sides[1], times * slack, dtype=np.float64)
+    return np.multiply(product_of(*sides), times * slack, dtype=np.float64)
 
 
 # -- microscaling ---------------------------------------------------------------------------------

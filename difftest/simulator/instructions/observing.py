@@ -98,14 +98,10 @@ def watches_of(call: Call) -> tuple[Watch, ...]:
         watches.append(_search)
     if any(getattr(option, "name", None) in _ORDERINGS for option in call.options.values()):
         watches.append(_compare)
-    if call.machine.nc_version < 4 and any(
-        tile.dtype == FLOAT8_E4M3FN for tile in call.tiles.values()
-    ):
+    tiles = call.tiles.values()
+    if call.machine.nc_version < 4 and FLOAT8_E4M3FN in {tile.dtype for tile in tiles}:
         watches.append(_float8)
-    if any(
-        getattr(tile, "indirect", "")
-        for tile in (*call.tiles.values(), *call.destinations.values())
-    ):
+    if any(getattr(tile, "indirect", "") for tile in (*tiles, *call.destinations.values())):
         watches.append(_indices)
     return tuple(watches)
 

@@ -46,6 +46,17 @@ def test_rounding_overflows_to_infinity_without_a_warning():
     assert np.isinf(round_once(np.array([1e9]), np.dtype("float16"))[0])
 
 
+@every("low, high", [(0.0, 2.0**-14), (65_000.0, 66_000.0), (1e5, 1e6)])
+def test_many_numbers_round_to_float16_as_each_does(low, high):
+    """Those that are subnormal there, and infinite; and their middles, with both neighbours."""
+    values = np.linspace(low, high, 2**12 + 1)
+    values = np.concatenate([values, np.nextafter(values, 0), np.nextafter(values, 1e9)])
+    for signed in (values, -values):
+        with np.errstate(over="ignore"):
+            each = np.array([np.float16(value) for value in signed])
+        assert round_once(signed, np.dtype("float16")).tobytes() == each.tobytes()
+
+
 def test_rounding_to_the_same_dtype_is_the_array_itself():
     array = np.ones(3, np.float32)
     assert round_once(array, np.dtype("float32")) is array

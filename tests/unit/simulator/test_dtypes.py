@@ -106,6 +106,7 @@ def test_many_float16_are_those_that_few_are():
     known = patterns[np.isfinite(patterns)]
     numbers = known.astype(np.float32)
     assert to_bits(numbers, FLOAT16).tobytes() == known.tobytes()
+    assert from_bits(patterns, FLOAT16).tobytes() == patterns.astype(np.float32).tobytes()
     above = np.nextafter(known, np.float16(np.inf)).astype(np.float32)
     midpoints = ((numbers + above) / 2)[np.isfinite(above)]
     around = [np.nextafter(midpoints, np.float32(end)) for end in (-np.inf, np.inf)]
@@ -114,7 +115,14 @@ def test_many_float16_are_those_that_few_are():
     assert round_to(values, FLOAT16).tobytes() == np.concatenate(few).tobytes()
 
 
-@every("value, rounded", [(65519.0, 65504.0), (65520.0, np.inf), (-1e6, -np.inf), (np.nan, np.nan)])
+ALL_BITS = np.uint32(0x7FFFFFFF).view(np.float32)
+"""A NaN, the last: no bit can be added to it."""
+
+
+@every(
+    "value, rounded",
+    [(65519.0, 65504.0), (65520.0, np.inf), (-1e6, -np.inf), (np.nan, np.nan), (ALL_BITS, np.nan)],
+)
 def test_one_of_many_float16_is_too_large(value, rounded):
     values = np.full(2**13, 0.1, np.float32)
     values[5000] = value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
@@ -24,6 +25,27 @@ def test_nc_transpose_on_the_vector_engine_takes_psum_and_stays_in_sbuf():
 
     for result in on_tiles(compute, data):
         assert_array_equal(result, data.T)
+
+
+def product(stationary, moving):
+    """What the Tensor Engine makes of two arrays."""
+    return on_tiles(lambda x, y: nl.copy(nisa.nc_matmul(x, y)), stationary, moving)
+
+
+def test_a_product_of_subnormal_numbers_among_others_has_the_same_bits():
+    stationary, moving = normal(128, 16), normal(128, 64)
+    for numbers in (stationary, moving):
+        numbers[::8] *= 2.0**-127
+        assert_array_equal(product(stationary, moving), stationary.T @ moving)
+    assert_array_equal(product(stationary * 2.0**100, moving), (stationary * 2.0**100).T @ moving)
+
+
+def test_products_of_subnormal_numbers_are_added_before_they_are_rounded():
+    """Scaled meanwhile, as a processor takes a hundred times as long for them: halves are kept."""
+    halves, least = np.full((8, 1), 0.5, np.float32), np.full((8, 4), 2.0**-149, np.float32)
+    assert_array_equal(product(halves, least), np.full((1, 4), 2.0**-147))
+    largest = np.full((8, 1), 2.0**60, np.float32)  # with which it is not, lest it overflow
+    assert_array_equal(product(largest, least), np.full((1, 4), 2.0**-86))
 
 
 def sbuf(*shape, dtype=nl.float32):
