@@ -125,12 +125,9 @@ def plainest(spec: KernelSpec, fixed: Mapping[str, Value]) -> dict[str, Any] | N
 
 def defaults_of(spec: KernelSpec) -> dict[str, Any]:
     """The defaults of those of the kernel's parameters that the domain draws."""
-    signature = signature_of(spec.kernel)
-    if signature is None:
-        return {}
-    parameters = signature.parameters.items()
-    defaults = {name: one.default for name, one in parameters if one.default is not one.empty}
-    return {name: defaults[name] for name in spec.parameters if name in defaults}
+    known = getattr(signature_of(spec.kernel), "parameters", {})
+    found = {name: one.default for name, one in known.items() if one.default is not one.empty}
+    return {name: found[name] for name in spec.parameters if name in found}
 
 
 def _other_values(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
@@ -186,23 +183,16 @@ def case_of(
 
 @dataclass(frozen=True)
 class _Look:
-    """A run of a grown case: whether it fits, and its footprint."""
+    """A run of a grown case, with its trace: None if the kernel did not run to its end."""
 
     count: int
     case: Case
-    outcome: Outcome
-
-    @property
-    def spilled(self) -> bool:
-        return any(size > limit for size, limit in zip(self.footprint, _LIMITS, strict=False))
+    trace: Trace | None
 
     @property
     def fits(self) -> bool:
-        return isinstance(self.outcome, Ran) and not self.spilled
-
-    @property
-    def trace(self) -> Trace | None:
-        return self.outcome.trace if isinstance(self.outcome, Ran) else None
+        sizes = zip(self.footprint, _LIMITS, strict=False)
+        return bool(self.footprint) and all(size <= limit for size, limit in sizes)
 
     @cached_property
     def footprint(self) -> tuple[int, ...]:
@@ -240,79 +230,70 @@ def fillings_of(spec: KernelSpec, run: Callable[[KernelSpec, Case], Outcome]) ->
         # A list says which values there are. A spec without rejections promises none beyond it.
         if not (is_size(value) and (spec.rejects or not is_choice(source_of(spec, name, values)))):
             continue
-        looks = _Looks(spec, name, value, run)
-        figures = enumerate(zip(*(look.footprint for look in looks.first), strict=True))
+        grown = functools.partial(_grown, spec, run, name, value)
+        looks = [*itertools.takewhile(lambda look: look.fits, filter(None, map(grown, _LOOKS)))]
+        figures = enumerate(zip(*(look.footprint for look in looks), strict=True))
         growing = {place % len(_MEMORIES) for place, sizes in figures if len({*sizes}) > 1}
-        memories = growing - filled  # of which larger cases take more
-        pair = _limit_of(looks) if memories else None
+        memories = growing - filled if len(looks) == len(_LOOKS) else set()
+        pair = _limit_of(grown, *looks[-2:]) if memories else None
         if pair is not None:
-            filled |= _full(looks.first[-1], pair[0]) & memories
+            filled |= _full(pair[0]) & memories
             for look, side in zip(pair, ("just under", "just over"), strict=True):
                 size = f"{name}={look.case.values[name]}"
                 yield Edge(look.case, f"{size}, {side} the limit", fills=True)
 
 
-@dataclass
-class _Looks:
-    """Runs of a spec's plainest case in which one name is a multiple of its plainest value."""
-
-    spec: KernelSpec
-    name: str
-    value: int
-    run: Callable[[KernelSpec, Case], Outcome]
-
-    @cached_property
-    def first(self) -> list[_Look]:
-        """The first looks at the name; none if one of them does not fit."""
-        looks: list[_Look] = []
-        for count in _LOOKS:
-            look = self.at(count)
-            if look is None or not look.fits:
-                return []
-            looks.append(look)
-        return looks
-
-    def at(self, count: int, work: float = 0) -> _Look | None:
-        """The run with ``count`` times the value; None if there is none, or it is too large."""
-        values = plainest(self.spec, {self.name: count * self.value})
-        most_work = min(MOST_WORK, WORK_OF_A_CASE * settings().max_examples)
-        if values is None or elements_of(self.spec, values) > MOST_ELEMENTS or work > most_work:
-            return None
-        case = case_of(self.spec, values)
-        return None if case is None else _Look(count, case, self.run(self.spec, case))
+def _grown(
+    spec: KernelSpec,
+    run: Callable[[KernelSpec, Case], Outcome],
+    name: str,
+    value: int,
+    count: int,
+    work: float = 0,
+) -> _Look | None:
+    """The run with ``count`` times the value; None if there is none, or it is too large."""
+    values = plainest(spec, {name: count * value})
+    most_work = min(MOST_WORK, WORK_OF_A_CASE * settings().max_examples)
+    if values is None or elements_of(spec, values) > MOST_ELEMENTS or work > most_work:
+        return None
+    case = case_of(spec, values)
+    return None if case is None else _Look(count, case, getattr(run(spec, case), "trace", None))
 
 
-def _full(small: _Look, under: _Look) -> set[int]:
-    """The memories that the next count overfills: a kernel's own limit may come long before."""
-    most = zip(small.footprint, under.footprint, _LIMITS, strict=True)
-    steps = under.count - small.count or 1
+def _full(under: _Look) -> set[int]:
+    """The memories that the next counts overfill: a kernel's own limit may come long before."""
+    sizes = enumerate(zip(under.footprint, _LIMITS, strict=True))
     return {
         place % len(_MEMORIES)
-        for place, (least, size, limit) in enumerate(most)
-        if size + _NEAR * (size - least) / steps > limit
+        for place, (size, limit) in sizes
+        if size + _NEAR * size / under.count > limit
     }
 
 
-def _limit_of(looks: _Looks) -> tuple[_Look, _Look] | None:
-    """The last multiple that fits, and the next; None if the limit is out of reach."""
-    below, under = looks.first[-2:]
-    over: _Look | None = None
-    count, step = _crossing(below, under), 1
+def _limit_of(
+    grown: Callable[..., _Look | None], first: _Look, under: _Look
+) -> tuple[_Look, _Look] | None:
+    """The last multiple that fits, and the next; None if the limit is out of reach.
+
+    It lies where the footprint foretells it, or in the middle: a kernel may have its own limit.
+    """
+    second, over = under, None
+    guesses = itertools.cycle((True, False, False))
     while over is None or over.count - under.count > 1:
-        growth = (under.work - below.work) / (under.count - below.count)
-        look = looks.at(count, under.work + growth * (count - under.count))
+        most = MOST_ELEMENTS if over is None else over.count - 1
+        count = min(max(_crossing(first, second), under.count + 1), most)
+        if over is not None and not next(guesses):
+            count = (under.count + over.count) // 2
+        growth = (second.work - first.work) / (second.count - first.count)
+        look = grown(count, second.work + growth * (count - second.count))
         if look is None:
             return None
+        if look.footprint:
+            first, second = under, look
         if look.fits:
-            below, under, step = under, look, 0 if over else step
-            count = (under.count + over.count) // 2 if over else _crossing(below, under)
-        elif look.spilled and not (over and over.spilled):
-            over, step = look, 1  # how much too large it is says where the limit was
-            count = _crossing(under, over)
-        else:  # the guess was a good one: the limit is not far below
-            over, middle = look, (under.count + look.count) // 2
-            count = max(over.count - step, under.count + 1) if step else middle
-            step *= 16  # the next step down goes farther
+            under = look
+        else:
+            over = look
     return under, over
 
 
@@ -323,8 +304,7 @@ def _crossing(first: _Look, second: _Look) -> int:
         growth = (most - least) / (second.count - first.count)
         if growth > 0:
             counts.append(first.count + (end - least) / growth)
-    guess = math.floor(min(counts)) + 1
-    return max(guess, second.count + 1) if second.fits else min(guess, second.count - 1)
+    return math.floor(min(counts)) + 1
 
 
 def has_edges(spec: KernelSpec, backends: Iterable[Backend]) -> bool:
