@@ -20,7 +20,7 @@ import linecache
 import os
 import sys
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import CodeType, FrameType
@@ -50,10 +50,6 @@ class Fork(NamedTuple):
     line: int
     body: range
     loops: bool
-
-    def holds(self, line: int) -> bool:
-        """Whether a line is one of the head or of the body."""
-        return self.line <= line < self.body.stop
 
 
 def forks_of(code: CodeType) -> dict[int, Fork]:
@@ -167,11 +163,8 @@ def missed(coverage: Coverage) -> list[Missed]:
         ran[(*place,)].append(kernel)
     for file, line, loops in sorted(coverage.forks):
         kernels = (*ran[file, line],)
-        left = [
-            text
-            for what, text in enumerate(SAYINGS[loops])
-            if (file, line, what) not in coverage.done
-        ]
+        every = enumerate(SAYINGS[loops])
+        left = [text for what, text in every if (file, line, what) not in coverage.done]
         source = linecache.getline(file, line).strip()
         for what in left[: 1 if loops else None] if kernels else ():
             said = "" if loops else tried.get((file, line), "")
@@ -185,7 +178,7 @@ class _State:
 
     line: int = 0
     fork: Fork | None = None
-    turns: dict[Fork, int] = field(default_factory=dict)
+    turns: Counter[Fork] = field(default_factory=Counter)
 
 
 class WatchedCall:
@@ -195,21 +188,19 @@ class WatchedCall:
     """
 
     def __init__(self) -> None:
-        self.forks: set[tuple[str, int, bool]] = set()
         self.done: set[tuple[str, int, int]] = set()
         self.codes: _Codes = {}
         self._states: dict[int, _State] = {}
 
+    @property
+    def forks(self) -> set[tuple[str, int, bool]]:
+        every = ((code.co_filename, forks_of(code).values()) for code in self.codes.values())
+        return {(file, fork.line, fork.loops) for file, forks in every for fork in forks}
+
     def start(self, frame: FrameType) -> None:
         """A function begins."""
-        code = frame.f_code
+        self.codes[id(frame.f_code)] = frame.f_code
         self._states[id(frame)] = _State()
-        if id(code) in self.codes:
-            return
-        self.codes[id(code)] = code
-        self.forks |= {
-            (code.co_filename, fork.line, fork.loops) for fork in forks_of(code).values()
-        }
 
     def line(self, frame: FrameType, line: int) -> None:
         """A line of a function is about to run."""
@@ -219,7 +210,7 @@ class WatchedCall:
         before, fork = state.fork, forks_of(frame.f_code).get(line)
         if before is not None and before is not fork:
             self._left(frame.f_code, state, before, line in before.body)
-        if fork is not None and fork.loops and not fork.holds(state.line):
+        if fork is not None and state.line not in range(fork.line, fork.body.stop):
             state.turns[fork] = 0
         state.fork, state.line = fork, line
 
@@ -239,10 +230,9 @@ class WatchedCall:
         if not fork.loops:
             self.done.add((file, line, 0 if into_body else 1))
         elif into_body:
-            turn = state.turns.get(fork, 0)
-            state.turns[fork] = turn + 1
-            if turn < len(TURNS):
-                self.done.add((file, line, turn))
+            if state.turns[fork] < len(TURNS):
+                self.done.add((file, line, state.turns[fork]))
+            state.turns[fork] += 1
 
 
 class Watch:
@@ -254,7 +244,7 @@ class Watch:
     def __init__(self, monitoring: Any = _MONITORING) -> None:
         self._monitor = monitoring
         self.unknown = ""
-        self._total = Coverage()
+        self._done: set[tuple[str, int, int]] = set()
         self._homes: tuple[str, ...] = ()
         self._over: _Codes = {}
         self._watched: _Codes = {}
@@ -265,7 +255,7 @@ class Watch:
     @contextlib.contextmanager
     def call(self, kernel: Callable[..., Any]) -> Iterator[WatchedCall]:
         """Watch what is called within the scope."""
-        seen = WatchedCall()
+        self._seen = seen = WatchedCall()
         # The kernel's own package counts, installed or not.
         module = sys.modules.get(str(getattr(kernel, "__module__", "")).split(".")[0])
         folders = [*getattr(module, "__path__", ())] or [getattr(module, "__file__", None) or ""]
@@ -274,17 +264,22 @@ class Watch:
             self._homes += (*sorted(new),)
             if self._tool is not None:
                 self._monitor.restart_events()
-        with self._monitoring(seen) if self._monitor is not None else self._tracing(kernel, seen):
-            yield seen
+        if self._monitor is not None and self._tool is None:
+            self._install()
+        try:
+            with contextlib.nullcontext() if self._monitor else self._tracing(kernel, seen):
+                yield seen
+        finally:
+            self._seen = None
 
     def learn(self, kernel: Callable[..., Any], seen: WatchedCall) -> None:
         """What a case did counts: functions that have nothing more to show are left alone."""
         self._codes.setdefault(kernel, {}).update(seen.codes)
-        seen.tell("", self._total)
+        self._done |= seen.done
         for code in tuple(self._watched.values()):
-            forks = {(code.co_filename, fork.line, fork.loops) for fork in forks_of(code).values()}
-            every = {(*at, what) for *at, loops in forks for what, _ in enumerate(SAYINGS[loops])}
-            if forks <= self._total.forks and every <= self._total.done:
+            forks = forks_of(code).values()
+            every = ((one.line, what) for one in forks for what, _ in enumerate(SAYINGS[one.loops]))
+            if all((code.co_filename, *one) in self._done for one in every):
                 self._over[id(code)] = self._watched.pop(id(code))
                 if self._tool is not None:
                     self._monitor.set_local_events(self._tool, code, 0)
@@ -299,40 +294,29 @@ class Watch:
             self._tool = None
 
     def _is_own(self, code: CodeType) -> bool:
-        """Whether it is the kernel's author's, and has forks."""
+        """Whether it is the kernel's author's, and has forks that have not shown all."""
         file = code.co_filename
-        if code.co_name.startswith("<") or is_library(file):
+        if id(code) in self._over or code.co_name.startswith("<") or is_library(file):
             return False
-        in_home = bool(self._homes) and os.path.realpath(file).startswith(self._homes)
-        return (in_home or not is_installed(file)) and bool(forks_of(code))
+        is_authors = not is_installed(file) or os.path.realpath(file).startswith(self._homes)
+        return is_authors and bool(forks_of(code))
 
-    @contextlib.contextmanager
-    def _monitoring(self, seen: WatchedCall) -> Iterator[None]:
-        self._seen = seen if self._install() else None
-        try:
-            yield
-        finally:
-            self._seen = None
-
-    def _install(self) -> bool:
-        if self._tool is None:
-            free = [tool for tool in FREE_TOOLS if self._monitor.get_tool(tool) is None]
-            if not free:
-                self.unknown = "other tools take all places of sys.monitoring"
-                return False
-            self._tool = free[0]
-            events = self._monitor.events
-            self._monitor.use_tool_id(self._tool, _TOOL)
-            self._monitor.register_callback(self._tool, events.PY_START, self._on_start)
-            self._monitor.register_callback(self._tool, events.LINE, self._on_event)
-            self._monitor.register_callback(self._tool, events.PY_RETURN, self._on_event)
-            self._monitor.set_events(self._tool, events.PY_START)
-        return True
+    def _install(self) -> None:
+        free = [tool for tool in FREE_TOOLS if self._monitor.get_tool(tool) is None]
+        if not free:
+            self.unknown = "other tools take all places of sys.monitoring"
+            return
+        self._tool, events = free[0], self._monitor.events
+        self._monitor.use_tool_id(self._tool, _TOOL)
+        self._monitor.register_callback(self._tool, events.PY_START, self._on_start)
+        self._monitor.register_callback(self._tool, events.LINE, self._on_event)
+        self._monitor.register_callback(self._tool, events.PY_RETURN, self._on_event)
+        self._monitor.set_events(self._tool, events.PY_START)
 
     def _on_start(self, code: CodeType, offset: int) -> Any:
-        if id(code) in self._over or not self._is_own(code):
+        if not self._is_own(code):
             return self._monitor.DISABLE
-        if self._seen is not None and self._tool is not None:
+        if self._seen is not None:
             if id(code) not in self._watched:
                 self._watched[id(code)] = code
                 events = self._monitor.events
@@ -365,16 +349,11 @@ class Watch:
 
         def start(frame: FrameType, event: str, _: object) -> Any:
             code = frame.f_code
-            if id(code) in self._over:
-                return None
-            if id(code) not in self._watched:
+            if not self._is_own(code):
                 if code.co_filename.endswith(_AFTERWARDS):
                     sys.settrace(None)
-                    return None
-                if not self._is_own(code):
-                    self._over[id(code)] = code
-                    return None
-                self._watched[id(code)] = code
+                return None
+            self._watched[id(code)] = code
             seen.start(frame)
             return local
 
