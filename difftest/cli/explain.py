@@ -71,13 +71,10 @@ def _text(answer: Explained) -> str:
 def _nothing(log: str, path: Path) -> str:
     if not path.is_file():
         return f"{log!r} is no file, no name of NKI, no rule of lint, and no code that is known"
-    last = [row for row in log.splitlines() if row.strip()][-_LAST:]
-    return "\n".join(
-        [
-            f"{path} has no code or text that is known.",
-            "A log that ends in the middle is often that of a compiler that was killed: see the "
-            "memory of the machine, and unroll less.",
-            "It ends with:",
-            *(f"  {row}" for row in last),
-        ]
+    last = [f"  {row}" for row in log.splitlines() if row.strip()][-_LAST:]
+    told = (
+        f"{path} has no code or text that is known.\n"
+        "A log that ends in the middle is often that of a compiler that was killed: see the "
+        "memory of the machine, and unroll less.\nIt ends with:"
     )
+    return "\n".join([told, *last])

@@ -216,8 +216,7 @@ def _folder(
     places = [place for place, result in results.items() if kernel in result.kernels]
     if len(places) != 1:
         raise click.ClickException(f"{len(places)} files of {folder} have a kernel {kernel}")
-    [place] = places
-    return left, proven(package.sources(folder, place), package.sources(output, place))
+    return left, proven(*(package.sources(root, places[0]) for root in (folder, output)))
 
 
 def _prove(

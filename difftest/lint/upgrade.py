@@ -93,15 +93,11 @@ def _of_psum(node: ast.Call, at: Spot) -> Iterator[Refusal]:
 def _argument(node: ast.Call, at: Spot) -> Iterator[Refusal]:
     name = at.name(node.func)
     for keyword in node.keywords if name else ():
-        row = LIFETIMES.get(f"{name}({keyword.arg})")
-        if row is None:
-            continue
-        since, ended, instead = row
-        if _reached(ended, at):
-            yield keyword, f"{name}({keyword.arg}=) ended with NKI {ended} (now: {instead})"
-        elif not _reached(since, at):
-            text = f"{name}({keyword.arg}=) exists since NKI {since} (until then: {instead})"
-            yield keyword, text
+        row, said = LIFETIMES.get(f"{name}({keyword.arg})"), f"{name}({keyword.arg}=)"
+        if row and _reached(row.ended, at):
+            yield keyword, f"{said} ended with NKI {row.ended} (now: {row.instead})"
+        elif row and not _reached(row.since, at):
+            yield keyword, f"{said} exists since NKI {row.since} (until then: {row.instead})"
 
 
 @rule("NKU305", group=Group.CORRECTNESS, nodes=(ast.Attribute,))

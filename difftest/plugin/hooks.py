@@ -260,10 +260,15 @@ def pytest_one_report_a_bug(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> Generator[None, None, None]:
     """Cases of one test that fail alike have one report, and one of the last lines."""
-    if terminalreporter.stats.get("failed") and _session(config).runner is not None:
+    stats, runner = terminalreporter.stats, _session(config).runner
+    if runner is not None and stats.get("warnings"):
+        from difftest.plugin.told import warned_once
+
+        stats["warnings"] = warned_once(stats["warnings"])
+    if runner is not None and stats.get("failed"):
         from difftest.plugin.told import one_report_a_bug
 
-        with one_report_a_bug(terminalreporter.stats):
+        with one_report_a_bug(stats):
             return (yield)
     return (yield)
 

@@ -31,17 +31,11 @@ _BEFORE = "before difftest"
 
 def register_profiles() -> None:
     """Make the profiles known to Hypothesis; ``ci`` replaces Hypothesis's own."""
-    parent = settings.get_profile("default")
+    left = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    phases = [phase for phase in Phase if phase is not Phase.explain]
+    shared = settings(settings.get_profile("default"), phases=phases, suppress_health_check=left)
     for name, values in PROFILES.items():
-        settings.register_profile(
-            name,
-            parent,
-            deadline=None,
-            print_blob=True,
-            phases=[phase for phase in Phase if phase is not Phase.explain],
-            suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-            **values,
-        )
+        settings.register_profile(name, shared, deadline=None, print_blob=True, **values)
 
 
 @contextmanager

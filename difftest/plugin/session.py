@@ -206,13 +206,9 @@ def save_failure(item: pytest.Item, request: Request, failure: CaseFailure) -> s
     assert isinstance(item, pytest.Function)
     name = getattr(item, "originalname", item.name)
     words = failure.again.edges if failure.again else ""
-    saved = Saved(
-        f"{item.module.__name__}:{name}",
-        f"{EDGE}{words}" if words else failure.case.to_json(),
-        modules_of(item.module),
-        request.level,
-        request.strictness,
-    )
+    case = f"{EDGE}{words}" if words else failure.case.to_json()
+    where = modules_of(item.module), request.level, request.strictness
+    saved = Saved(f"{item.module.__name__}:{name}", case, *where)
     file = Path(str(request.save)) / file_name(item.nodeid)
     write_file(file, saved.script(f"{failure.spec.name} {failure.title()}"))
     return str(file)

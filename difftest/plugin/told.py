@@ -84,6 +84,17 @@ class Painted(shapes.ReprEntryNative):
             tw.write(_LABEL.sub(lambda label: tw.markup(label[0], blue=True), line))
 
 
+def warned_once(warnings: list[Any]) -> list[Any]:
+    """Without what the simulator says of an ended name where lint's rule says it, and more."""
+
+    def what(one: Any) -> tuple[Any, str]:
+        name = one.message.partition(" ended with NKI")[0].rpartition(": ")[2]
+        return one.fslocation, name.replace("=", "")  # of an argument lint writes nl.f(x=)
+
+    told = {what(one) for one in warnings if "HazardWarning" in one.message}
+    return [one for one in warnings if "LevelWarning" not in one.message or what(one) not in told]
+
+
 @contextmanager
 def one_report_a_bug(stats: dict[str, list[Any]]) -> Iterator[None]:
     """While pytest tells of failures, let one speak for all of one bug, in colour if it may.

@@ -24,15 +24,11 @@ SUM = {
     "body": "total[...] = nl.maximum(total, held)",
     "last": "nl.store(result, total)",
 }
-
-
 OUTPUT = {
     "scratch": "total = nl.add(nl.load(a), nl.load(b))",
     "body": "spare = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)",
     "last": "nl.store(result, total)",
 }
-
-
 TENSOR = "[[]*[]] float*"
 SAID = [
     "  rule:     iterations of nl.affine_range claim to be independent: the compiler may run them "
@@ -107,6 +103,18 @@ def test_what_may_be_wrong_warns_and_fails_where_warnings_count(hazard):
             "*more:     difftest lint --explain NKT203, or *ignore*NKT203*",
         ]
     )
+
+
+def test_a_name_that_has_ended_is_told_once(hazard):
+    """By lint's rule, which says more; the simulator warns of it in each run."""
+    body = "nl.store(result, nl.add(nl.load(a), nl.load(b)))"
+    project = hazard({"scratch": "", "body": body, "last": ""})
+    kernel = project.pytester.path / "kernel.py"
+    todays = kernel.read_text().replace("neuronxcc.nki", "nki")
+    kernel.write_text(todays.replace("affine_range(2)", "dynamic_range(1)"))
+    result = project.run("--simulate", "-W", "default")
+    result.assert_outcomes(passed=1, warnings=1)
+    result.stdout.fnmatch_lines(["*HazardWarning: warning NKU302: nl.dynamic_range ended with *"])
 
 
 def test_a_wrong_value_comes_with_the_hazards_that_may_be_its_reason(hazard):

@@ -15,6 +15,7 @@ from difftest.lint.check import findings_of, lint
 from difftest.lint.rule import SDKS
 from difftest.lint.source import Source
 from difftest.simulator.frontend.install import embedded
+from tests.unit.lint.test_false_alarms import HEAD
 
 FILE = """import nki
 import nki.isa as nisa
@@ -61,22 +62,6 @@ def test_a_kernel_without_a_file_breaks_no_rule():
     assert findings_of(print) == ()
 
 
-BROKEN = """import nki
-import nki.isa as nisa
-import nki.language as nl
-
-
-@nki.jit
-def kernel(x):
-    out = nl.ndarray(x.shape, x.dtype, nl.shared_hbm)
-    tile = nl.ndarray(x.shape, x.dtype, nl.sbuf)
-    nisa.dma_copy(dst=tile, src=x)
-    {}
-    nisa.dma_copy(dst=out, src=tile)
-    return out
-"""
-
-
 @pytest.mark.parametrize(
     ("id", "line"),
     [
@@ -86,7 +71,7 @@ def kernel(x):
 )
 def test_a_backend_tells_once_what_a_run_breaks(tmp_path, id, line):
     file = tmp_path / "broken.py"
-    text = BROKEN.format(line)
+    text = HEAD.format(f"    {line}\n")
     file.write_text(text)
     names = {}
     with embedded():
