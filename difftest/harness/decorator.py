@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, ParamSpec
 
 import hypothesis
 
@@ -16,13 +16,15 @@ from difftest.harness.edges import check_edges
 from difftest.harness.failures import DifferentialFailure, NothingComparedError
 from difftest.harness.limits import LIMITS
 from difftest.harness.runner import Runner
-from difftest.harness.spec import Input, KernelSpec, Rejection, Source, Value
+from difftest.harness.spec import KernelSpec
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.strategies import cases
 
 __tracebackhide__ = True  # a failure's text says all: pytest shows no frame of this module
 
 TestFunction = Callable[..., None]
+Decorator = Callable[[TestFunction], TestFunction]
+Arguments = ParamSpec("Arguments")
 
 RUNNER_FIXTURE = "difftest_runner"
 ATTRIBUTE = "difftest"
@@ -50,53 +52,28 @@ def kernel_test_of(function: object) -> KernelTest | None:
     return test if isinstance(test, KernelTest) else None
 
 
-def kernel_test(
-    *,
-    kernel: Callable[..., Any] | None = None,
-    kernels: Sequence[Callable[..., Any]] = (),
-    reference: Callable[..., Any],
-    domain: Mapping[str, Source],
-    inputs: Mapping[str, str | Input],
-    outputs: Mapping[str, str] | None = None,
-    parameters: Sequence[str] = (),
-    dtypes: Sequence[str] = ("float32",),
-    output_dtype: str | tuple[str | None, ...] | None = None,
-    rejects: Sequence[Rejection] = (),
-    examples: Sequence[Case | Mapping[str, Value]] = (),
-    edges: bool = True,
-    exact: bool = True,
-    reduction: int | str | Callable[..., int] | None = None,
-    accumulation: str = "float32",
-    magnitude: Callable[..., Any] | None = None,
-    exact_integers: bool = True,
-    nonfinite: bool = False,
-    allow_inconclusive: bool = False,
-    grid: tuple[int, ...] | Callable[..., tuple[int, ...]] = (),
-    lnc: int | str | None = None,
-    ranks: str | None = None,
-    machine: str | None = None,
-) -> Callable[[TestFunction], TestFunction]:
-    """Test a kernel against its reference on drawn cases; see :class:`KernelSpec` for arguments.
+def _test_of(make: Callable[Arguments, KernelSpec]) -> Callable[Arguments, Decorator]:
+    """The decorator that takes what a spec takes: editors show it."""
 
-    ``kernels``, in place of ``kernel``, are several of one contract, such as one in each dialect:
-    each case runs on all of them, and they are compared with the reference and with each other.
+    def kernel_test(*none: Arguments.args, **arguments: Arguments.kwargs) -> Decorator:
+        """Test a kernel against its reference on drawn cases; the arguments are a KernelSpec's.
 
-    The decorated function takes ``case`` (a :class:`BoundCase`), and any fixtures; it calls
-    ``case.check()``. The result is a Hypothesis test: ``@settings``, ``@seed``, ``@example`` and
-    ``@reproduce_failure`` go on top. The plugin adds a test for each explicit case and rejection.
+        The decorated function takes ``case`` (a :class:`BoundCase`), and any fixtures; it calls
+        ``case.check()``. The result is a Hypothesis test: ``@settings``, ``@seed``, ``@example``
+        and ``@reproduce_failure`` go on top. The plugin adds a test for each explicit case and
+        rejection.
 
-    Raises
-    ------
-    SpecError : an argument contradicts the others, or the function does not take ``case``.
-    """
-    fields: dict[str, Any] = dict(locals())  # the arguments, which KernelSpec names the same
-    del fields["kernel"], fields["kernels"]
-    if (kernel is None) == (len(kernels) == 0):
-        received = "neither" if kernel is None else "both"
-        raise SpecError(f"kernel, kernels: received {received}; accepted: one of them")
-    first, *others = kernels if kernel is None else [kernel]
-    fields["outputs"] = {} if outputs is None else outputs
-    return functools.partial(decorate, KernelSpec(kernel=first, others=tuple(others), **fields))
+        Raises
+        ------
+        SpecError : an argument contradicts the others, or the function does not take ``case``.
+        """
+        return functools.partial(decorate, make(*none, **arguments))
+
+    kernel_test.__signature__ = inspect.signature(make)  # type: ignore[attr-defined]
+    return kernel_test
+
+
+kernel_test = _test_of(KernelSpec)
 
 
 def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:

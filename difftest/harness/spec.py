@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -132,7 +132,9 @@ class KernelSpec:
     nonfinite : whether NaN and infinities are drawn too.
     allow_inconclusive : whether the test may pass if half of its drawn cases decide nothing.
     grid : of an SPMD launch, or a function of names of the domain.
-    others : further kernels of the same contract, in either dialect: each runs every case.
+    kernels : in place of ``kernel``, several of one contract, such as one in each dialect: each
+        case runs on all of them, and they are compared with each other too.
+    others : those of them beyond the first.
     lnc : cores of a logical NeuronCore that run a kernel of today's dialect: a number, or a name
         of the domain. Classic kernels run on one.
     ranks : a name of the domain: the kernel runs once on each of so many ranks, which talk in
@@ -143,16 +145,16 @@ class KernelSpec:
     title : what the kernel is called in reports; its name if empty.
     """
 
-    kernel: Callable[..., Any]
+    kernel: Callable[..., Any] = None  # type: ignore[assignment]
     reference: Callable[..., Any]
     domain: Mapping[str, Source]
     inputs: Mapping[str, str | Input]
     outputs: Mapping[str, str] = field(default_factory=dict)
-    parameters: tuple[str, ...] = ()
-    dtypes: tuple[str, ...] = ("float32",)
+    parameters: Sequence[str] = ()
+    dtypes: Sequence[str] = ("float32",)
     output_dtype: str | tuple[str | None, ...] | None = None
-    rejects: tuple[Rejection, ...] = ()
-    examples: tuple[Case | Mapping[str, Value], ...] = ()
+    rejects: Sequence[Rejection] = ()
+    examples: Sequence[Case | Mapping[str, Value]] = ()
     edges: bool = True
     exact: bool = True
     reduction: int | str | Callable[..., int] | None = None
@@ -167,9 +169,14 @@ class KernelSpec:
     ranks: str | None = None
     machine: str | None = None
     title: str = ""
+    kernels: InitVar[Sequence[Callable[..., Any]]] = ()
 
-    def __post_init__(self) -> None:
-        for name, value in checked(vars(self)).items():
+    def __post_init__(self, kernels: Sequence[Callable[..., Any]]) -> None:
+        if (self.kernel is None) == (len(kernels) == 0):
+            received = "both" if kernels else "neither"
+            raise SpecError(f"kernel, kernels: received {received}; accepted: one of them")
+        several = {"kernel": kernels[0], "others": (*kernels[1:],)} if kernels else {}
+        for name, value in checked(vars(self) | several).items():
             object.__setattr__(self, name, value)
         _check_domain(self)
         _check_dimensions(self)

@@ -25,8 +25,8 @@ class SpecError(ValueError):
     """A KernelSpec contradicts itself; the text names the argument and what it accepts."""
 
 
-def checked(arguments: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
-    """The sequences among a spec's arguments, as tuples: each is of a kind to be asked further."""
+def checked(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """A spec's arguments, sequences as tuples: each is of a kind that can be asked further."""
     switches = ("edges", "exact", "exact_integers", "nonfinite", "allow_inconclusive")
     kinds: tuple[tuple[Callable[[Any], bool], Mapping[str, str]], ...] = (
         (lambda value: isinstance(value, Mapping), _MAPPINGS),
@@ -39,7 +39,7 @@ def checked(arguments: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
         for name, accepted in names.items():
             if not fits(arguments[name]):
                 raise refused(name, arguments[name], accepted)
-    return {name: tuple(arguments[name]) for name in _SEQUENCES}
+    return {**arguments, **{name: tuple(arguments[name]) for name in _SEQUENCES}}
 
 
 def _is_sequence(value: Any) -> bool:

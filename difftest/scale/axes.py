@@ -212,7 +212,7 @@ def _kernel_of(spec: KernelSpec, name: str | None) -> KernelSpec:
     return (exact or fitting)[0]
 
 
-def _one_of(name: str, value: Any, accepted: tuple[str, ...]) -> str:
+def _one_of(name: str, value: Any, accepted: Sequence[str]) -> str:
     if str(value) not in accepted:
         raise click.UsageError(f"{name}={value}: accepted: {', '.join(accepted)}")
     return str(value)

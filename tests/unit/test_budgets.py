@@ -52,7 +52,6 @@ PARAMETERS = 6
 # Their parameters are those of NKI's functions, which AWS names.
 OF_NKI = ("simulator/frontend/",)
 WIDE = {
-    "harness/decorator.py:kernel_test",
     "simulator/instructions/mx.py:nc_matmul_mx",
     "simulator/launch.py:launch",
 }

@@ -193,7 +193,7 @@ VALUES = "TILE, M, K"
         ({"inputs": {"lhsT": ...}}, "inputs['lhsT']: received Ellipsis; accepted: names of"),
         ({"outputs": 5}, "outputs: received 5; accepted: a mapping of the kernel's arguments"),
         ({"parameters": "TILE"}, "parameters: received 'TILE'; accepted: a sequence of names"),
-        ({"kernel": None}, "kernel: received None; accepted: a function"),
+        ({"kernel": 5}, "kernel: received 5; accepted: a function"),
         ({"reference": 5}, "reference: received 5; accepted: a function"),
         ({"magnitude": 5}, "magnitude: received 5; accepted: a function, or None"),
         ({"reduction": 1.5}, "reduction: received 1.5; accepted: a number of roundings (an int"),
