@@ -45,14 +45,12 @@ class Case:
 
     def to_json(self) -> str:
         """One line, for ``pytest --case``."""
-        document: dict[str, Any] = {
-            "values": dict(self.values),
-            "dtype": self.dtype,
-            "data": {name: recipe.to_json() for name, recipe in self.data.items()},
-        }
-        if self.dtypes:
-            document["dtypes"] = dict(self.dtypes)
-        return json.dumps(document, separators=(",", ":"))
+        fields = {name: value for name, value in vars(self).items() if value or name != "dtypes"}
+        return json.dumps(fields, default=_plain, separators=(",", ":"))
+
+
+def _plain(value: Recipe | Mapping[str, Any]) -> Any:
+    return value.to_json() if isinstance(value, Recipe) else dict(value)
 
 
 @dataclass(frozen=True)

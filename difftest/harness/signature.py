@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -75,14 +74,8 @@ def call_of(
     signature = signature_of(kernel)
     if signature is None or not set(arrays) <= set(signature.parameters):
         return tuple(arrays.values()), dict(parameters)
-    leading = tuple(
-        itertools.takewhile(
-            lambda name: name in arrays and signature.parameters[name].kind in _POSITIONAL,
-            signature.parameters,
-        )
-    )
-    rest = {name: array for name, array in arrays.items() if name not in leading}
-    return tuple(arrays[name] for name in leading), {**rest, **parameters}
+    call = inspect.BoundArguments(signature, {**arrays})
+    return call.args, {**call.kwargs, **parameters}
 
 
 def arguments_for(

@@ -434,9 +434,7 @@ def _check_kernel(spec: KernelSpec) -> None:
         return  # a compiled or wrapped kernel; the call itself will tell
     arrays = (*spec.inputs, *spec.outputs)
     _check_array_names(spec, arrays, signature)
-    args, kwargs = call_of(
-        spec.kernel, dict(zip(arrays, arrays, strict=True)), dict.fromkeys(spec.parameters)
-    )
+    args, kwargs = call_of(spec.kernel, dict.fromkeys(arrays), dict.fromkeys(spec.parameters))
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
