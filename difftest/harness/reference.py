@@ -1,4 +1,4 @@
-"""A call of the reference: on arrays that it may only read, and whose errors are told apart.
+"""A call of the reference: on copies of what it may only read, and whose errors are told apart.
 
 A reference may refuse a case: by an ``assert``, or by raising ValueError, in code of its own.
 Whatever else it raises is a defect of the reference, and so is a write to one of its arguments:
@@ -23,8 +23,6 @@ from difftest.simulator.errors import Location
 Arguments = Mapping[str, Any]
 
 REFUSALS = (AssertionError, ValueError)
-_READ_ONLY = "read-only"
-"""Stands in NumPy's and Python's errors on a write to an array that is."""
 
 
 class ReferenceRefusal(Exception):
@@ -75,15 +73,12 @@ def call_reference(
     """
     who = f"the {role} {name_of(function)}"
     arguments = {**inputs, **parameters}
-    received = {name: _private(value, writeable=False) for name, value in arguments.items()}
+    received = copy.deepcopy(arguments)
     try:
         returned = within_limits(lambda: _call(function, received, tuple(inputs)))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # pytest.skip too, which would end the test quietly
-        written = _written(function, arguments, tuple(inputs)) if _is_read_only(error) else ()
-        if written:
-            raise _wrote(who, written, named(error), place_of(error, function)) from error
         if isinstance(error, REFUSALS) and is_raised_by(error, function):
             raise ReferenceRefusal(error) from error
         raise ReferenceDefect(
@@ -94,14 +89,16 @@ def call_reference(
             remedy="mend the reference, or state what it refuses in a check with a message",
             where=place_of(error, function),
         ) from error
-    changed = dict.fromkeys(
-        name
-        for name, value in arguments.items()
-        for before, other in zip(_arrays(value), _arrays(received[name]), strict=False)
-        if not np.array_equal(bytes_of(before), bytes_of(other))
-    )
-    if changed:  # past NumPy's flag, as torch.from_numpy does
-        raise _wrote(who, (*changed,), "values other than those that it was given", "")
+    written = [name for name in arguments if _differ(arguments[name], received[name])]
+    if written:
+        stopped = _stopped(function, arguments, tuple(inputs), written)
+        raise ReferenceDefect(
+            f"{who} wrote to its argument{'s' * (len(written) > 1)} {', '.join(written)}",
+            rule="a reference only reads its arguments: what it writes there is lost",
+            received=named(stopped) if stopped else "values other than those that it was given",
+            remedy=f"work on a copy, {written[0]} = {written[0]}.copy(), or compute a new array",
+            where=place_of(stopped, function) if stopped else "",
+        ) from stopped
     several = returned if isinstance(returned, tuple) else (returned,)
     return tuple(_numbers(output, who) for output in several)
 
@@ -111,14 +108,6 @@ def _call(function: Callable[..., Any], arguments: Arguments, inputs: tuple[str,
     others = {name: value for name, value in arguments.items() if name not in arrays}
     args, kwargs = arguments_for(function, arrays, others)
     return function(*args, **kwargs)
-
-
-def _private(value: Any, *, writeable: bool) -> Any:
-    """A deep copy, with all arrays in it writeable or read-only."""
-    private = copy.deepcopy(value)
-    for array in _arrays(private):
-        array.flags.writeable = writeable
-    return private
 
 
 def _arrays(value: Any) -> Iterator[Array]:
@@ -132,25 +121,23 @@ def _arrays(value: Any) -> Iterator[Array]:
         yield from _arrays(list(value.values()))
 
 
-def _is_read_only(error: BaseException) -> bool:
-    return isinstance(error, (ValueError, TypeError)) and _READ_ONLY in str(error)
+def _differ(value: Any, other: Any) -> bool:
+    pairs = zip(_arrays(value), _arrays(other), strict=False)
+    return any(not np.array_equal(bytes_of(before), bytes_of(after)) for before, after in pairs)
 
 
-def _written(
-    function: Callable[..., Any], arguments: Arguments, inputs: tuple[str, ...]
-) -> tuple[str, ...]:
-    """The arguments that the function writes: each that it cannot do with read-only."""
-
-    def stops(read_only: str | None) -> bool:
-        alone = {n: _private(value, writeable=n != read_only) for n, value in arguments.items()}
-        try:
-            _call(function, alone, inputs)
-        except Exception as error:
-            return _is_read_only(error)
-        return False
-
-    # An array of the function's own that is read-only stops it whichever argument may be written.
-    return () if stops(None) else tuple(filter(stops, arguments))
+def _stopped(
+    function: Callable[..., Any], arguments: Arguments, inputs: tuple[str, ...], written: list[str]
+) -> Exception | None:
+    """The error of the line that writes; None of one that no flag stops, as of torch.from_numpy."""
+    received = copy.deepcopy(arguments)
+    for array in _arrays([received[name] for name in written]):
+        array.flags.writeable = False
+    try:
+        _call(function, received, inputs)
+    except Exception as error:
+        return error
+    return None
 
 
 def place_of(error: BaseException, function: Callable[..., Any]) -> str:
@@ -162,18 +149,6 @@ def place_of(error: BaseException, function: Callable[..., Any]) -> str:
 def bytes_of(array: Array) -> Array:
     """An array's bytes, without a copy where they lie together: NaN is equal to itself."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-
-
-def _wrote(who: str, names: tuple[str, ...], received: str, where: str) -> ReferenceDefect:
-    several = "s" if len(names) > 1 else ""
-    first = names[0]
-    return ReferenceDefect(
-        f"{who} wrote to its argument{several} {', '.join(names)}",
-        rule="a reference only reads its arguments: what it writes there is lost",
-        received=received,
-        remedy=f"work on a copy, {first} = {first}.copy(), or compute a new array",
-        where=where,
-    )
 
 
 def _numbers(returned: object, who: str) -> Array:
