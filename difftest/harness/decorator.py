@@ -82,14 +82,15 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
     names = tuple(signature.parameters)
     received = f"kernel_test: received {function.__qualname__}{signature}"
     owner, _, _ = function.__qualname__.rpartition(".")
-    if owner and not owner.endswith("<locals>"):  # it is defined in the body of a class
-        return _failing(
-            function, f"{received}, a method; accepted: a function outside classes, def test(case)"
-        )
-    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        raise SpecError(f"{received}, which is async; accepted: def, for nothing awaits its case")
-    if "case" not in names:
-        raise SpecError(f"{received}; accepted: a function that takes an argument named case")
+    is_method = owner and not owner.endswith("<locals>")  # it is defined in the body of a class
+    is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+    for is_so, what in (
+        (is_method, ", a method; accepted: a function outside classes, def test(case)"),
+        (is_async, ", which is async; accepted: def, for nothing awaits its case"),
+        ("case" not in names, "; accepted: a function that takes an argument named case"),
+    ):
+        if is_so:
+            raise SpecError(received + what)
 
     tell = observe if any(name.startswith(OBSERVED) for name in os.environ) else lambda _: None
 
@@ -150,17 +151,6 @@ def observe(features: Mapping[str, Any]) -> None:
     """Tell Hypothesis's observability what to group cases by, where it was asked for."""
     for name, value in features.items():
         hypothesis.event(name, payload=value if isinstance(value, int | float) else str(value))
-
-
-def _failing(function: TestFunction, text: str) -> TestFunction:
-    """A method in the place of one that cannot be a kernel test: its module has other tests."""
-
-    @functools.wraps(function)
-    def fail(self: object) -> None:
-        raise SpecError(text)
-
-    del fail.__wrapped__  # pytest asks for the arguments of this one
-    return fail
 
 
 def _with_signature(

@@ -79,9 +79,6 @@ def is_exact_in(accumulation: np.dtype[Any], magnitude: Float64, *operands: Arra
     True if all ``operands`` and ``magnitude`` (the sums of absolute values) hold integers up to
     1/u = 2**24 for float32: then every partial sum, in any order, is exact.
     """
-    if not np.all(magnitude <= 1 / unit_roundoff(accumulation)):
-        return False
-    return all(
-        bool(np.all(array == np.rint(array)))
-        for array in (magnitude, *(operand.astype(np.float64) for operand in operands))
-    )
+    numbers = (array.astype(np.float64, copy=False) for array in (magnitude, *operands))
+    is_small = np.all(magnitude <= 1 / unit_roundoff(accumulation))
+    return bool(is_small) and all(np.array_equal(of, np.rint(of)) for of in numbers)

@@ -405,17 +405,15 @@ def _check_data(spec: KernelSpec) -> None:
 
 
 def _check_explicit(spec: KernelSpec) -> None:
-    cases: list[tuple[str, Mapping[str, Value]]] = []
     for rejection in spec.rejects:
         if not isinstance(rejection, Rejection):
             raise refused("rejects", rejection, "Rejections, e.g. Rejection({'n': 129}, 'text')")
         matched("rejects", rejection.match)
         _check_names("rejects.shapes", tuple(rejection.shapes), (*spec.inputs, *spec.outputs))
         _check_names("rejects.dtypes", tuple(rejection.dtypes), tuple(spec.inputs))
-        cases.append(("rejects", rejection.values))
-    for example in spec.examples:
-        cases.append(("examples", example.values if isinstance(example, Case) else example))
-    for argument, values in cases:
+    rejected = [("rejects", rejection.values) for rejection in spec.rejects]
+    accepted = [("examples", one.values if isinstance(one, Case) else one) for one in spec.examples]
+    for argument, values in rejected + accepted:
         if not isinstance(values, Mapping):
             raise refused(argument, values, f"a value for each of {', '.join(spec.domain)}")
         if set(values) != set(spec.domain):
