@@ -72,9 +72,12 @@ class Journal:
             raise click.UsageError(told) from None
 
     def add(self, key: str, result: dict[str, Any]) -> None:
-        """Write a line, and see it on the disk."""
+        """Write a line, and see it on the disk; an OSError names the file, as on a full one."""
         self.known[key] = result
-        with open(self._open, "ab", closefd=False) as file:
-            file.write(json.dumps({"key": key, self.member: result}).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with open(self._open, "ab", closefd=False) as file:
+                file.write(json.dumps({"key": key, self.member: result}).encode() + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self.file)) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from unittest.mock import Mock
 
 import click
 import numpy as np
@@ -99,6 +100,13 @@ def test_a_broken_line_takes_no_other_with_it(tmp_path, capfd, monkeypatch):
     monkeypatch.setattr("sys.stderr", None)  # as in a sweep: pytest, which collects, has its own
     assert [*Journal(file).known] == ["first", "third"]
     assert "1 of 3 lines cannot be read; those tasks run again" in capfd.readouterr().err
+
+
+def test_a_disk_that_is_full_is_told_with_the_file(tmp_path, monkeypatch):
+    journal = Journal(tmp_path / "out.jsonl")
+    monkeypatch.setattr("difftest.host.journal.os.fsync", Mock(side_effect=OSError(28, "full")))
+    with pytest.raises(OSError, match=r"full: .*out\.jsonl"):
+        journal.add("key", {"seed": 3})
 
 
 @every("text", [b"notes without an end", b"notes\n", b'{"key": "a"}\n', b"[1]\n", b'{"other": 1'])
