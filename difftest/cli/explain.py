@@ -32,8 +32,7 @@ def explain(context: click.Context, what: str) -> None:
     if "\0" in log:
         raise click.BadParameter(f"{path} is no log: it holds bytes that are no text")
     answers = list(explained_in(log))
-    for answer in answers:
-        _say(_text(answer))
+    _say("\n".join(map(_text, answers)))
     if not answers and not path.is_file():
         from difftest.lint.check import rules
 

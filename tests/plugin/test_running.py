@@ -326,9 +326,8 @@ def test_add(case):
         raise KeyboardInterrupt
 """
     project.pytester.makepyfile(test_body=BODY + QUITS.partition("@kernel_test")[0] + stopped)
-    result = project.pytester.run(
-        sys.executable, "-m", "pytest", "--simulate", "-v", f"-n{workers}"
-    )
+    command = [sys.executable, "-m", "pytest", "--simulate", "-v", f"-n{workers}"]
+    result = project.pytester.run(*command)
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.re_match_lines([r"add +embedded +7 |add +7 "])
     assert "no case: " not in result.stdout.str()

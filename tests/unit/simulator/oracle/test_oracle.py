@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 
 import numpy as np
@@ -19,19 +20,14 @@ from difftest.simulator.instructions import elementwise, gate
 from difftest.simulator.oracle import judge
 from difftest.simulator.oracle.use import MEANINGS
 from tests.every import every
+from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles
 from tests.unit.simulator.frontend.nki.kernels import stored as out_of
 
 X = np.arange(96, dtype=np.float32).reshape(4, 24)
 
 
-def judged(compute, *arrays, **options):
-    """What the oracle makes of a kernel that computes a tile of its arguments' tiles."""
-
-    @jit
-    def kernel(*tensors):
-        return out_of(compute(*(nl.load(tensor) for tensor in tensors)))
-
-    return launch(kernel, arrays, plain=True, **options).outputs[0]
+judged = functools.partial(on_nki_tiles, plain=True)
+"""What the oracle makes of a kernel that computes a tile of its arguments' tiles."""
 
 
 def into(shape, dtype, fill):
