@@ -381,13 +381,13 @@ def test_the_embedded_simulator_bounds_what_another_backend_computes():
 
 
 def test_both_questions_are_asked_of_another_backend():
-    for reference, off, question in (
-        (wide(lambda x: x * 1.2100001), 0.0, "algorithm"),
-        (FOUR, 1e-5, "arithmetic"),
+    for kernel, reference, off, question in (
+        (SEVERAL, wide(lambda x: x * 1.2100001), 0.0, "algorithm"),
+        (SEVERAL, FOUR, 1e-5, "arithmetic"),
+        (made_of(lambda x: nl.negative(x)), wide(lambda x: -x), 2.0**-23, "arithmetic"),
     ):
-        _, check = on_elsewhere(SEVERAL, reference, ran_embedded, off)
         with pytest.raises(DifferentialFailure) as caught:
-            check()
+            on_elsewhere(kernel, reference, ran_embedded, off)[1]()
         assert caught.value.verdicts["elsewhere"].question == question
 
 
@@ -471,14 +471,17 @@ def test_values_near_the_exact_ones_are_judged_as_others(off, monkeypatch):
                 exact = ExactOutput(few * scale, error)
                 apart = np.where(np.isfinite(error), error, 1.0) * off
                 got = questions.round_once(exact.value + apart, dtype)
-                args = 0, dtype, got, exact
-                asked.append(lambda args=args: questions._arithmetic(*args))
+                held = questions.round_once(np.array([0.5, -0.0, scale, np.nan, -np.inf]), dtype)
+                same = ExactOutput(held.astype(np.float64), None if size else np.zeros(5))
+                for args in ((0, dtype, got, exact), (0, dtype, held, same)):
+                    asked.append(lambda args=args: questions._arithmetic(*args))
 
     def verdicts():
         return [(type(v), getattr(v, "wrong", v)) for v in (ask() for ask in asked)]
 
     short = verdicts()
     monkeypatch.setattr(questions, "_apart", lambda values, _: np.full(values.shape, np.nan))
+    monkeypatch.setattr(questions, "_has_bits", lambda *_: False)
     assert short == verdicts()
 
 
