@@ -13,7 +13,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import chain, combinations
 
 import ml_dtypes
 import numpy as np
@@ -27,11 +27,12 @@ from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Inconclusive, Mismatch, Verdict, WrongOutput
 from difftest.simulator.errors import Location
 from difftest.simulator.exact.contract import RUNNING_SUM
-from difftest.simulator.exact.losses import Loss
 from difftest.simulator.exact.run import ExactRun
 
 Again = Callable[[Mapping[str, Array]], Float64 | None]
 """What the reference says of other inputs of the same shapes; None if it refuses them."""
+Guess = tuple[str, Float64, Float64, Mask]
+"""What is said if the values lie between bounds of their own, and at which elements they must."""
 
 TILES = (512, 128)
 """Elements of a whole tile: of the free dimension of a matmul, and partitions."""
@@ -79,9 +80,14 @@ def _contents(
     if np.unique(wrong).size < _TELLING:
         return
     yield from _images(seen, values)
-    yield from _rearranged(seen, values)
-    yield from _scaled(seen, values)
-    yield from _lacking(seen, values, inputs, again)
+    unit = ulp(np.where(np.isfinite(values), values, 1.0), seen.got.dtype)
+    computed = chain(_scaled(seen, values), _lacking(seen, inputs, again))
+    for guesses, slack in ((_rearranged(seen), 0.0), (computed, unit)):  # those round once more
+        for text, low, high, at in guesses:
+            ends = low - slack, high + slack
+            fits = [bool(((ends[0] <= v) & (v <= ends[1]))[at].all()) for v in (values, seen.value)]
+            if fits == [True, False] and np.unique(values[at]).size >= _TELLING:
+                yield text
 
 
 def _rounded(seen: WrongOutput, values: Float64) -> Iterator[str]:
@@ -104,77 +110,54 @@ def _rounded(seen: WrongOutput, values: Float64) -> Iterator[str]:
         yield f"rounding only: at most {most:.3g} times what is allowed or a unit of {dtype}"
 
 
-def _within(values: Float64, low: Float64, high: Float64) -> Mask:
-    """Where the values would be right."""
-    inside: Mask = (low <= values) & (values <= high)
-    return inside
-
-
-def _rearranged(seen: WrongOutput, values: Float64) -> Iterator[str]:
+def _rearranged(seen: WrongOutput) -> Iterator[Guess]:
     """Right values in other places."""
-    shape = values.shape
-    low, high, wrong = seen.low, seen.high, seen.wrong
-    for axis, other in combinations(range(values.ndim), 2):
-        swapped = low.swapaxes(axis, other), high.swapaxes(axis, other)
-        if _within(values, *(end.reshape(shape) for end in swapped)).all():
-            yield f"transposed: axes {axis} and {other} are swapped"
-    for axis, size in enumerate(shape):
-        if size < 2:
-            continue
-        if _within(values, np.flip(low, axis), np.flip(high, axis)).all():
-            yield f"reversed along axis {axis}"
+    low, high, every = seen.low, seen.high, np.ones_like(seen.wrong)
+    for axis, other in combinations(range(low.ndim), 2):
+        swapped = [end.swapaxes(axis, other).reshape(end.shape) for end in (low, high)]
+        yield f"transposed: axes {axis} and {other} are swapped", swapped[0], swapped[1], every
+    for axis in range(low.ndim):
+        yield f"reversed along axis {axis}", np.flip(low, axis), np.flip(high, axis), every
         for step, sign in ((1, "-"), (-1, "+")):
-            fits = _within(values, np.roll(low, step, axis), np.roll(high, step, axis))
-            inner = *(slice(None),) * axis, slice(1, None) if step > 0 else slice(None, -1)
-            at = wrong[inner]
-            if np.unique(values[inner][at]).size >= _TELLING and fits[inner][at].all():
-                yield f"shifted by one along axis {axis}: [i] has what belongs at [i {sign} 1]"
+            inner = seen.wrong.copy()
+            inner[(slice(None),) * axis + (min(step, 0),)] = False
+            text = f"shifted by one along axis {axis}: [i] has what belongs at [i {sign} 1]"
+            yield text, np.roll(low, step, axis), np.roll(high, step, axis), inner
 
 
 def _images(seen: WrongOutput, values: Float64) -> Iterator[str]:
     """Images of a batch in the place of others."""
     if values.ndim < 3 or not 1 < len(values) <= _IMAGES:
         return
-    low, high = seen.low, seen.high
-    sources: dict[int, int] = {}
+    low, high, said = seen.low, seen.high, ""
     for place in np.flatnonzero(seen.wrong.any(axis=tuple(range(1, values.ndim)))).tolist():
         image, at = values[place], seen.wrong[place]
-        fits = [i for i in range(len(values)) if _within(image, low[i], high[i])[at].all()]
+        ends = enumerate(zip(low, high, strict=True))
+        fits = [i for i, (least, most) in ends if ((least <= image) & (image <= most))[at].all()]
         if not fits:
             return
-        sources[place] = fits[0]
-    place, source = next(iter(sources.items()))
-    yield f"another image of the batch: [{place}] has what belongs at [{source}]"
+        said = said or f"[{place}] has what belongs at [{fits[0]}]"
+    yield f"another image of the batch: {said}"
 
 
-def _scaled(seen: WrongOutput, values: Float64) -> Iterator[str]:
+def _scaled(seen: WrongOutput, values: Float64) -> Iterator[Guess]:
     """A factor too much."""
-    if not (at := seen.wrong & (seen.value != 0)).any():
-        return
-    factor = float(np.median(values[at] / seen.value[at]))
-    ends = seen.low * factor, seen.high * factor
-    if factor and _fits(seen, values, np.minimum(*ends), np.maximum(*ends)):
+    at = seen.wrong & (seen.value != 0)
+    factor = float(np.median(values[at] / seen.value[at])) if at.any() else 0.0
+    if factor:
+        ends = seen.low * factor, seen.high * factor
         digits = 4 if abs(factor - 1) > 1e-3 else 9
-        yield f"scaled: each wrong element is {factor:.{digits}g} times what it should be"
+        text = f"scaled: each wrong element is {factor:.{digits}g} times what it should be"
+        yield text, np.minimum(*ends), np.maximum(*ends), seen.wrong
 
 
-def _fits(seen: WrongOutput, values: Float64, low: Float64, high: Float64) -> bool:
-    """Whether the wrong values, but not the right ones, lie in an interval rounded once more."""
-    slack = ulp(np.where(np.isfinite(values), values, 1.0), seen.got.dtype)
-    ends = low - slack, high + slack
-    return [_within(v, *ends)[seen.wrong].all() for v in (values, seen.value)] == [True, False]
-
-
-def _lacking(
-    seen: WrongOutput, values: Float64, inputs: Mapping[str, Array], again: Again
-) -> Iterator[str]:
+def _lacking(seen: WrongOutput, inputs: Mapping[str, Array], again: Again) -> Iterator[Guess]:
     """What the reference gives if a part of an input is left out."""
     half = (seen.high - seen.low) / 2
     for name, array, text in _reduced(inputs):
         without = again({**inputs, name: array})
-        fits = without is not None and without.shape == values.shape
-        if without is not None and fits and _fits(seen, values, without - half, without + half):
-            yield text
+        if without is not None and without.shape == half.shape:
+            yield text, without - half, without + half, seen.wrong
 
 
 def _reduced(inputs: Mapping[str, Array]) -> Iterator[tuple[str, Array, str]]:
@@ -223,7 +206,7 @@ class History:
     agreed: deque[Case] = field(default_factory=lambda: deque(maxlen=KEPT))
     failing: list[Case] = field(default_factory=list)
     largest: dict[str, tuple[Case, Mismatch]] = field(default_factory=dict)
-    _said: dict[tuple[str, int], tuple[str, ...]] = field(default_factory=dict)
+    _said: dict[Mismatch, tuple[str, ...]] = field(default_factory=dict)
     """What each of them looks like, which each failing case asks again."""
 
     def failed(self, case: Case, backend: str, verdict: Mismatch) -> None:
@@ -239,9 +222,9 @@ class History:
         said, where = looks_of(self.spec, case, verdict), ""
         if not said and backend in self.largest:
             other, larger = self.largest[backend]
-            if (key := (backend, larger.elements)) not in self._said:
-                self._said[key] = looks_of(self.spec, other, larger)
-            said = self._said[key]
+            if larger not in self._said:
+                self._said[larger] = looks_of(self.spec, other, larger)
+            said = self._said[larger]
             sizes = ", ".join(f"{name}={size}" for name, size in other.values.items())
             where = f" (in {sizes}, which fails too)"
         dtype = one_dtype(case, self.agreed, self.failing)
@@ -300,34 +283,40 @@ def explained(verdict: Mismatch, exact: ExactRun) -> tuple[str, ...]:
 
     Of a wrong algorithm they are nothing to know, but where a doubt lies.
     """
-    over = [_overflow(loss) for loss in exact.losses if loss.overflow is not None]
     lines = [
         f"{name} is rounded into {dtype}{_at(location)}: no input or output has that dtype"
         if name != RUNNING_SUM
         else f"{name} is rounded into {dtype} again and again{_at(location)}"
         for name, location, dtype in exact.narrowed
     ]
-    if verdict.question != "algorithm":
-        lost = [loss for loss in exact.losses if loss.happened > 0]
-        if over:
-            lines.insert(0, over[0])
-        elif lost:
-            worst, at = lost[0], _at(lost[0].location)
-            part = f"{worst.happened:.2g} of its largest value is error"
-            lines.insert(0, f"{worst.name} lost most digits{at}: {part}")
-        most = max(exact.losses, key=lambda loss: loss.allowed, default=None)
-        if most and most.allowed > 0:
-            terms = f", of {most.terms} terms" if most.terms else ""
-            lines.append(
-                f"{most.name} adds most to the bound{_at(most.location)}: "
-                f"{most.allowed:.2g} of its largest value, {most.size:.3g}{terms}, in {most.times} "
-                f"{'run' if most.times == 1 else 'runs'}"
-            )
-        lines += [
-            f"{loss.name}{_at(loss.location)}: error {loss.happened:.2g}, bound {loss.allowed:.2g} "
-            "of its largest value"
-            for loss in lost[1:]
-        ]
+    if verdict.question == "algorithm":
+        return (*doubts_of(exact), *lines)
+    over = [(loss, loss.overflow) for loss in exact.losses if loss.overflow is not None]
+    lost = [loss for loss in exact.losses if loss.happened > 0]
+    if over:
+        loss, number = over[0]
+        argument = "" if number.argument is None else f" of {number.argument:.6g}"
+        lines.insert(
+            0,
+            f"{loss.name} overflows {number.tensor}{_at(loss.location)}: without rounding it is "
+            f"{number.value:.3g}{argument}, and the largest is {number.largest:.5g}",
+        )
+    elif lost:
+        part = f"{lost[0].happened:.2g} of its largest value is error"
+        lines.insert(0, f"{lost[0].name} lost most digits{_at(lost[0].location)}: {part}")
+    most = max(exact.losses, key=lambda loss: loss.allowed, default=None)
+    if most and most.allowed > 0:
+        terms = f", of {most.terms} terms" if most.terms else ""
+        lines.append(
+            f"{most.name} adds most to the bound{_at(most.location)}: "
+            f"{most.allowed:.2g} of its largest value, {most.size:.3g}{terms}, in {most.times} "
+            f"{'run' if most.times == 1 else 'runs'}"
+        )
+    lines += [
+        f"{loss.name}{_at(loss.location)}: error {loss.happened:.2g}, bound {loss.allowed:.2g} "
+        "of its largest value"
+        for loss in lost[1:]
+    ]
     return (*doubts_of(exact), *lines)
 
 
@@ -364,16 +353,6 @@ def excuses(reference: Reference | Exception, finding: Finding) -> bool:
     """Whether the reference wants what was found: NaN or infinities in outputs of their dtypes."""
     is_one = finding.id in ("nan-made", "infinity-made")
     return is_one and not (isinstance(reference, Exception) or reference.is_finite)
-
-
-def _overflow(loss: Loss) -> str:
-    over = loss.overflow
-    assert over is not None
-    argument = "" if over.argument is None else f" of {over.argument:.6g}"
-    return (
-        f"{loss.name} overflows {over.tensor}{_at(loss.location)}: without rounding it is "
-        f"{over.value:.3g}{argument}, and the largest is {over.largest:.5g}"
-    )
 
 
 def _at(location: Location | None) -> str:
