@@ -23,15 +23,7 @@ from difftest.harness.frames import named, without_files
 from difftest.harness.recipes import RECIPES, Iota, Ones, Zeros
 from difftest.harness.reference import ReferenceDefect
 from difftest.harness.spec import KernelSpec, Rejection
-from difftest.harness.verdict import (
-    BothRejected,
-    Inconclusive,
-    Match,
-    Mismatch,
-    OneSided,
-    Verdict,
-    is_failure,
-)
+from difftest.harness.verdict import BothRejected, Inconclusive, Match, Mismatch, OneSided, Verdict
 from difftest.inspection import finding_text
 
 Row = tuple[str, str]
@@ -48,6 +40,8 @@ _ONE_SIDED = {
     ("backend", "unsupported"): "the backend cannot run the kernel",
 }
 """Who failed and how, in words."""
+_WRONG = {"unwritten": "unwritten elements", "nan": "NaN", "outputs": "number of outputs"}
+"""What a check that failed is called in a line, where that is not its kind."""
 
 
 class Reproduction(NamedTuple):
@@ -120,26 +114,6 @@ def short(spec: KernelSpec, case: Case, shapes: Shapes | None = None) -> str:
     return ", ".join([*said, case.dtype, *(f"{name} of {value}" for name, value in own)])
 
 
-def headline_of(
-    spec: KernelSpec, case: Case, verdicts: Mapping[str, Verdict], shapes: Shapes
-) -> str:
-    """A failure in one line: the kernel, what is wrong, the case, the first wrong element."""
-    name, verdict = next(entry for entry in verdicts.items() if is_failure(entry[1]))
-    what, end = "", ""
-    if isinstance(verdict, Mismatch):
-        kinds = {"unwritten": "unwritten elements", "nan": "NaN", "outputs": "number of outputs"}
-        what = f"wrong {verdict.question or kinds.get(verdict.kind, verdict.kind)}"
-        end = "" if verdict.first is None else f": {element_name(spec, verdict)}"
-    elif isinstance(verdict, OneSided):
-        error = _describe(verdict.error).partition("\n")[0]
-        what, end = _ONE_SIDED[verdict.failed, verdict.how], f": {error}"
-        if verdict.failed == "kernel":
-            what, _, end = error.partition(":")
-            end = end and f":{end}"
-    where = f" on {name}" if len(verdicts) > 1 else ""
-    return f"{spec.name}: {what}{where} at {short(spec, case, shapes)}{end}"
-
-
 def element_name(spec: KernelSpec, mismatch: Mismatch) -> str:
     """The first wrong element: ``out[128, 0]``."""
     several = {0: "out", **dict(enumerate(spec.outputs))}
@@ -147,37 +121,21 @@ def element_name(spec: KernelSpec, mismatch: Mismatch) -> str:
     return f"{name}{[*mismatch.first.index] if mismatch.first else ''}"
 
 
-def verdict_rows(
-    spec: KernelSpec, backend: str, verdict: Verdict, verbose: bool = False
-) -> list[Row]:
-    """What came of a case on a backend; ``verbose`` has all that is known of rounding errors."""
+def _told(verdict: Verdict) -> str:
+    """What came of a case on a backend."""
     match verdict:
         case Match(elements, exact, nonfinite):
             how = "bit for bit" if exact else "within rounding"
             more = f"; {nonfinite} more are not finite, and prove nothing" if nonfinite else ""
-            return [(backend, f"agrees on {elements} elements, {how}{more}")]
+            return f"agrees on {elements} elements, {how}{more}"
         case Mismatch():
-            return [(backend, verdict.message), *_mismatch_rows(spec, verdict, verbose)]
+            return verdict.message
         case OneSided(failed, error, how):
-            return [(backend, f"{_ONE_SIDED[failed, how]}: {_describe(error)}")]
+            return f"{_ONE_SIDED[failed, how]}: {_describe(error)}"
         case BothRejected(_, error):
-            return [(backend, f"kernel and reference both refuse: {_describe(error)}")]
+            return f"kernel and reference both refuse: {_describe(error)}"
         case Inconclusive(reason):
-            return [(backend, f"inconclusive: {reason}")]
-
-
-def _mismatch_rows(spec: KernelSpec, mismatch: Mismatch, verbose: bool) -> list[Row]:
-    first = mismatch.first
-    if first is None:
-        return []
-    at = element_name(spec, mismatch)
-    how = mismatch.how if verbose else mismatch.how[:_FEW_LINES]
-    return [
-        ("first wrong", f"{at}: got {first.got}, expected {first.expected}"),
-        ("allowed", f"{first.allowed}; the error is {first.error}"),
-        *[("because" if line is how[0] else "", line) for line in how],
-        ("wrong", f"{mismatch.wrong} of {mismatch.elements} elements, {describe_box(mismatch)}"),
-    ]
+            return f"inconclusive: {reason}"
 
 
 def describe_box(mismatch: Mismatch) -> str:
@@ -250,8 +208,8 @@ class CaseFailure(ToldFailure):
 class DifferentialFailure(CaseFailure):
     """A kernel and its reference disagree on a case; the text says where.
 
-    ``verdicts`` are those of backends, by name; ``others`` what came of the other kernels of the
-    contract, a line each; ``findings`` hazards of the case, which may be the reason.
+    ``verdicts`` are those of backends, by name, ``wrong`` those that fail; ``others`` what came of
+    the other kernels of the contract, a line each; ``findings`` hazards, which may be the reason.
     """
 
     def __init__(
@@ -267,7 +225,8 @@ class DifferentialFailure(CaseFailure):
         told = (finding for finding in findings if finding.severity is not Severity.NOTE)
         super().__init__(spec, case, again, told)
         self.verdicts = verdicts
-        errors = (verdict.error for verdict in verdicts.values() if isinstance(verdict, OneSided))
+        self.wrong = {on: v for on, v in verdicts.items() if isinstance(v, (Mismatch, OneSided))}
+        errors = (v.error for v in self.wrong.values() if isinstance(v, OneSided))
         self.raised = next(errors, None)
         self.others: tuple[str, ...] = ()
         self.history = History(spec)
@@ -275,12 +234,24 @@ class DifferentialFailure(CaseFailure):
 
     @property
     def headline(self) -> str:
-        return headline_of(self.spec, self.case, self.verdicts, self.shapes)
+        """In one line: the kernel, what is wrong, the case, the first wrong element."""
+        verdict = self.verdict
+        if isinstance(verdict, Mismatch):
+            what = f"wrong {verdict.question or _WRONG.get(verdict.kind, verdict.kind)}"
+            end = "" if verdict.first is None else f": {element_name(self.spec, verdict)}"
+        else:
+            error = _describe(verdict.error).partition("\n")[0]
+            what, end = _ONE_SIDED[verdict.failed, verdict.how], f": {error}"
+            if verdict.failed == "kernel":
+                what, _, end = error.partition(":")
+                end = end and f":{end}"
+        where = f" on {next(iter(self.wrong))}" if len(self.verdicts) > 1 else ""
+        return f"{self.spec.name}: {what}{where} at {short(self.spec, self.case, self.shapes)}{end}"
 
     @property
     def verdict(self) -> Mismatch | OneSided:
         """That of the first backend that is wrong."""
-        return next(v for v in self.verdicts.values() if isinstance(v, (Mismatch, OneSided)))
+        return next(iter(self.wrong.values()))
 
     @property
     def kind(self) -> tuple[object, ...]:
@@ -322,14 +293,23 @@ class DifferentialFailure(CaseFailure):
             last.tb_next = without_files(error)
 
     def title(self) -> str:
-        wrong = [name for name, verdict in self.verdicts.items() if is_failure(verdict)]
-        where = f" on {', '.join(wrong)}" if len(self.verdicts) > 1 else ""
+        where = f" on {', '.join(self.wrong)}" if len(self.verdicts) > 1 else ""
         return f"disagrees with its reference{where}"
 
     def rows(self) -> list[Row]:
         rows: list[Row] = []
         for backend, verdict in self.verdicts.items():
-            rows += verdict_rows(self.spec, backend, verdict, self._verbose)
+            rows.append((backend, _told(verdict)))
+            if isinstance(verdict, Mismatch) and (first := verdict.first) is not None:
+                at = element_name(self.spec, verdict)
+                how = verdict.how if self._verbose else verdict.how[:_FEW_LINES]
+                wrong = f"{verdict.wrong} of {verdict.elements} elements"
+                rows += [
+                    ("first wrong", f"{at}: got {first.got}, expected {first.expected}"),
+                    ("allowed", f"{first.allowed}; the error is {first.error}"),
+                    *[("because" if line is how[0] else "", line) for line in how],
+                    ("wrong", f"{wrong}, {describe_box(verdict)}"),
+                ]
             rows += [("looks like", self.looks[backend])] if backend in self.looks else []
         others = [("beside" if line is self.others[0] else "", line) for line in self.others]
         return [*rows, *others]
@@ -339,7 +319,7 @@ class DifferentialFailure(CaseFailure):
         """By backend what its wrong values look like; of those that say something."""
         said = {
             backend: self.history.looks(self.case, backend, verdict)
-            for backend, verdict in self.verdicts.items()
+            for backend, verdict in self.wrong.items()
             if isinstance(verdict, Mismatch)
         }
         return {backend: text for backend, text in said.items() if text}
