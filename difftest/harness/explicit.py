@@ -40,14 +40,18 @@ def case_from_json(document: object, spec: KernelSpec) -> Case:
     CaseError : it names the field, what was received and what is accepted.
     """
     try:
-        document = json.loads(document) if isinstance(document, str) else document
+        return _case_of(json.loads(document) if isinstance(document, str) else document, spec)
     except json.JSONDecodeError as error:
         raise CaseError(f"received {document!r}, which is not JSON: {error}") from None
+    except RecipeError as error:
+        raise CaseError(f"data: {error}") from None
+    except SpecError as error:
+        raise CaseError(f"values: {error}") from None
+
+
+def _case_of(document: object, spec: KernelSpec) -> Case:
     if isinstance(document, Mapping) and set(document) == set(spec.domain):
-        try:
-            document = json.loads(simplest_case(spec, document, spec.dtypes[0]).to_json())
-        except SpecError as error:
-            raise CaseError(f"values: {error}") from None
+        document = json.loads(simplest_case(spec, document, spec.dtypes[0]).to_json())
     own = {name: spec.input(name).dtypes for name in spec.inputs if spec.input(name).dtypes}
     fields = (*_FIELDS, "dtypes") if own else _FIELDS
     if not isinstance(document, dict) or set(document) != set(fields):
@@ -56,28 +60,19 @@ def case_from_json(document: object, spec: KernelSpec) -> Case:
             f"received {json.dumps(document)}; accepted: an object of {', '.join(fields)}, or of "
             f"{', '.join(spec.domain)} alone{'; it lacks ' * bool(lacks)}{', '.join(lacks)}"
         )
-    values, dtype, data = (document[name] for name in _FIELDS)
+    values, dtype, data, dtypes = (document.get(name, {}) for name in (*_FIELDS, "dtypes"))
+    names = (*spec.inputs, *spec.outputs)
     _check_keys("values", values, tuple(spec.domain))
     _check_keys("data", data, tuple(spec.inputs))
-    if dtype not in spec.dtypes:
-        raise CaseError(f"dtype: received {dtype!r}; accepted: {', '.join(spec.dtypes)}")
-    dtypes = document.get("dtypes", {})
     _check_keys("dtypes", dtypes, tuple(own))
-    for name, accepted in own.items():
-        if dtypes[name] not in accepted:
-            raise CaseError(
-                f"dtypes.{name}: received {dtypes[name]!r}; accepted: {', '.join(accepted)}"
-            )
-    try:
-        recipes = {name: recipe_from_json(data[name]) for name in spec.inputs}
-    except RecipeError as error:
-        raise CaseError(f"data: {error}") from None
+    kinds = [("dtype", dtype, spec.dtypes)]
+    kinds += [(f"dtypes.{name}", dtypes[name], accepted) for name, accepted in own.items()]
+    for field, received, accepted in kinds:
+        if received not in accepted:
+            raise CaseError(f"{field}: received {received!r}; accepted: {', '.join(accepted)}")
+    recipes = {name: recipe_from_json(data[name]) for name in spec.inputs}
     case = Case({name: values[name] for name in spec.domain}, dtype, recipes, dtypes)
-    names = (*spec.inputs, *spec.outputs)
-    try:
-        shapes = [spec.shape(name, values) for name in names]
-    except SpecError as error:
-        raise CaseError(f"values: {error}") from None
+    shapes = [spec.shape(name, values) for name in names]
     widths = [np.dtype(case.dtype_of(name)).itemsize for name in names]
     if problem := too_large(zip(shapes, widths, strict=True)):
         raise CaseError(f"values: {problem}")

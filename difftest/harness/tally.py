@@ -9,11 +9,10 @@ from dataclasses import asdict, dataclass, field, fields, replace
 
 from difftest.harness.coverage import Coverage, coverage_from_list
 from difftest.harness.signature import told_apart
-from difftest.harness.verdict import BothRejected, Inconclusive, Match, Verdict
+from difftest.harness.verdict import BothRejected, Inconclusive, Verdict
 
 PROPERTY = "difftest"
 """The name under which a test's report carries its tally."""
-_SETS = ("doubts", "broken")
 
 
 @dataclass
@@ -90,11 +89,9 @@ class Tally:
         row.cases += 1
         row.elements += getattr(verdict, "elements", 0)
         row.nonfinite += getattr(verdict, "nonfinite", 0)
-        if isinstance(verdict, Match):
-            row.exact += verdict.exact
-        elif isinstance(verdict, BothRejected):
-            row.both_rejected += 1
-        elif isinstance(verdict, Inconclusive):
+        row.exact += getattr(verdict, "exact", False)
+        row.both_rejected += isinstance(verdict, BothRejected)
+        if isinstance(verdict, Inconclusive):
             row.inconclusive += 1
             self.reasons[f"{kernel}: {verdict.reason}"] += 1
 
@@ -109,8 +106,8 @@ class Tally:
             before = self.agreements.get(key, (0, 0))
             self.agreements[key] = (before[0] + same, before[1] + cases)
         self.reasons += other.reasons
-        for name in _SETS:
-            getattr(self, name).update(getattr(other, name))
+        self.doubts |= other.doubts
+        self.broken |= other.broken
         self.coverage.merge(other.coverage)
 
     def renamed(self, names: Mapping[str, str]) -> Tally:
@@ -127,10 +124,9 @@ class Tally:
             **vars(self),
             "rows": [[*key, asdict(row)] for key, row in self.rows.items()],
             "agreements": [[*key, *counts] for key, counts in self.agreements.items()],
-            **{name: sorted(getattr(self, name)) for name in _SETS},
             "coverage": self.coverage.to_list(),
         }
-        return json.dumps(document)
+        return json.dumps(document, default=sorted)
 
     def _row(self, kernel: str, backend: str) -> Counts:
         return self.rows.setdefault((kernel, backend), Counts())
@@ -141,7 +137,7 @@ def tally_from_json(text: str) -> Tally:
     document = json.loads(text)
     rows = {(kernel, backend): Counts(**row) for kernel, backend, row in document["rows"]}
     agreements = {(*key,): (same, cases) for *key, same, cases in document["agreements"]}
-    document |= {name: set(document[name]) for name in _SETS}
+    document |= {name: set(document[name]) for name in ("doubts", "broken")}
     document |= {"reasons": Counter(document["reasons"]), "rows": rows, "agreements": agreements}
     return Tally(**{**document, "coverage": coverage_from_list(document["coverage"])})
 
