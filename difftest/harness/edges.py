@@ -100,15 +100,13 @@ def _edge(
     values: Mapping[str, Any] | None,
     spec: KernelSpec,
     why: str,
-    *,
-    shapes: Mapping[str, tuple[int, ...]] | None = None,
-    dtypes: tuple[str, dict[str, str]] | None = None,
-    inside: bool = False,
+    dtypes: tuple[str, dict[str, str]] | tuple[()] = (),
+    **how: Any,
 ) -> Iterator[Edge]:
     """The call of these values, if the spec has data for them."""
-    case = None if values is None else case_of(spec, values, *(dtypes or ()))
+    case = None if values is None else case_of(spec, values, *dtypes)
     if case is not None:
-        yield Edge(case, why, shapes or {}, inside)
+        yield Edge(case, why, **how)
 
 
 def plainest(spec: KernelSpec, fixed: Mapping[str, Value]) -> dict[str, Any] | None:
