@@ -20,6 +20,8 @@ BANK = 512
 """float32 of a PSUM bank: the longest row of an output, and the largest tile."""
 MOST_WEIGHTS = 384 * 256
 """Of a tap: with 7 x 7 taps so many fit SBUF in float32."""
+ROW = 200_000
+"""Bytes of an SBUF partition that a row of windows in float32 may take, of which there are two."""
 CHANNELS = (128,) * 6 + (256, 384)
 FILTERS = (1, 1, 2, 2, 2, 2, 3, 3, 5, 7)
 POOLS = (1, 1, 1, 2, 2, 2, 3, 4, 7, 22)
@@ -69,7 +71,8 @@ def layers(most_products, most_rows=BANK, filters=FILTERS, block_bytes=8 * 1024)
 
     def widths(c_in, c_out, filter_size, pool_size, batch):
         windows = room(c_in, c_out, filter_size, filter_size, pool_size, pool_size, batch)
-        most = min(BANK // pool_size, windows)
+        fitting = ROW // (2 * 4 * c_in // 128 * pool_size * pool_size)
+        most = min(BANK // pool_size, windows, fitting)
         near = (9, 12, 18, 24, 32, 48, 64, math.isqrt(windows) * pool_size, BANK // 2 + 1)
         return sizes(pool_size, most * pool_size, near=near).map(
             lambda across: across // pool_size * pool_size + filter_size - 1

@@ -1,4 +1,7 @@
+from hypothesis import given
+
 from difftest import Rejection, kernel_test
+from difftest.simulator.machine import TRN2
 from kernels.classic.conv2d import fused_conv2d_maxpool
 from kernels.nki import conv2d as todays
 from reference.conv2d_maxpool import conv2d_maxpool
@@ -90,6 +93,12 @@ def test_fused_conv2d_maxpool(case):
 def test_fused_conv2d_maxpool_in_several_blocks(case):
     """Blocks of whole PSUM tiles, so many of them that the last begins far down the image."""
     case.check()
+
+
+@given(layers(most_products=2**29)["width"](384, 128, 1, 22, 1))
+def test_the_largest_rows_of_windows_fit_sbuf(width):
+    """Two of them, of three blocks of channels in float32: kernels refuse wider layers."""
+    assert 2 * 4 * 3 * 22 * width < TRN2.sbuf_usable_bytes
 
 
 SMALL_TILES = {"BLOCK_BYTES": 128, "TILE_WINDOWS": 6}
