@@ -182,10 +182,8 @@ def _exponents(spec: KernelSpec, case: Case) -> tuple[int, ...]:
         return ()
 
     def sizes(exponent: int) -> Array:
-        def fill(generator: np.random.Generator, array: Array) -> Array:
-            return generator.uniform(-1, 1, array.shape) * 2.0**exponent
-
-        return np.abs(_outputs(spec, case, fill)[0][0])
+        outputs = _outputs(spec, case, lambda of, at: of.uniform(-1, 1, at.shape) * 2.0**exponent)
+        return np.abs(outputs[0][0])
 
     ups, downs = range(int(info.maxexp)), range(int(info.nmant - info.minexp))
     up = bisect.bisect_left(ups, True, key=lambda e: bool((sizes(e) > info.max).any()))

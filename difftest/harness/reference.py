@@ -8,7 +8,7 @@ nothing can be judged by it then.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,7 @@ from difftest.harness.rounding import Array, Float64
 from difftest.harness.signature import arguments_for, name_of
 from difftest.simulator.errors import Location
 
-Arguments = Mapping[str, Any]
+Arguments = tuple[dict[str, Any], dict[str, Any]]  # the inputs, and the kernel's parameters
 
 REFUSALS = (AssertionError, ValueError)
 
@@ -72,10 +72,10 @@ def call_reference(
     ReferenceDefect : it wrote to an argument, broke down, or returned no array of numbers.
     """
     who = f"the {role} {name_of(function)}"
-    arguments = {**inputs, **parameters}
-    received = copy.deepcopy(arguments)
+    given: Arguments = {**inputs}, {**parameters}
+    received = copy.deepcopy(given)
     try:
-        returned = within_limits(lambda: _call(function, received, tuple(inputs)))
+        returned = within_limits(lambda: _call(function, received))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # pytest.skip too, which would end the test quietly
@@ -89,9 +89,10 @@ def call_reference(
             remedy="mend the reference, or state what it refuses in a check with a message",
             where=place_of(error, function),
         ) from error
-    written = [name for name in arguments if _differ(arguments[name], received[name])]
+    before, after = ({**arrays, **others} for arrays, others in (given, received))
+    written = [name for name in before if _differ(before[name], after[name])]
     if written:
-        stopped = _stopped(function, arguments, tuple(inputs), written)
+        stopped = _stopped(function, given, written)
         raise ReferenceDefect(
             f"{who} wrote to its argument{'s' * (len(written) > 1)} {', '.join(written)}",
             rule="a reference only reads its arguments: what it writes there is lost",
@@ -103,10 +104,8 @@ def call_reference(
     return tuple(_numbers(output, who) for output in several)
 
 
-def _call(function: Callable[..., Any], arguments: Arguments, inputs: tuple[str, ...]) -> object:
-    arrays = {name: arguments[name] for name in inputs}
-    others = {name: value for name, value in arguments.items() if name not in arrays}
-    args, kwargs = arguments_for(function, arrays, others)
+def _call(function: Callable[..., Any], arguments: Arguments) -> object:
+    args, kwargs = arguments_for(function, *arguments)
     return function(*args, **kwargs)
 
 
@@ -127,14 +126,14 @@ def _differ(value: Any, other: Any) -> bool:
 
 
 def _stopped(
-    function: Callable[..., Any], arguments: Arguments, inputs: tuple[str, ...], written: list[str]
+    function: Callable[..., Any], arguments: Arguments, written: Sequence[str]
 ) -> Exception | None:
     """The error of the line that writes; None of one that no flag stops, as of torch.from_numpy."""
     received = copy.deepcopy(arguments)
-    for array in _arrays([received[name] for name in written]):
+    for array in _arrays([at[name] for at in received for name in written if name in at]):
         array.flags.writeable = False
     try:
-        _call(function, received, inputs)
+        _call(function, received)
     except Exception as error:
         return error
     return None

@@ -179,10 +179,9 @@ class KernelSpec:
         for name, value in checked(vars(self) | several).items():
             object.__setattr__(self, name, value)
         _check_domain(self)
-        _check_dimensions(self)
+        _check_arrays(self)
         _check_explicit(self)
         _check_dtypes(self)
-        _check_data(self)
         _check_kernel(self)
         _check_references(self)
         _check_numbers(self)
@@ -357,17 +356,24 @@ def _check_names(argument: str, names: Sequence[str], accepted: Sequence[str]) -
             )
 
 
-def _check_dimensions(spec: KernelSpec) -> None:
+def _check_arrays(spec: KernelSpec) -> None:
+    """Dimensions are of the domain; own data are a recipe, or what one comes from."""
     if not spec.inputs:
         raise SpecError("inputs: received none; accepted: at least one array argument")
     for role in ("inputs", "outputs"):
         for argument, entry in getattr(spec, role).items():
-            dimensions = entry.dimensions if isinstance(entry, Input) else entry
-            if not isinstance(dimensions, str) or not dimensions.split():
+            name, own = f"{role}[{argument!r}]", entry if isinstance(entry, Input) else Input(entry)
+            if not isinstance(own.dimensions, str) or not own.dimensions.split():
                 accepted = "names of dimensions separated by spaces, e.g. 'K M'"
-                raise refused(f"{role}[{argument!r}]", dimensions, accepted)
-            names = [token for token in dimensions.split() if not token.isdecimal()]
-            _check_names(f"{role}[{argument!r}]", names, tuple(spec.domain))
+                raise refused(name, own.dimensions, accepted)
+            tokens = [token for token in own.dimensions.split() if not token.isdecimal()]
+            _check_names(name, tokens, tuple(spec.domain))
+            is_data = isinstance(own.data, (Recipe, SearchStrategy)) or callable(own.data)
+            if not (is_data or own.data is None):
+                strategy = "a Hypothesis strategy of recipes or of arrays"
+                accepted = f"a recipe, {strategy}, or a function of names of the domain"
+                raise refused(f"{name}.data", own.data, accepted)
+            _check_names(f"{name}.data", _names_in(own.data), tuple(spec.domain))
 
 
 def _check_dtypes(spec: KernelSpec) -> None:
@@ -388,20 +394,6 @@ def _check_dtypes(spec: KernelSpec) -> None:
                 raise refused(argument, name, ", ".join(sorted(dtypes)))
     if not is_float(np.dtype(spec.accumulation)):
         raise refused("accumulation", spec.accumulation, "a floating-point dtype")
-
-
-def _check_data(spec: KernelSpec) -> None:
-    """Data of an input's own are a recipe, a strategy or a function of the domain."""
-    for name in spec.inputs:
-        data = spec.input(name).data
-        if not (data is None or isinstance(data, (Recipe, SearchStrategy)) or callable(data)):
-            raise refused(
-                f"inputs[{name!r}].data",
-                data,
-                "a recipe, a Hypothesis strategy of recipes or of arrays, or a function of names "
-                "of the domain",
-            )
-        _check_names(f"inputs[{name!r}].data", _names_in(data), tuple(spec.domain))
 
 
 def _check_explicit(spec: KernelSpec) -> None:
@@ -426,12 +418,21 @@ def _check_explicit(spec: KernelSpec) -> None:
 
 
 def _check_kernel(spec: KernelSpec) -> None:
-    """The call must fit the kernel's signature, where it shows one; so must the arrays' names."""
+    """The call must fit the kernel's signature, where it shows one.
+
+    Arrays bear the kernel's names; those of ``*arrays`` have none, and come by position.
+    """
     signature = signature_of(spec.kernel)
     if signature is None:
         return  # a compiled or wrapped kernel; the call itself will tell
-    arrays = (*spec.inputs, *spec.outputs)
-    _check_array_names(spec, arrays, signature)
+    arrays, names = (*spec.inputs, *spec.outputs), array_names(signature, spec.parameters)
+    by_position = variadic(signature) is not None and names == arrays[: len(names)]
+    for misfit in () if by_position else [at for at in arrays if at not in signature.parameters]:
+        raise SpecError(
+            f"{'inputs' if misfit in spec.inputs else 'outputs'}: received the name {misfit!r} for "
+            f"the kernel {shown(spec.kernel)}; accepted: the names of the kernel's arrays in any "
+            f"order, {', '.join(names) or 'of which it has none'}"
+        )
     args, kwargs = call_of(spec.kernel, dict.fromkeys(arrays), dict.fromkeys(spec.parameters))
     try:
         signature.bind(*args, **kwargs)
@@ -440,22 +441,6 @@ def _check_kernel(spec: KernelSpec) -> None:
             f"kernel: {spec.name}{signature} cannot be called with the arrays "
             f"({', '.join(arrays)}) and the parameters ({', '.join(spec.parameters)}): {error}"
         ) from None
-
-
-def _check_array_names(
-    spec: KernelSpec, arrays: tuple[str, ...], signature: inspect.Signature
-) -> None:
-    """Arrays bear the kernel's names; those of ``*arrays`` have none, and come by position."""
-    names = array_names(signature, spec.parameters)
-    by_position = variadic(signature) is not None and names == arrays[: len(names)]
-    if by_position or set(arrays) <= set(signature.parameters):
-        return
-    misfit = next(name for name in arrays if name not in signature.parameters)
-    raise SpecError(
-        f"{'inputs' if misfit in spec.inputs else 'outputs'}: received the name {misfit!r} for the "
-        f"kernel {shown(spec.kernel)}; accepted: the names of the kernel's arrays in any order, "
-        f"{', '.join(names) or 'of which it has none'}"
-    )
 
 
 def _check_references(spec: KernelSpec) -> None:
