@@ -222,10 +222,9 @@ def answer(reference: Reference, ran: Ran) -> Answer:
 
 def _ask(reference: Reference, outputs: tuple[Array, ...], exact: ExactRun) -> list[Answer | None]:
     """Both questions of each output; one of integers, and where a rounded value has decided."""
-    dtypes = [reference.dtype_of(index) for index in range(len(outputs))]
+    dtypes = [dtype for _, dtype in reference.forms]
     joined = [bool(exact.doubts) or not is_float(dtype) for dtype in dtypes]
-    wrong = None if all(joined) else _algorithm(reference, joined, exact)
-    if wrong is not None:
+    if wrong := _algorithm(reference, joined, exact):  # asks nothing where all are joined
         return [wrong]
     return [
         _as_a_whole(index, reference.precise[index], dtypes[index], got, output)

@@ -17,12 +17,13 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.random import Generator
 
-from difftest.harness.rounding import Array, Float64, float_info, is_float, round_once
+from difftest.harness.rounding import Array, Float64, is_float, round_once
 
 Shape: TypeAlias = tuple[int, ...]
 
-_IOTA_PERIODS = (251, 127, 13, 7)
-"""Primes, so that no tile size divides one, each below a power of two that some mantissa holds."""
+_IOTA_PERIODS = (251, 127, 13, 7, 2)
+"""Primes, so that no tile size divides one, each below a power of two that some mantissa holds; and
+2 for truth values."""
 
 _OUTLIERS = 1 / 8
 """The share of outliers among random data."""
@@ -32,13 +33,6 @@ _SPECIAL_NAMES = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 class RecipeError(ValueError):
     """A recipe's fields, or their JSON, do not describe one."""
-
-
-def largest_exact_integer(dtype: np.dtype[Any]) -> int:
-    """The largest n such that ``dtype`` holds each integer from 0 to n."""
-    if dtype.kind in "iu":
-        return int(np.iinfo(dtype).max)
-    return int(2 ** (float_info(dtype).nmant + 1))
 
 
 RECIPES: dict[str, type[Recipe]] = {}
@@ -119,8 +113,8 @@ class Iota(Recipe):
     """Element i, in row-major order, is i modulo a prime: 251, or less where a dtype holds less."""
 
     def _values(self, shape: Shape, dtype: np.dtype[Any]) -> Float64:
-        limit = largest_exact_integer(dtype)
-        period = next(prime for prime in _IOTA_PERIODS if prime <= limit + 1)
+        turns = map(np.arange, _IOTA_PERIODS)
+        period = next(at.size for at in turns if np.array_equal(round_once(at, dtype), at))
         return np.arange(math.prod(shape), dtype=np.float64) % period
 
 
