@@ -27,6 +27,7 @@ from difftest.harness.compare import (
     judge_outputs,
     tolerated,
 )
+from difftest.harness.frames import named
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal, as_float64, call_reference
 from difftest.harness.rounding import (
     Array,
@@ -187,12 +188,11 @@ def _magnitudes(reference: Reference) -> tuple[Float64, ...]:
     try:
         outputs = call_reference(function, arrays, spec.parameters_of(case.values), role)
     except ReferenceRefusal as refusal:
-        error = refusal.error
         raise SpecError(
             f"magnitude: the {role} {name_of(function)} refuses the absolute values of inputs that "
-            f"the reference accepts, {type(error).__name__}: {error}; accepted: magnitude=, a "
-            "function that takes them and returns the sums of absolute values"
-        ) from error
+            f"the reference accepts, {named(refusal.error)}; accepted: magnitude=, a function "
+            "that takes them and returns the sums of absolute values"
+        ) from refusal.error
     magnitudes = as_float64(outputs)
     finite = all(np.isfinite(array.astype(np.float64)).all() for array in reference.inputs.values())
     for array in magnitudes if spec.magnitude is not None else ():
@@ -297,10 +297,7 @@ def _freedom(raw: Array, value: Float64, output: ExactOutput) -> Float64:
     if unit > FLOAT64_UNIT:  # it has rounded, and at least once
         units, scale = units + 2 * unit, unit / FLOAT32_UNIT
     sizes = np.maximum(np.abs(value), np.abs(output.value))
-    freedom = np.where(np.isfinite(sizes), sizes, 0.0) * units
-    if output.error is not None:
-        freedom = freedom + scale * output.error
-    return _finite_around(value, freedom)
+    return _finite(value, sizes, units, output.error, scale)
 
 
 def _earned(freedom: Float64, value: Float64, reference: Reference, index: int) -> Float64:
@@ -317,9 +314,14 @@ def _earned(freedom: Float64, value: Float64, reference: Reference, index: int) 
     return np.fmin(freedom, least + EXCUSED_UNITS * reference.swings[index])
 
 
-def _finite_around(value: Float64, error: Float64) -> Float64:
-    """A bound for a finite value, which NaN is none; an infinity is met or not."""
-    bound = np.where(np.isnan(error), np.inf, error)
+def _finite(
+    value: Float64, sizes: Float64, units: float, error: Float64 | None, scale: float
+) -> Float64:
+    """So much of the sizes and of the error: the bound of what is finite. NaN bounds nothing."""
+    bound = np.where(np.isfinite(sizes), sizes, 0.0) * units
+    if error is not None:
+        bound = bound + scale * error
+    bound = np.where(np.isnan(bound), np.inf, bound)
     return np.where(np.isfinite(value), bound, 0.0)
 
 
@@ -386,11 +388,8 @@ def _unless_excused(
 
 def _bound(output: ExactOutput) -> Float64:
     """The bound of each element, with what float64 itself may lose on the way."""
-    sizes = np.where(np.isfinite(output.value), np.abs(output.value), 0.0)
-    slack = 4 * FLOAT64_UNIT * sizes
-    if output.error is None:
-        return slack
-    return _finite_around(output.value, output.error * (1 + 2.0**-20) + slack)
+    value, error = output.value, output.error
+    return _finite(value, np.abs(value), 4 * FLOAT64_UNIT, error, 1 + 2.0**-20)
 
 
 def _as_a_whole(

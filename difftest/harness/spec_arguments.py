@@ -46,12 +46,6 @@ def _is_sequence(value: Any) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, (str, Mapping))
 
 
-def counted(argument: str, value: Any) -> int:
-    """A number of roundings."""
-    what = "a number of roundings (an integer, at least 0), a name of the domain, or a function of "
-    return sized(argument, value, f"{what}names of the domain that returns one")
-
-
 def sized(argument: str, value: Any, accepted: str = "an integer, at least 0") -> int:
     """A value of the domain that stands for a dimension."""
     if not is_integer(value) or value < 0:

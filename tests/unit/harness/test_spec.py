@@ -320,7 +320,6 @@ def test_a_reference_that_cannot_take_the_inputs_is_refused(role, reference, why
 @every(
     "refused, told",
     [
-        (lambda: add_spec(add_reference), "reference: received add_reference"),
         (lambda: add_spec(lambda: None), "the name 'a' .* none"),
         (lambda: product_spec(outputs={"out": "M 3"}), r"outputs: .*'out' .* lhsT, rhs, result$"),
         (lambda: product_spec(reduction=lambda: 1.5).reduction_length({}), "reduction: .*1.5"),
