@@ -95,8 +95,7 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
     tell = observe if any(name.startswith(OBSERVED) for name in os.environ) else lambda _: None
 
     def run(case: Case, **fixtures: Any) -> BoundCase:
-        runner: Runner = fixtures.pop(RUNNER_FIXTURE)
-        bound = BoundCase(spec, case, runner)
+        bound = BoundCase(spec, case, fixtures.pop(RUNNER_FIXTURE))
         function(case=bound, **fixtures)
         if not bound.verdicts:
             told = f"the test of {spec.name} compared nothing: its function must call case.check()"

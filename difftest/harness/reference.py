@@ -113,11 +113,9 @@ def _arrays(value: Any) -> Iterator[Array]:
     """The arrays in a value, however deep in lists, tuples and dictionaries."""
     if isinstance(value, np.ndarray):
         yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
+    elif isinstance(value, (list, tuple, dict)):
+        for item in value.values() if isinstance(value, dict) else value:
             yield from _arrays(item)
-    elif isinstance(value, dict):
-        yield from _arrays(list(value.values()))
 
 
 def _differ(value: Any, other: Any) -> bool:

@@ -52,19 +52,13 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
 _kept = lru_cache(maxsize=1024)(inspect.signature)  # it is asked for in each case
 
 
-def array_names(signature: inspect.Signature, parameters: Sequence[str]) -> tuple[str, ...]:
-    """What may be passed by position and is no parameter of the spec."""
-    return tuple(
-        parameter.name
-        for parameter in signature.parameters.values()
-        if parameter.kind in _POSITIONAL and parameter.name not in parameters
-    )
-
-
-def variadic(signature: inspect.Signature) -> str | None:
-    """The parameter that takes any number of arguments by position, if there is one."""
-    kind = inspect.Parameter.VAR_POSITIONAL
-    return next((p.name for p in signature.parameters.values() if p.kind is kind), None)
+def by_position(
+    signature: inspect.Signature, parameters: Sequence[str]
+) -> tuple[tuple[str, ...], str | None]:
+    """What may be passed by position and is no parameter of the spec; what takes all the others."""
+    kinds = {p.name: p.kind for p in signature.parameters.values() if p.name not in parameters}
+    others = (name for name, kind in kinds.items() if kind is inspect.Parameter.VAR_POSITIONAL)
+    return tuple(name for name, kind in kinds.items() if kind in _POSITIONAL), next(others, None)
 
 
 def call_of(
@@ -104,7 +98,7 @@ def arguments_for(
 def _by_position(
     signature: inspect.Signature, inputs: Mapping[str, Any], parameters: Sequence[str]
 ) -> dict[str, Any]:
-    names = array_names(signature, parameters)
+    names, others = by_position(signature, parameters)
     for place, name in enumerate(inputs):
         if name in names and names.index(name) != place:
             raise TypeError(
@@ -113,9 +107,6 @@ def _by_position(
             )
     values = dict(zip(names, inputs.values(), strict=False))
     rest = tuple(inputs.values())[len(names) :]
-    if rest:
-        others = variadic(signature)
-        if others is None:
-            raise TypeError(f"it takes {len(names)} of the {len(inputs)} inputs")
-        values[others] = rest
-    return values
+    if rest and others is None:
+        raise TypeError(f"it takes {len(names)} of the {len(inputs)} inputs")
+    return values if others is None else {**values, others: rest}

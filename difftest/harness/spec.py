@@ -17,12 +17,11 @@ from difftest.harness.recipes import Recipe
 from difftest.harness.rounding import Array, is_float
 from difftest.harness.signature import (
     arguments_for,
-    array_names,
+    by_position,
     call_of,
     name_of,
     shown,
     signature_of,
-    variadic,
 )
 from difftest.harness.spec_arguments import (
     SpecError,
@@ -403,13 +402,12 @@ def _check_explicit(spec: KernelSpec) -> None:
     rejected = [("rejects", rejection.values) for rejection in spec.rejects]
     accepted = [("examples", one.values if isinstance(one, Case) else one) for one in spec.examples]
     for argument, values in rejected + accepted:
+        all_names = f"a value for each of {', '.join(spec.domain)}"
         if not isinstance(values, Mapping):
-            raise refused(argument, values, f"a value for each of {', '.join(spec.domain)}")
+            raise refused(argument, values, all_names)
         if set(values) != set(spec.domain):
-            raise SpecError(
-                f"{argument}: received values for {', '.join(values) or 'no name'}; "
-                f"accepted: a value for each of {', '.join(spec.domain)}"
-            )
+            received = ", ".join(values) or "no name"
+            raise SpecError(f"{argument}: received values for {received}; accepted: {all_names}")
         for name in (*spec.inputs, *spec.outputs):
             spec.shape(name, values)
 
@@ -422,9 +420,10 @@ def _check_kernel(spec: KernelSpec) -> None:
     signature = signature_of(spec.kernel)
     if signature is None:
         return  # a compiled or wrapped kernel; the call itself will tell
-    arrays, names = (*spec.inputs, *spec.outputs), array_names(signature, spec.parameters)
-    by_position = variadic(signature) is not None and names == arrays[: len(names)]
-    for misfit in () if by_position else [at for at in arrays if at not in signature.parameters]:
+    arrays = (*spec.inputs, *spec.outputs)
+    names, others = by_position(signature, spec.parameters)
+    fits = others is not None and names == arrays[: len(names)]
+    for misfit in () if fits else [name for name in arrays if name not in signature.parameters]:
         raise SpecError(
             f"{'inputs' if misfit in spec.inputs else 'outputs'}: received the name {misfit!r} for "
             f"the kernel {shown(spec.kernel)}; accepted: the names of the kernel's arrays in any "
