@@ -57,13 +57,12 @@ def runnable(spec: KernelSpec, backends: tuple[Backend, ...]) -> Iterator[tuple[
     A backend that takes none of the kernels gets the first: it says why it cannot run it.
     """
     specs = alone(spec)
-    taken = {
-        backend.name: [part for part in specs if getattr(backend, "takes", callable)(part.kernel)]
-        or [specs[0]]
+    taken = [
+        (backend, [part for part in specs if getattr(backend, "takes", callable)(part.kernel)])
         for backend in backends
-    }
+    ]
     for part in specs:
-        if chosen := tuple(b for b in backends if any(part is own for own in taken[b.name])):
+        if chosen := tuple(backend for backend, parts in taken if part in (parts or specs[:1])):
             yield part, chosen
 
 

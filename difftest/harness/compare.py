@@ -269,5 +269,4 @@ def _error_in_ulp(got: float, expected: float, dtype: np.dtype[Any]) -> str:
         least = "the least digits are" if expected else "0 is expected"
         return f"{abs(got - expected):.3g}, where {least}"
     distance = abs(got - expected) / float(ulp(np.asarray(expected), dtype))
-    unit = f"ULP of {dtype}" if is_float(dtype) else ""
-    return f"{distance:.3g} {unit}".rstrip()
+    return f"{distance:.3g}" + f" ULP of {dtype}" * is_float(dtype)

@@ -202,11 +202,10 @@ def _magnitudes(reference: Reference) -> tuple[Float64, ...]:
                 f"magnitude: {name_of(function)} returned {wrong.min():g} among its values; "
                 "accepted: sums of absolute values, which are at least 0"
             )
-    if [array.shape for array in magnitudes] != [array.shape for array in values]:
-        raise SpecError(
-            f"magnitude: received shapes {[array.shape for array in magnitudes]}; accepted: those "
-            f"of the reference, {[array.shape for array in values]}"
-        )
+    received, shapes = ([array.shape for array in of] for of in (magnitudes, values))
+    if received != shapes:
+        accepted = f"those of the reference, {shapes}"
+        raise SpecError(f"magnitude: received shapes {received}; accepted: {accepted}")
     return tuple(
         np.fmax(np.where(np.isfinite(magnitude), magnitude, 0.0), np.abs(value))
         for magnitude, value in zip(magnitudes, values, strict=True)
@@ -241,8 +240,7 @@ def _algorithm(
     wrong = first_of(_compare_algorithms(reference, "precise", joined, exact))
     if wrong is None or reference.wide is None or reference.wide is reference.precise:
         return wrong
-    again = first_of(_compare_algorithms(reference, "wide", joined, exact))
-    return None if again is None else wrong
+    return wrong if first_of(_compare_algorithms(reference, "wide", joined, exact)) else None
 
 
 def _compare_algorithms(

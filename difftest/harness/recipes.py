@@ -22,13 +22,7 @@ from difftest.harness.rounding import Array, Float64, is_float, round_once
 Shape: TypeAlias = tuple[int, ...]
 
 _IOTA_PERIODS = (251, 127, 13, 7, 2)
-"""Primes, so that no tile size divides one, each below a power of two that some mantissa holds; and
-2 for truth values."""
-
-_OUTLIERS = 1 / 8
-"""The share of outliers among random data."""
-
-_SPECIAL_NAMES = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+"""Primes, so that no tile size divides one, and each all that some dtype holds: 2 truth values."""
 
 
 class RecipeError(ValueError):
@@ -180,7 +174,7 @@ class Outliers(Seeded, Recipe):
 
     def _drawn(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
         drawn = generator.standard_normal(shape)
-        places = np.flatnonzero(generator.random(drawn.size) < _OUTLIERS)
+        places = np.flatnonzero(generator.random(drawn.size) < 1 / 8)
         if drawn.size > 1 and places.size in (0, drawn.size):  # at least one, and one that is none
             places = np.arange(1)
         scales = generator.uniform(0.5, 1.0, places.size) if is_float(dtype) else 1.0
@@ -228,7 +222,7 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
 def _from_json(value: Any) -> Any:
     if isinstance(value, list):
         return (*map(_from_json, value),)
-    return _SPECIAL_NAMES.get(value, value) if isinstance(value, str) else value
+    return float(value) if value in ("nan", "inf", "-inf") else value
 
 
 def recipe_from_json(document: object) -> Recipe:

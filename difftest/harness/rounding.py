@@ -69,8 +69,7 @@ def ulp(values: Float64, dtype: np.dtype[Any]) -> Float64:
     info = float_info(dtype)
     _, exponent = np.frexp(values)
     distance = np.where(values == 0, 0.0, np.ldexp(1.0, exponent - 1 - int(info.nmant)))
-    smallest: Float64 = np.maximum(distance, float(info.smallest_subnormal))
-    return smallest
+    return np.maximum(distance, float(info.smallest_subnormal))
 
 
 def is_exact_in(accumulation: np.dtype[Any], magnitude: Float64, *operands: Array) -> bool:

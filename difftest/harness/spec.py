@@ -131,8 +131,7 @@ class KernelSpec:
     allow_inconclusive : whether the test may pass if half of its drawn cases decide nothing.
     grid : of an SPMD launch, or a function of names of the domain.
     kernels : in place of ``kernel``, several of one contract, such as one in each dialect: each
-        case runs on all of them, and they are compared with each other too.
-    others : those of them beyond the first.
+        runs every case, and they are compared with each other. ``others`` are all but the first.
     lnc : cores of a logical NeuronCore that run a kernel of today's dialect: a number, or a name
         of the domain. Classic kernels run on one.
     ranks : a name of the domain: the kernel runs once on each of so many ranks, which talk in
