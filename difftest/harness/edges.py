@@ -210,11 +210,9 @@ def footprint_of(trace: Trace) -> tuple[int, ...]:
     Those of SBUF and of PSUM that live together, and those of the largest tensor in each.
     """
     together = needed(trace, TRN2)
-    largest = dict.fromkeys(_MEMORIES, 0)
-    for tensor in trace.allocations:
-        if tensor.space in largest:
-            largest[tensor.space] = max(largest[tensor.space], tensor.partition_bytes)
-    return (*(together.get(space, 0) for space in _MEMORIES), *largest.values())
+    sizes = [(tensor.space, tensor.partition_bytes) for tensor in trace.allocations]
+    largest = (max((size for at, size in sizes if at is space), default=0) for space in _MEMORIES)
+    return (*(together.get(space, 0) for space in _MEMORIES), *largest)
 
 
 def fillings_of(spec: KernelSpec, run: Callable[[KernelSpec, Case], Outcome]) -> Iterator[Edge]:
@@ -232,10 +230,14 @@ def fillings_of(spec: KernelSpec, run: Callable[[KernelSpec, Case], Outcome]) ->
         looks = [*itertools.takewhile(lambda look: look.fits, filter(None, map(grown, _LOOKS)))]
         figures = enumerate(zip(*(look.footprint for look in looks), strict=True))
         growing = {place % len(_MEMORIES) for place, sizes in figures if len({*sizes}) > 1}
-        memories = growing - filled if len(looks) == len(_LOOKS) else set()
-        pair = _limit_of(grown, *looks[-2:]) if memories else None
+        is_one = len(looks) == len(_LOOKS) and not growing <= filled
+        pair = _limit_of(grown, *looks[-2:]) if is_one else None
         if pair is not None:
-            filled |= _full(pair[0]) & memories
+            # The next counts overfill what is full: a kernel's own limit may come long before.
+            near = 1 + _NEAR / pair[0].count
+            ends = enumerate(zip(pair[0].footprint, _LIMITS, strict=True))
+            full = {at % len(_MEMORIES) for at, (size, end) in ends if near * size > end}
+            filled |= full & growing
             for look, side in zip(pair, ("just under", "just over"), strict=True):
                 size = f"{name}={look.case.values[name]}"
                 yield Edge(look.case, f"{size}, {side} the limit", fills=True)
@@ -256,16 +258,6 @@ def _grown(
         return None
     case = case_of(spec, values)
     return None if case is None else _Look(count, case, getattr(run(spec, case), "trace", None))
-
-
-def _full(under: _Look) -> set[int]:
-    """The memories that the next counts overfill: a kernel's own limit may come long before."""
-    sizes = enumerate(zip(under.footprint, _LIMITS, strict=True))
-    return {
-        place % len(_MEMORIES)
-        for place, (size, limit) in sizes
-        if size + _NEAR * size / under.count > limit
-    }
 
 
 def _limit_of(
