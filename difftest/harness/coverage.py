@@ -22,7 +22,7 @@ import sys
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
@@ -117,15 +117,11 @@ class Coverage:
         self.forks.update(forks)
         self.kernels.update((file, line, kernel) for file, line, _ in forks)
 
-    def merge(self, other: Coverage) -> None:
-        """Add what other cases did."""
+    def merge(self, other: Coverage, names: Mapping[str, str] | None = None) -> None:
+        """Add what other cases did, with other names for some kernels."""
+        kernels = {(*at, (names or {}).get(name, name)) for *at, name in other.kernels}
         for name, facts in vars(self).items():
-            facts.update(getattr(other, name))
-
-    def renamed(self, names: Mapping[str, str]) -> Coverage:
-        """The same with other names for some kernels."""
-        kernels = {(file, line, names.get(name, name)) for file, line, name in self.kernels}
-        return replace(self, kernels=kernels)
+            facts.update({**vars(other), "kernels": kernels}[name])
 
     def to_list(self) -> list[Any]:
         """What travels as JSON; :func:`coverage_from_list` takes it."""

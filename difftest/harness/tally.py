@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 
 from difftest.harness.coverage import Coverage, coverage_from_list
 from difftest.harness.signature import told_apart
@@ -98,25 +98,18 @@ class Tally:
     def count_rejection(self, kernel: str, backend: str) -> None:
         self._row(kernel, backend).rejections += 1
 
-    def merge(self, other: Tally) -> None:
-        """Add the counts of ``other``, those of another test or process."""
+    def merge(self, other: Tally, names: Mapping[str, str] | None = None) -> None:
+        """Add the counts of another test or process, with other names for some kernels."""
+        names = names or {}
         for (kernel, backend), row in other.rows.items():
-            self._row(kernel, backend).add(row)
+            self._row(names.get(kernel, kernel), backend).add(row)
         for key, (same, cases) in other.agreements.items():
             before = self.agreements.get(key, (0, 0))
             self.agreements[key] = (before[0] + same, before[1] + cases)
         self.reasons += other.reasons
         self.doubts |= other.doubts
         self.broken |= other.broken
-        self.coverage.merge(other.coverage)
-
-    def renamed(self, names: Mapping[str, str]) -> Tally:
-        """The same with other names for some kernels."""
-        rows = {
-            (names.get(kernel, kernel), backend): row
-            for (kernel, backend), row in self.rows.items()
-        }
-        return replace(self, rows=rows, coverage=self.coverage.renamed(names))
+        self.coverage.merge(other.coverage, names)
 
     def to_json(self) -> str:
         """One line, which a pytest-xdist worker sends to its controller."""
@@ -153,5 +146,5 @@ def total_of(tallies: Sequence[Tally]) -> Tally:
     """The sum of the tallies of tests. Kernels of one name and of several modules stay apart."""
     labels, total = labels_of(tallies), Tally()
     for tally in tallies:
-        total.merge(tally.renamed({name: labels[name, home] for name, home in tally.homes.items()}))
+        total.merge(tally, {name: labels[name, home] for name, home in tally.homes.items()})
     return total
