@@ -22,7 +22,7 @@ import threading
 import traceback
 import tracemalloc
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -92,7 +92,7 @@ def within_limits(function: Callable[[], Any], case: Any = None) -> Any:
     before, outer, counted = _settings(), (os._exit, sys.stdout, LIMITS.case), _Counted(sys.stdout)
     try:
         try:
-            os._exit, sys.stdout, LIMITS.case = _exit_of(process), counted, case
+            os._exit, sys.stdout, LIMITS.case = exit_of(process), counted, case
             with _limited(expired):
                 result = function()
         finally:
@@ -221,8 +221,8 @@ def _put_back(before: dict[str, tuple[object, Any]], counted: _Counted, case: An
         warnings.warn_explicit(f"{what} {text}", UserWarning, "difftest", 0)
 
 
-def _exit_of(process: int) -> Any:
-    """What ``os._exit`` is in a scope that a process begins; a child that it forks there ends."""
+def exit_of(process: int) -> Any:
+    """What ``os._exit`` is in a scope that a process begins: an error. What it forks there ends."""
 
     def instead(status: int) -> NoReturn:
         if os.getpid() != process:
@@ -230,16 +230,6 @@ def _exit_of(process: int) -> Any:
         raise SystemExit(f"os._exit({status})")
 
     return instead
-
-
-@contextlib.contextmanager
-def no_exit() -> Iterator[None]:
-    """A scope in which ``os._exit`` raises SystemExit."""
-    before, os._exit = os._exit, _exit_of(os.getpid())
-    try:
-        yield
-    finally:
-        os._exit = before
 
 
 def _start_clock(after: contextlib.ExitStack, expired: threading.Event) -> None:

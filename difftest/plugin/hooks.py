@@ -7,6 +7,7 @@ Options, and the ini keys that may take their place, are in :mod:`difftest.plugi
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections.abc import Generator
 from pathlib import Path
@@ -110,10 +111,11 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, A
     """A module that ends the program when it is imported fails; the others are collected."""
     if not _session(collector.config).request.wants_backends:
         return (yield)
-    from difftest.harness.limits import no_exit
+    from difftest.harness.limits import exit_of
 
     try:
-        with no_exit():
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "_exit", exit_of(os.getpid()))
             return (yield)
     except SystemExit:
         text = f"{collector.nodeid} ends the program:\n{traceback.format_exc(limit=-1)}"
