@@ -20,7 +20,6 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -181,27 +180,20 @@ def case_of(
 
 @dataclass(frozen=True)
 class _Look:
-    """A run of a grown case, with its trace: None if the kernel did not run to its end."""
+    """A run of a grown case; one that did not come to its end has no footprint.
+
+    ``work`` is what it takes to simulate it, in elements that its instructions touch.
+    """
 
     count: int
     case: Case
-    trace: Trace | None
+    footprint: tuple[int, ...]
+    work: int
 
     @property
     def fits(self) -> bool:
         sizes = zip(self.footprint, _LIMITS, strict=False)
         return bool(self.footprint) and all(size <= limit for size, limit in sizes)
-
-    @cached_property
-    def footprint(self) -> tuple[int, ...]:
-        return () if self.trace is None else footprint_of(self.trace)
-
-    @cached_property
-    def work(self) -> int:
-        """What it takes to simulate the launch, in elements that its instructions touch."""
-        events = () if self.trace is None else self.trace.events
-        regions = (region for event in events for region in (*event.writes, *event.reads))
-        return sum(region.elements for region in regions) + INSTRUCTION * len(events)
 
 
 def footprint_of(trace: Trace) -> tuple[int, ...]:
@@ -249,15 +241,20 @@ def _grown(
     name: str,
     value: int,
     count: int,
-    work: float = 0,
+    foreseen: float = 0,
 ) -> _Look | None:
     """The run with ``count`` times the value; None if there is none, or it is too large."""
     values = plainest(spec, {name: count * value})
     most_work = min(MOST_WORK, WORK_OF_A_CASE * settings().max_examples)
-    if values is None or elements_of(spec, values) > MOST_ELEMENTS or work > most_work:
+    if values is None or elements_of(spec, values) > MOST_ELEMENTS or foreseen > most_work:
         return None
-    case = case_of(spec, values)
-    return None if case is None else _Look(count, case, getattr(run(spec, case), "trace", None))
+    if (case := case_of(spec, values)) is None:
+        return None
+    trace: Trace | None = getattr(run(spec, case), "trace", None)
+    events = () if trace is None else trace.events
+    regions = (region for event in events for region in (*event.writes, *event.reads))
+    work = sum(region.elements for region in regions) + INSTRUCTION * len(events)
+    return _Look(count, case, () if trace is None else footprint_of(trace), work)
 
 
 def _limit_of(
