@@ -58,24 +58,23 @@ def looks_like(
     seen = mismatch.evidence
     if seen is None:
         return ()
-    if mismatch.kind == "unwritten":
-        content: str | None = "never written"
-    else:
-        with np.errstate(all="ignore"):
-            content = next(_contents(seen, inputs, again, mismatch.question), None)
+    with np.errstate(all="ignore"):
+        content = next(_contents(mismatch, seen, inputs, again), "")
     return tuple(filter(None, (content, last_tile(seen.wrong, sizes))))
 
 
 def _contents(
-    seen: WrongOutput, inputs: Mapping[str, Array], again: Again, question: str
+    mismatch: Mismatch, seen: WrongOutput, inputs: Mapping[str, Array], again: Again
 ) -> Iterator[str]:
+    if mismatch.kind == "unwritten":
+        yield "never written"
     values = seen.got.astype(np.float64)
     wrong = values[seen.wrong]
     if wrong.size > 1 and not wrong.any() and seen.value[seen.wrong].any():
         yield "all zero: each wrong element is 0"
     if not np.isfinite(wrong).all():
         return
-    if question != "algorithm":  # of which the exact run has decided, and it does not round
+    if mismatch.question != "algorithm":  # the exact run has decided, and does not round
         yield from _rounded(seen, values)
     if np.unique(wrong).size < _TELLING:
         return
@@ -163,8 +162,6 @@ def _lacking(seen: WrongOutput, inputs: Mapping[str, Array], again: Again) -> It
 def _reduced(inputs: Mapping[str, Array]) -> Iterator[tuple[str, Array, str]]:
     """Each input without a part of it: its name, what is left, and what that would mean."""
     for name, array in inputs.items():
-        if not array.size:
-            continue
         yield name, np.zeros_like(array), f"a missing term: as if {name} were all 0"
         yield name, np.ones_like(array), f"a missing factor: as if {name} were all 1"
         if is_float(array.dtype):

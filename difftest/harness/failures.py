@@ -181,7 +181,7 @@ class CaseFailure(ToldFailure):
     ) -> None:
         self.spec, self.case, self.again = spec, case, again
         self.shapes: Shapes = {}
-        self.findings = tuple(findings)
+        self.findings = (*(one for one in findings if one.severity is not Severity.NOTE),)
         self.fresh = self.saved = ""
         super().__init__()
 
@@ -222,8 +222,7 @@ class DifferentialFailure(CaseFailure):
         verbose: bool = False,
         findings: Iterable[Finding] = (),
     ) -> None:
-        told = (finding for finding in findings if finding.severity is not Severity.NOTE)
-        super().__init__(spec, case, again, told)
+        super().__init__(spec, case, again, findings)
         self.verdicts = verdicts
         self.wrong = {on: v for on, v in verdicts.items() if isinstance(v, (Mismatch, OneSided))}
         errors = (v.error for v in self.wrong.values() if isinstance(v, OneSided))
