@@ -73,7 +73,7 @@ def call_reference(
     """
     who = f"the {role} {name_of(function)}"
     given: Arguments = {**inputs}, {**parameters}
-    received = copy.deepcopy(given)
+    received: Any = [{name: copy.deepcopy(its) for name, its in of.items()} for of in given]
     try:
         returned = within_limits(lambda: _call(function, received))
     except KeyboardInterrupt:
