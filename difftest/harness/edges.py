@@ -15,6 +15,7 @@ that does not must be a refusal, or correct.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import math
@@ -83,11 +84,9 @@ def edges_of(spec: KernelSpec) -> Iterator[Edge]:
         values = plainest(spec, defaults) or plainest(spec, sizes)  # beside 0, which is no size
         values = values and {**values, **defaults}
         yield from _edge(values, spec, f"the defaults, {shown}", inside=True)
-    if not spec.rejects or base is None:
-        return
-    yield from _other_values(spec, base)
-    yield from _other_shapes(spec, base)
-    yield from _other_dtypes(spec, base)
+    if spec.rejects and base is not None:
+        for others in (_other_values, _other_shapes, _other_dtypes):
+            yield from others(spec, base)
 
 
 def is_size(value: object) -> bool:
@@ -103,9 +102,10 @@ def _edge(
     **how: Any,
 ) -> Iterator[Edge]:
     """The call of these values, if the spec has data for them."""
-    case = None if values is None else case_of(spec, values, *dtypes)
-    if case is not None:
-        yield Edge(case, why, **how)
+    with contextlib.suppress(NoDataError):
+        if values is not None:
+            case = simplest_case(spec, values, *(dtypes or (spec.dtypes[0],)))
+            yield Edge(case, why, **how)
 
 
 def plainest(spec: KernelSpec, fixed: Mapping[str, Value]) -> dict[str, Any] | None:
@@ -163,19 +163,6 @@ def _other_dtypes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
                 if own != other and (len(free) > 1 or own == foreign):
                     why = f"{name} of {own} beside {other}"
                     yield from _edge(base, spec, why, dtypes=(other, {name: own}))
-
-
-def case_of(
-    spec: KernelSpec,
-    values: Mapping[str, Any],
-    dtype: str | None = None,
-    others: Mapping[str, str] | None = None,
-) -> Case | None:
-    """The plainest case of these values; None if an input has no data for them."""
-    try:
-        return simplest_case(spec, values, dtype or spec.dtypes[0], others)
-    except NoDataError:
-        return None
 
 
 @dataclass(frozen=True)
@@ -248,13 +235,13 @@ def _grown(
     most_work = min(MOST_WORK, WORK_OF_A_CASE * settings().max_examples)
     if values is None or elements_of(spec, values) > MOST_ELEMENTS or foreseen > most_work:
         return None
-    if (case := case_of(spec, values)) is None:
+    if (edge := next(_edge(values, spec, name), None)) is None:
         return None
-    trace: Trace | None = getattr(run(spec, case), "trace", None)
+    trace: Trace | None = getattr(run(spec, edge.case), "trace", None)
     events = () if trace is None else trace.events
     regions = (region for event in events for region in (*event.writes, *event.reads))
     work = sum(region.elements for region in regions) + INSTRUCTION * len(events)
-    return _Look(count, case, () if trace is None else footprint_of(trace), work)
+    return _Look(count, edge.case, () if trace is None else footprint_of(trace), work)
 
 
 def _limit_of(

@@ -62,14 +62,17 @@ def _case_of(document: object, spec: KernelSpec) -> Case:
         )
     values, dtype, data, dtypes = (document.get(name, {}) for name in (*_FIELDS, "dtypes"))
     names = (*spec.inputs, *spec.outputs)
-    _check_keys("values", values, tuple(spec.domain))
-    _check_keys("data", data, tuple(spec.inputs))
-    _check_keys("dtypes", dtypes, tuple(own))
-    kinds = [("dtype", dtype, spec.dtypes)]
-    kinds += [(f"dtypes.{name}", dtypes[name], accepted) for name, accepted in own.items()]
-    for field, received, accepted in kinds:
-        if received not in accepted:
-            raise CaseError(f"{field}: received {received!r}; accepted: {', '.join(accepted)}")
+    keys = {"values": (values, spec.domain), "data": (data, spec.inputs), "dtypes": (dtypes, own)}
+    for field, (received, accepted) in keys.items():
+        if not isinstance(received, dict) or set(received) != set(accepted):
+            said = ", ".join(received) if isinstance(received, dict) else repr(received)
+            accepts = ", ".join(accepted)
+            raise CaseError(f"{field}: received {said or 'nothing'}; accepted: {accepts}")
+    kinds = {"dtype": (dtype, spec.dtypes)}
+    kinds |= {f"dtypes.{name}": (dtypes[name], own[name]) for name in own}
+    for field, (kind, known) in kinds.items():
+        if kind not in known:
+            raise CaseError(f"{field}: received {kind!r}; accepted: {', '.join(known)}")
     recipes = {name: recipe_from_json(data[name]) for name in spec.inputs}
     case = Case({name: values[name] for name in spec.domain}, dtype, recipes, dtypes)
     shapes = [spec.shape(name, values) for name in names]
@@ -77,12 +80,6 @@ def _case_of(document: object, spec: KernelSpec) -> Case:
     if problem := too_large(zip(shapes, widths, strict=True)):
         raise CaseError(f"values: {problem}")
     return case
-
-
-def _check_keys(field: str, received: object, accepted: tuple[str, ...]) -> None:
-    if not isinstance(received, dict) or set(received) != set(accepted):
-        names = ", ".join(received) if isinstance(received, dict) else repr(received)
-        raise CaseError(f"{field}: received {names or 'nothing'}; accepted: {', '.join(accepted)}")
 
 
 def explicit_cases(spec: KernelSpec) -> Iterator[Case]:

@@ -76,9 +76,8 @@ def quoted(words: Sequence[str], *, windows: bool = os.name == "nt") -> str:
 
 def text_of(title: str, rows: Iterable[Row], findings: Iterable[Finding] = ()) -> str:
     """A report: its title, its rows, and hazards."""
-    told = [f"{label and label + ':':<{_LABEL}}{text}" for label, text in rows]
-    lines = (textwrap.indent(text, "  ") for text in told)
-    return "\n".join([title, *lines, *map(finding_text, findings)])
+    told = "\n".join(f"{label and label + ':':<{_LABEL}}{text}" for label, text in rows)
+    return "\n".join([title, textwrap.indent(told, "  "), *map(finding_text, findings)])
 
 
 def case_rows(spec: KernelSpec, case: Case, shapes: Shapes) -> list[Row]:
