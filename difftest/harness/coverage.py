@@ -20,7 +20,7 @@ import linecache
 import os
 import sys
 import threading
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
@@ -174,7 +174,7 @@ class _State:
 
     line: int = 0
     fork: Fork | None = None
-    turns: Counter[Fork] = field(default_factory=Counter)
+    turns: dict[Fork, int] = field(default_factory=dict)
 
 
 class WatchedCall:
@@ -206,7 +206,7 @@ class WatchedCall:
         before, fork = state.fork, forks_of(frame.f_code).get(line)
         if before is not None and before is not fork:
             self._left(frame.f_code, state, before, line in before.body)
-        if fork is not None and state.line not in range(fork.line, fork.body.stop):
+        if fork is not None and fork.loops and not fork.line <= state.line < fork.body.stop:
             state.turns[fork] = 0
         state.fork, state.line = fork, line
 
@@ -226,9 +226,10 @@ class WatchedCall:
         if not fork.loops:
             self.done.add((file, line, 0 if into_body else 1))
         elif into_body:
-            if state.turns[fork] < len(TURNS):
-                self.done.add((file, line, state.turns[fork]))
-            state.turns[fork] += 1
+            turn = state.turns.get(fork, 0)
+            state.turns[fork] = turn + 1
+            if turn < len(TURNS):
+                self.done.add((file, line, turn))
 
 
 class Watch:
