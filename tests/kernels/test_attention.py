@@ -41,7 +41,7 @@ def keys(causal, Sq):
     examples=[
         {"causal": True, "G": 1, "H": 1, "Sq": 1, "Sk": 1000, "D": 64},
         {"causal": True, "G": 1, "H": 2, "Sq": 257, "Sk": 513, "D": 128},
-        {"causal": False, "G": 3, "H": 3, "Sq": 3, "Sk": 4, "D": 5},
+        {"causal": False, "G": 3, "H": 3, "Sq": 5, "Sk": 4, "D": 5},
     ],
     edges=NIGHTLY,
 )
