@@ -14,7 +14,7 @@ import operator
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import CellType, CodeType, FunctionType, ModuleType
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 from difftest.backends.sdk import function_of
@@ -142,10 +142,10 @@ class DryRun:
     def _class(self, kind: Any) -> Any:
         """The author's class with stand-ins for what its methods name."""
         self._made[id(kind)] = kind, kind  # its methods may name it
+        if type(kind) is not type or isinstance(kind.__init_subclass__, MethodType):
+            return kind  # something is told of each class under it, such as a register
         own = {n: self.stand_in(v) for n, v in vars(kind).items() if isinstance(v, FunctionType)}
-        with contextlib.suppress(TypeError):  # none can be under it
-            return type(kind)(kind.__name__, (kind,), own)
-        return kind
+        return type(kind.__name__, (kind,), own)
 
     def _function(self, value: Any, function: FunctionType) -> FunctionType:
         """The author's function with stand-ins for what it names."""
