@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import copy
 import functools
 import opcode
 import operator
@@ -135,9 +136,11 @@ class DryRun:
             return (list if type(value) is list else tuple)(map(self.stand_in, value))
         if type(value) is dict:
             return _Table((name, self.stand_in(own)) for name, own in value.items())
-        if root in _CALLED or not (function or isinstance(value, type)):
-            return value
-        return self._function(value, function) if function else self._class(value)
+        if root not in _CALLED and (function or isinstance(value, type)):
+            return self._function(value, function) if function else self._class(value)
+        with contextlib.suppress(Exception):  # it cannot be copied, and may change
+            return value if type(value) is object or root == "numpy" else copy.copy(value)
+        return value
 
     def _class(self, kind: Any) -> Any:
         """The author's class with stand-ins for what its methods name."""

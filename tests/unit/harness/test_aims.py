@@ -1,5 +1,6 @@
 """Bugs at a few of many sizes, which only a case meets that aims at the source's conditions."""
 
+import collections
 import functools
 import math
 import time
@@ -23,7 +24,7 @@ from tests.kernels.budget import NIGHTLY
 TILE, LEVEL = 96, 0.75
 PAIRS = {(64, 512): False, (217, 443): True, (30, 600): True}
 NESTED = {640: {96: 1}, 353: {33: 1, 259: 2}}
-KEPT = []
+KEPT, SEEN = [], collections.deque()
 SEVERAL = np.arange(2)
 
 
@@ -57,8 +58,8 @@ def of_a_helper(x, rows, columns):
 
 
 def keeping(columns):
-    """It is no function of numbers alone: nobody asks it but a kernel."""
     KEPT.append(columns)
+    SEEN.append(columns)
     return not columns % 8
 
 
@@ -187,7 +188,6 @@ of_a_closure = of_a_closure(lambda n, to: n == to)
 def endless(x, rows, columns):
     while x.is_ready:
         time.sleep(1)
-    return 0
 
 
 def forever(x, rows, columns):
@@ -322,7 +322,7 @@ def test_the_search_leaves_nothing_and_ends(kernel, capsys, tmp_path, monkeypatc
     monkeypatch.setattr(aims, "_SECONDS", 0.1)
     monkeypatch.chdir(tmp_path)
     conditions_of(spec_of(kernel))
-    assert (KEPT, capsys.readouterr().out, [*tmp_path.iterdir()]) == ([], "", [])
+    assert (KEPT, [*SEEN], capsys.readouterr().out, [*tmp_path.iterdir()]) == ([], [], "", [])
 
 
 def test_a_condition_is_at_its_line_and_knows_what_came_nearest():
