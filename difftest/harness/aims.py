@@ -29,7 +29,7 @@ from difftest.harness.spec import KernelSpec, Value
 _SHARE, _NAMES, _LEAST = 0.6, 0.8, 3
 """Of the cases, and of their names, how many aim at something; smaller numbers are drawn anyhow."""
 _ASIDE = (*6 * (0,), -1, 1)  # how far beside a place is aimed
-_RUNS, _OFTEN, _AGAIN = 64, 16, 3  # of a kernel; for one condition's place, and for its text
+_RUNS, _OFTEN, _AGAIN = 64, 16, 2  # of a kernel; for one condition's place, and for its text
 _SECONDS = 3.0  # for a kernel that does not end
 _ASKED, _POINTS, _ALONE, _SAMPLED, _KEPT = 2**11, 2**16, 2**11, 2**12, 64
 """Values of a name, points of two, points where no array can be asked, and places kept, at most."""
