@@ -218,7 +218,7 @@ def _held(text: str, values: Mapping[str, Value], points: Mapping[str, Array]) -
     def told(own: Mapping[str, Any]) -> Any:
         try:
             return eval(_code(text), {"math": math}, {**values, **own}) != 0
-        except (TypeError, ValueError, ArithmeticError):
+        except Exception:  # such as that of a division by 0
             return False
 
     axes = [*points.values()]

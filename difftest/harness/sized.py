@@ -82,11 +82,12 @@ class DryRun:
     def number(self, value: Any, text: str) -> Any:
         """A number that is known by a text; the value itself if it is none, or the text long."""
         self._step()
-        kind: Any = _KINDS.get(type(value)) if len(text) < _LONG else None
+        of = float if isinstance(value, float) else type(value)  # NumPy's is one
+        kind: Any = _KINDS.get(of) if len(text) < _LONG else None
         if kind is None:
             return value
         number = kind(value)
-        number.run, number.plain, number.text = self, value, text
+        number.run, number.plain, number.text = self, of(value), text
         return number
 
     def anything(self, real: Any = None, **known: Any) -> Any:
@@ -279,7 +280,7 @@ def _plain(value: Any) -> Any:
 
 
 def _text(value: Any) -> str:
-    return value.text if isinstance(value, _Known) else repr(value)
+    return value.text if isinstance(value, _Known) else str(value)  # also of NumPy's numbers
 
 
 def _method(compute: Callable[..., Any], form: str) -> Callable[..., Any]:

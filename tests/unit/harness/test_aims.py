@@ -44,7 +44,7 @@ def helper(columns):
 
 
 SHORT = [
-    lambda x, rows, columns: 0 + rows + columns == 777,
+    lambda x, rows, columns: rows * np.float64(1) + columns == 777,
     lambda x, rows, columns: rows * columns % 1000 == 7,
     lambda x, rows, columns: (rows, columns) in PAIRS or PAIRS.get((rows, columns), False),
     lambda x, rows, columns: columns in NESTED and rows in NESTED[columns],
