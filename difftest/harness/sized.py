@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from difftest.backends.sdk import function_of
 from difftest.harness.frames import is_raised_by
+from difftest.harness.limits import ExpiredError
 
 _LONG, _STEPS, _KEYS, _OFTEN = 300, 10_000, 64, 8
 """Characters of a text, steps of a run, keys of a table that are looked at, and texts that one
@@ -64,7 +65,9 @@ class DryRun:
         """Call a kernel; whether its author lets it raise."""
         try:
             self.stand_in(kernel)(*args, **kwargs)
-        except (Exception, _Endless) as error:
+        except (KeyboardInterrupt, ExpiredError):
+            raise
+        except BaseException as error:  # also SystemExit, and Skipped of pytest
             return is_raised_by(error, kernel)
         return False
 

@@ -87,8 +87,7 @@ SAMPLES = 9
 _FAR, _SCALED, _SPECIAL = 7, 11, 13
 """The first numbers, up to the last, of cases in which all numbers of one input are far from 0, and
 of those in which outputs of a narrow dtype overflow or are subnormal; the others are ordinary."""
-_BASES, _FEW = 8, 8
-"""Cases from which conditions are looked for, and values of a list that are all drawn anyhow."""
+_BASES, _FEW = 8, 8  # cases that a search begins with; values of a list that are all drawn anyhow
 _ALL_RANDOM = 3
 """In one case of four any data is drawn; in the others all inputs are random."""
 

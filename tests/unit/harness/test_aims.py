@@ -198,7 +198,7 @@ def forever(x, rows, columns):
 def of_contents(x, rows, columns):
     with open("written.txt", "w") as file:
         file.write(print(rows))
-    return 0
+    pytest.skip("what would end the test")
 
 
 LONG = [both, apart, of_a_helper, of_a_turn, of_names_elsewhere, of_a_ceiling, of_what_is_left]
