@@ -1,84 +1,70 @@
-"""Values that aim at the conditions in the kernel's source: where each of them changes.
+"""Values that aim at the conditions a kernel asks of sizes: where each of them changes.
 
-A condition is asked of the values of one name after another, while the others stay: ``n % 64 ==
-33`` holds at 33 and each 64th after it, ``rows + columns == 777`` at what is left to 777. What a
-name was assigned stands in its place. A loop's third turn is one too, and what a function gives.
+The kernel's Python runs on sizes that remember what is computed of them. Where a condition would
+come out otherwise for few values of its names, such as ``rows == 217``, it runs once more with one
+of those, and shows what it asks behind: ``columns % 64 == 33``.
 """
 
 from __future__ import annotations
 
-import ast
 import contextlib
-import copy
 import functools
-import inspect
 import itertools
 import math
 import random
-import textwrap
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from types import CodeType, FunctionType
-from typing import Any
+from collections import Counter, defaultdict
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from types import CodeType
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from difftest.backends.sdk import function_of
-from difftest.harness.repeats import RANGE
-from difftest.harness.spec import KernelSpec
+from difftest.harness.limits import CaseLimitError, limit, within_limits
+from difftest.harness.rounding import Array
+from difftest.harness.signature import call_of
+from difftest.harness.sized import Asked, DryRun
+from difftest.harness.spec import KernelSpec, Value
 
 _SHARE, _NAMES, _LEAST = 0.6, 0.8, 3
 """Of the cases, and of their names, how many aim at something; smaller numbers are drawn anyhow."""
 _ASIDE = (*6 * (0,), -1, 1)  # how far beside a place is aimed
-_ASKED, _BASES, _KEPT, _LONG, _WORK = 1024, 16, 64, 100, 60_000
-"""Of how many values of a name a condition is asked, beside how many of another one at most; places
-kept; nodes of what stands in a name's place at most, and those that are evaluated in all."""
-_TURNS = ("range", "affine_range", "sequential_range", "static_range")
-_CALLED = ("abs", "bin", "bool", "divmod", "int", "len", "max", "min", "range", "sum")
-_NUMBERS = {*_CALLED, *dir(int), *dir(math), "get"}
-_LASTING = (ast.Global, ast.Nonlocal, ast.Yield, ast.While, ast.With, ast.Delete)
+_RUNS, _OFTEN, _AGAIN = 64, 16, 2  # of a kernel; for one condition's place, and for its text
+_SECONDS = 3.0  # for a kernel that does not end
+_ASKED, _POINTS, _ALONE, _SAMPLED, _KEPT = 2**11, 2**16, 2**11, 2**12, 64
+"""Values of a name, points of two, points where no array can be asked, and places kept, at most."""
 _FLOATS, _LARGE = 8, 2.0**18  # so many, and smaller: a large one hides something, and is no data
 
+Ranges = Mapping[str, Sequence[int]]
 Place = dict[str, int]  # values of names of the domain, at which a condition changes
-Condition = tuple[str, int, list[list[Place]], list[list[Place]]]
-"""Its file and line, the places of those around it, and of each that it joins itself."""
+Condition = tuple[str, int, list[Place]]  # with its file and line
 
 
-def aimed(groups: Sequence[Sequence[list[Place]]], seed: int) -> Place:
+def aimed(groups: Sequence[Sequence[Place]], seed: int) -> Place:
     """Values for names of the domain in a case; empty for one that aims at nothing."""
     chance = random.Random(seed)
     if chance.random() > _SHARE:
         return {}
     values: Place = {}
-    for group in [chance.choice(groups) for _ in range(chance.choice((1, 2)))]:
-        for places in chance.sample(group, len(group)):
-            values |= chance.choice(places)
+    for places in [chance.choice(groups) for _ in range(chance.choice((1, 2)))]:
+        values |= chance.choice(places)
     return {n: at + chance.choice(_ASIDE) for n, at in values.items() if chance.random() < _NAMES}
 
 
-def nearest(joined: Sequence[list[Place]], cases: Sequence[Mapping[str, Any]]) -> tuple[int, str]:
-    """How far the nearest of some cases' values are from conditions, and which, in words."""
+def nearest(places: Sequence[Place], cases: Sequence[Mapping[str, Any]]) -> tuple[int, str]:
+    """How far the nearest of some cases' values are from a condition, and which, in words."""
 
-    def far(case: Mapping[str, Any]) -> int:
-        return sum(min(sum(abs(case[n] - at[n]) for n in at) for at in places) for places in joined)
+    def far(case: Mapping[str, int]) -> int:
+        return min(sum(abs(case[name] - at) for name, at in place.items()) for place in places)
 
     case = min(cases, key=far)
     shown = ", ".join(f"{name}={value}" for name, value in case.items())
     return far(case), f"nearest of the last {len(cases)} cases: {shown}"
 
 
-@functools.lru_cache(maxsize=8)  # to find the source of a function takes long
-def conditions_of(spec: KernelSpec) -> tuple[list[Condition], tuple[float, ...]]:
-    """Each condition of the kernels, and of functions of theirs, that changes with a number.
-
-    And the floats that their code names, which values may be compared with.
-    """
-    sources = ((name, getattr(source, RANGE, source)) for name, source in spec.domain.items())
-    lists = ((n, own if isinstance(own, Sequence) else range(1, _ASKED)) for n, own in sources)
-    ranges = {name: own for name, own in lists if {*map(type, own[:_ASKED])} == {int}}
-    arrays = ((name, spec.dimensions(name)) for name in (*spec.inputs, *spec.outputs))
-    ends = ((f"{name}.shape", own, end) for name, own in arrays for end in (0, len(own)))
-    axes = {f"{x}[{n - end}]": of for x, own, end in ends for n, of in enumerate(own)}
-    functions = [f for k in (spec.kernel, *spec.others) if ranges and (f := function_of(k))]
-    conditions: list[Condition] = []
+def floats_of(spec: KernelSpec) -> tuple[float, ...]:
+    """The floats that the kernels' code names, which values may be compared with."""
+    functions = [f for k in (spec.kernel, *spec.others) if (f := function_of(k))]
     floats: list[float] = []
     for function in functions:  # they become more
         values, named = [function.__code__, *(function.__defaults__ or ())], list[Any]()
@@ -89,125 +75,154 @@ def conditions_of(spec: KernelSpec) -> tuple[list[Condition], tuple[float, ...]]
         floats += [value for value in values if type(value) is float]
         own = [v for v in named if getattr(v, "__module__", "") == function.__module__]
         functions += [f for v in own if (f := function_of(v)) and f not in functions]
-        with contextlib.suppress(OSError, TypeError, SyntaxError):  # it has no source
-            lines, first = inspect.getsourcelines(function)
-            tree = ast.increment_lineno(ast.parse(textwrap.dedent("".join(lines))), first - 1)
-            conditions += _Source(function, tree, ranges, axes).conditions(tree, [])
-    return conditions, (*dict.fromkeys(n for n in floats if 0 < abs(n) < _LARGE),)[:_FLOATS]
+    return (*dict.fromkeys(n for n in floats if 0 < abs(n) < _LARGE),)[:_FLOATS]
 
 
-class _Source(ast.NodeTransformer):
-    """A function's source: a name becomes what it was assigned, and what cannot be told a name."""
+class _Start(NamedTuple):
+    """Where a kernel is to run, and why.
 
-    def __init__(self, function: FunctionType, tree: ast.AST, ranges: Any, axes: Any) -> None:
-        self._file, self._ranges, self._axes = function.__code__.co_filename, ranges, axes
-        own = {p.name: p.default for p in inspect.signature(function).parameters.values()}
-        world = function.__globals__ | {n: v for n, v in own.items() if type(v) is int}
-        self._known = {n: v for n, v in world.items() if n not in ranges}
-        self._assigned, self._own = dict[str, ast.expr](), dict[str, bool]()
-        nodes = [*ast.walk(tree)]
-        self._turning = [ast.unparse(node.target) for node in nodes if isinstance(node, ast.For)]
-        for node in nodes:
-            if isinstance(node, ast.Assign):
-                names, values = (getattr(s, "elts", [s]) for s in (node.targets[0], node.value))
-                if len(names) > len(values):  # of a shape
-                    parts = (ast.Constant(axis) for axis, _ in enumerate(names))
-                    values = [ast.Subscript(node.value, part, ast.Load()) for part in parts]
-                for name, value in zip(names, values, strict=False):
-                    told = self.visit(value)
-                    if len([*ast.walk(told)]) < _LONG:
-                        self._assigned[ast.unparse(name)] = told
+    A condition that was asked on another way is to come out there as ``expected``, as it may for
+    all ``aims``. ``led`` are the values that led there.
+    """
 
-    def conditions(self, node: Any, around: list[list[Place]]) -> Iterator[Condition]:
-        """The conditions below a node; what is refused counts for nothing."""
-        refuses = isinstance(node, ast.If) and isinstance(node.body[-1], ast.Raise)
-        if refuses or isinstance(node, ast.Assert):
-            return
-        is_call = isinstance(node, ast.Call) and self._is_own(ast.unparse(node.func))
-        asks = is_call or isinstance(node, (ast.Compare, ast.BoolOp))
-        test = node if asks else getattr(node, "test", None)
-        if own := [places for part in self._parts(node, test) if (places := self._places(part))]:
-            yield self._file, node.lineno, around, own
-        for inner in ast.iter_child_nodes(node) if is_call or not asks else ():
-            if inner is not test:
-                yield from self.conditions(inner, [*around, *own])
+    values: Mapping[str, Value]
+    dtype: str
+    led: Place
+    expected: Asked = Asked("", 0, 0, "", held=False)
+    aims: Sequence[Place] = ()
 
-    def _parts(self, node: Any, test: Any) -> list[ast.expr]:
-        """What all has to hold of what a node asks: of a loop, that it turns thrice."""
-        turns = ast.unparse(node.iter) if isinstance(node, ast.For) else ""
-        if turns.partition("(")[0].rpartition(".")[2] in _TURNS:
-            return [ast.parse(f"len({turns}) > 2", mode="eval").body]
-        is_and = isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)
-        parts = test.values if is_and else [test] if test else []
-        return parts if test is node else [ast.UnaryOp(ast.Not(), part) for part in parts]
 
-    def _places(self, test: ast.expr) -> list[Place]:
-        """Where a condition changes with one of its names."""
-        whole = ast.fix_missing_locations(ast.Expression(self.visit(copy.deepcopy(test))))
-        code, chance = compile(whole, "<condition>", "eval"), random.Random(0)
-        open_names = dict.fromkeys(n.id for n in ast.walk(whole) if isinstance(n, ast.Name))
-        names = [name for name in open_names if name not in self._known and name not in _CALLED]
-        outer = [name for name in names if name not in self._turning]
-        is_told = not isinstance(test, ast.Call) or {*names} <= self._ranges.keys()
-        numbers: list[Any] = [getattr(node, "value", None) for node in ast.walk(whole)]
-        near = {n + step for n in numbers if type(n) is int for step in (-1, 0, 1, 2)}
-        places: list[Place] = []
-        work = len(numbers) * sum(len(self._ranges.get(n, range(_ASKED))[:_ASKED]) for n in names)
-        often = min(_BASES, _WORK // max(1, work)) if is_told and len(names) < 3 else 0
-        for _ in range(1 if len(names) == 1 and names[0] in self._ranges else often):
-            to = {n: n if n in self._ranges else chance.choice([*self._ranges]) for n in outer}
-            own = {n: self._ranges[to[n]] if n in to else range(4) for n in names}
-            base = {n: chance.choice(values) for n, values in own.items()}
-            for name in outer:
-                for at in self._changes(code, base, name, sorted({*own[name][:_ASKED], *near})):
-                    places.append({to[n]: at if n == name else base[n] for n in outer})
-        return chance.sample(places, min(_KEPT, len(places)))
+class Search:
+    """The search for where a spec's kernels ask something of sizes that changes for few.
 
-    def _changes(self, code: Any, base: Place, name: str, asked: Sequence[int]) -> list[int]:
-        """The ends of those of a name's values for which it is what it is for few."""
-        held = []
-        for value in asked:
-            try:
-                told = eval(code, self._known, {**base, name: value})
-                held.append(told if isinstance(told, (int, float)) else bool(told))
-            except Exception:  # what it would raise for, or an array
-                held.append(False)
-        most, count = Counter(held).most_common(1)[0]
-        by_side = itertools.groupby(zip(asked, held, strict=True), lambda pair: pair[1] == most)
-        runs = [[value for value, _ in run] for is_most, run in by_side if not is_most]
-        often = count * 4 < len(held) * (3 if len(runs) > 4 else 2)  # it is drawn anyhow
-        ends = {run[end] for run in runs for end in (0, -1)} - {asked[0], asked[-1]}
-        return [at for at in ends if at >= _LEAST and not often]
+    ``ranges`` are the integers that each name of the domain may be, the others being as given.
+    """
 
-    def _is_own(self, path: str) -> bool:
-        """Whether a call makes numbers of numbers and no more: it is made thousands of times."""
-        if path not in self._own:
-            self._own[path] = path.endswith(".get")
-            with contextlib.suppress(Exception):  # it has no source, or not these names
-                names = path.split(".")
-                function = functools.reduce(getattr, names[1:], self._known[names[0]])
-                nodes = [*ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function))))]
-                calls = {ast.unparse(n.func).split(".")[-1] for n in nodes if type(n) is ast.Call}
-                stored = {type(n) for n in nodes if type(getattr(n, "ctx", 0)) is ast.Store}
-                is_short = not any(isinstance(node, _LASTING) for node in nodes)
-                only = calls <= _NUMBERS and stored <= {ast.Name, ast.Tuple}
-                self._own[path] |= is_short and only
-        return self._own[path]
+    def __init__(self, spec: KernelSpec, ranges: Callable[[Mapping[str, Value]], Ranges]) -> None:
+        self._spec, self._ranges = spec, ranges
+        self._chance, self._tried = np.random.default_rng(0), Counter[Any]()
 
-    def visit_Name(self, node: ast.Name) -> Any:
-        return self._assigned.get(node.id, node)
+    def conditions(self, bases: Sequence[Mapping[str, Value]]) -> list[Condition]:
+        """The conditions that are met on the way from some values of the domain, in some time."""
+        found = defaultdict[Any, list[Place]](list)
+        with contextlib.suppress(CaseLimitError), limit(_SECONDS, None):
+            within_limits(lambda: self._search(bases, found))
+        return [(file, line, places) for (file, line, _), places in found.items()]
 
-    def visit_Call(self, node: Any) -> Any:
-        is_call = isinstance(node, ast.Call)
-        path = ast.unparse(node.func if is_call else node)
-        if is_call and path.rpartition(".")[2] in _TURNS:
-            path, node.func = "range", ast.Name("range", ast.Load())
-        root = path.replace("[", ".").split(".")[0]
-        is_math = is_call and root == "math" and len(node.args) == 1  # two are met by chance
-        is_told = not is_call or is_math or self._is_own(path)
-        known = path in _CALLED or (root in self._known and is_told)
-        axis = self._axes.get(text := ast.unparse(node))
-        other = ast.parse(axis, mode="eval").body if axis else ast.Name(text, ast.Load())
-        return self.generic_visit(node) if known else other
+    @np.errstate(all="ignore")
+    def _search(self, bases: Sequence[Mapping[str, Value]], found: dict[Any, list[Place]]) -> None:
+        """Add the places at which conditions come out otherwise, by where these are asked."""
+        for kernel in filter(function_of, (self._spec.kernel, *self._spec.others)):
+            inside = (base for base in bases if self._ranges(base))
+            dtypes = itertools.cycle(self._spec.dtypes)
+            starts = [*map(_Start, inside, dtypes, itertools.repeat({}))]
+            for start in itertools.islice(starts, _RUNS):  # they become more
+                place = start.expected[:3]
+                if self._tried[place] >= _RUNS:
+                    continue
+                way, is_refused = self._run(kernel, start)
+                if is_refused and way[-1:] == [start.expected]:
+                    self._tried[place] = _RUNS  # a contract: the domain keeps to it
+                    continue
+                if start.aims and start.expected in way:
+                    found[place] += start.aims
+                starts += self._others(way, start)
 
-    visit_Attribute = visit_Subscript = visit_Call
+    def _run(self, kernel: Any, start: _Start) -> tuple[list[Asked], bool]:
+        """What the kernel asks there, and whether it refuses the values."""
+        spec, run = self._spec, DryRun()
+        sizes = {n: run.number(v, n) if n.isidentifier() else v for n, v in start.values.items()}
+        dims = {name: spec.dimensions(name) for name in (*spec.inputs, *spec.outputs)}
+        shapes = {n: [sizes[d] if d in sizes else int(d) for d in own] for n, own in dims.items()}
+        known = ({"shape": (*shape,), "dtype": np.dtype(start.dtype)} for shape in shapes.values())
+        arrays = {name: run.anything(**own) for name, own in zip(shapes, known, strict=True)}
+        args, kwargs = call_of(kernel, arrays, spec.parameters_of(sizes))
+        is_refused = run.refuses(kernel, args, kwargs)
+        return [*run.asked.values()], is_refused
+
+    def _others(self, way: list[Asked], start: _Start) -> Iterator[_Start]:
+        """Where each condition of a way comes out otherwise, those before it as they did.
+
+        By values of its own names, or of those that are asked beside them too; at last by its own,
+        whatever those before it come to.
+        """
+        ranges = self._ranges(start.values)
+        named = [[n for n in ranges if n in _code(text).co_names] for *_, text, _ in way]
+        for number, asked in enumerate(way):
+            own, place = named[number], asked[:3]
+            if not own or self._tried[place] >= _OFTEN or self._tried[asked] >= _AGAIN:
+                continue
+            self._tried.update((asked, place))
+            beside = [n for n in ranges for at in named[:number] if n in at and {*at} & {*own}]
+            for names in (own, [*dict.fromkeys(own + beside)], ()):
+                wanted = {name: ranges[name] for name in [*(names or own)][:3]}
+                points, before = self._points(wanted, asked.text), way[:number] if names else []
+                places, are_few = self._changes(before, asked, points, start)
+                other = asked._replace(held=not asked.held)
+                if places and (are_few or other not in self._tried):
+                    led, aims = (places[0], places) if are_few else (start.led, ())
+                    yield _Start({**start.values, **places[0]}, start.dtype, led, other, aims)
+                    break
+
+    def _points(self, ranges: Ranges, text: str) -> dict[str, Array]:
+        """All values of a name, all pairs of two; some where there are many."""
+        numbers = [c for c in _code(text).co_consts if type(c) is int]
+        near = {n + step for n in numbers for step in (-1, 0, 1, 2)}
+        most = _POINTS if _is_of_arrays(text, self._spec.domain) else _ALONE
+        count = min(_ASKED, round(most ** (1 / len(ranges))))
+        axes = []
+        for values in ranges.values():
+            chosen = self._chance.integers(len(values), size=count).tolist()
+            few = values if len(values) <= count else [values[at] for at in chosen]
+            powers = (2**n for n in range(16) if 2**n in values)
+            axes.append(sorted({*few, *powers, *(n for n in near if n >= values[0])}))
+        grid = np.meshgrid(*axes, indexing="ij")
+        return {name: axis.ravel() for name, axis in zip(ranges, grid, strict=True)}
+
+    def _changes(
+        self, before: list[Asked], last: Asked, points: Mapping[str, Array], start: _Start
+    ) -> tuple[list[Place], bool]:
+        """At which points the last of conditions comes out otherwise, the others not; if at few."""
+        told = _held(last.text, start.values, points)
+        at = np.flatnonzero(told != last.held)
+        are_few = len(at) * 4 ** max(1, len(points) - 1) <= len(told)
+        if len(points) == 1:  # what lies between the ends of a run is met as well
+            steps = np.diff(at, prepend=-2, append=len(told) + 1) > 1
+            (axis,) = points.values()
+            inner = (at > 0) & (at < len(told) - 1) & (axis[at] >= _LEAST)
+            ends = at[(steps[1:] | steps[:-1]) & inner]
+            are_few = len(ends) > 0 and (are_few or (len(at) * 2 <= len(told) and steps.sum() < 6))
+            at = ends if are_few else at
+        at = self._chance.permutation(at)[:_SAMPLED]
+        before = [one for one in before if points.keys() & {*_code(one.text).co_names}]
+        for *_, text, held in sorted(before, key=lambda one: not _is_of_arrays(one.text, points)):
+            at = at if _is_of_arrays(text, start.values) else at[: 4 * _KEPT]
+            at = at[_held(text, start.values, {n: a[at] for n, a in points.items()}) == held]
+        places = [{n: int(axis[i]) for n, axis in points.items()} for i in at[:_KEPT]]
+        return [{**start.led, **place} for place in places], are_few
+
+
+@functools.lru_cache(maxsize=4096)
+def _code(text: str) -> CodeType:
+    return compile(text, "<condition>", "eval")
+
+
+def _is_of_arrays(text: str, names: Container[str]) -> bool:
+    """Whether a condition can be asked of many values together: it calls nothing."""
+    return all(name in names for name in _code(text).co_names)
+
+
+def _held(text: str, values: Mapping[str, Value], points: Mapping[str, Array]) -> Array:
+    """Whether a condition holds at each of some points; False where it cannot be told."""
+
+    def told(own: Mapping[str, Any]) -> Any:
+        try:
+            return eval(_code(text), {"math": math}, {**values, **own}) != 0
+        except Exception:  # such as that of a division by 0
+            return False
+
+    axes = [*points.values()]
+    if _is_of_arrays(text, values):
+        return np.broadcast_to(told(points), axes[0].shape)
+    pairs = zip(*(axis.tolist() for axis in axes), strict=True)
+    return np.array([told(dict(zip(points, at, strict=True))) for at in pairs], bool)

@@ -45,7 +45,7 @@ class CaseLimitError(RuntimeError):
     """A call took more than a case may, or forked."""
 
 
-class _ExpiredError(BaseException):
+class ExpiredError(BaseException):
     """Stops a call whose time is over; no Exception, which a kernel may catch."""
 
 
@@ -239,19 +239,19 @@ def _start_clock(after: contextlib.ExitStack, expired: threading.Event) -> None:
     has_signal = hasattr(signal, "SIGALRM") and me == threading.main_thread().ident
 
     def stop(*_: object) -> None:
-        raise _ExpiredError
+        raise ExpiredError
 
     def expire() -> None:
         expired.set()
         for thread in {running.ident for running in threading.enumerate()} - before - {clock.ident}:
-            _raise_in(thread, _ExpiredError)
+            _raise_in(thread, ExpiredError)
         if has_signal:  # ends a sleep, too
             signal.pthread_kill(me, signal.SIGALRM)
         else:
-            _raise_in(me, _ExpiredError)
+            _raise_in(me, ExpiredError)
 
     def end() -> None:
-        with contextlib.suppress(_ExpiredError):  # comes here, if at all: see _raise_in
+        with contextlib.suppress(ExpiredError):  # comes here, if at all: see _raise_in
             clock.cancel()
             clock.join()
 

@@ -22,7 +22,7 @@ from difftest.backends.base import (
     Unsupported,
     poisoned,
 )
-from difftest.harness.aims import conditions_of, nearest
+from difftest.harness.aims import nearest
 from difftest.harness.case import Case
 from difftest.harness.compare import are_equal, compare
 from difftest.harness.coverage import Watch, missed
@@ -45,6 +45,7 @@ from difftest.harness.repeats import Repeats
 from difftest.harness.rounding import Array
 from difftest.harness.signature import home_of
 from difftest.harness.spec import KernelSpec, Rejection
+from difftest.harness.strategies import conditions_of
 from difftest.harness.tally import Tally
 from difftest.harness.verdict import (
     BothRejected,
@@ -258,8 +259,8 @@ class Runner:
         coverage = self.tally.coverage
         for history in self.histories.values() if missed(coverage) else ():
             cases = [case.values for case in history.agreed]
-            for file, line, _, own in conditions_of(history.spec)[0] if cases else ():
-                coverage.tried.add((file, line, *nearest(own, cases)))
+            for file, line, places in conditions_of(history.spec) if cases else ():
+                coverage.tried.add((file, line, *nearest(places, cases)))
 
     def settings_of(self, spec: KernelSpec, case: Case) -> ExactSettings | None:
         """How the exact run of a case counts roundings; None if none is wanted."""

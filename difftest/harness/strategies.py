@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from functools import lru_cache
 from pathlib import Path
@@ -18,7 +19,7 @@ from hypothesis.internal import scrutineer
 from hypothesis.internal.conjecture import providers
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from difftest.harness.aims import Place, aimed, conditions_of
+from difftest.harness.aims import Condition, Place, Search, aimed, floats_of
 from difftest.harness.case import Case
 from difftest.harness.frames import PACKAGE
 from difftest.harness.nature import FAR, Nature, nature_of
@@ -86,6 +87,7 @@ SAMPLES = 9
 _FAR, _SCALED, _SPECIAL = 7, 11, 13
 """The first numbers, up to the last, of cases in which all numbers of one input are far from 0, and
 of those in which outputs of a narrow dtype overflow or are subnormal; the others are ordinary."""
+_BASES, _FEW = 8, 8  # cases that a search begins with; values of a list that are all drawn anyhow
 _ALL_RANDOM = 3
 """In one case of four any data is drawn; in the others all inputs are random."""
 
@@ -313,6 +315,21 @@ def _values(
 values_of = st.composite(_values)
 
 
+@lru_cache(maxsize=8)
+def conditions_of(spec: KernelSpec) -> list[Condition]:
+    """What the kernels ask of sizes that changes for few of them."""
+
+    def ranges(values: Mapping[str, Any]) -> dict[str, Sequence[int]]:
+        with suppress(Exception):  # the domain has no such values
+            sources = {name: source_of(spec, name, values) for name in spec.domain}
+            lists = {n: of for n, of in sources.items() if isinstance(of, Sequence) and of[_FEW:]}
+            own: Any = {n: getattr(of, RANGE, lists.get(n, ())) for n, of in sources.items()}
+            return {n: s for n, s in own.items() if values[n] in s and type(s[0]) is int}
+        return {}
+
+    return Search(spec, ranges).conditions(attempted(values_of(spec, {}), _BASES))
+
+
 def cases(spec: KernelSpec) -> SearchStrategy[Case]:
     """Cases of the domain, which shrink name by name. The reference is called for its nature."""
 
@@ -330,9 +347,8 @@ def cases_like(spec: KernelSpec, nature: Nature) -> SearchStrategy[Case]:
     names = names[: max(map(names.index, sizes), default=-1) + 1]
     sources = [getattr(spec.domain[name], RANGE, spec.domain[name]) for name in names]
     room = math.prod(len(source) for source in sources if isinstance(source, Sequence))
-    conditions, floats = conditions_of(spec)
-    groups = [[*around, *own] for *_, around, own in conditions]
-    nature = replace(nature, floats=floats)
+    groups = [places for *_, places in conditions_of(spec)]
+    nature = replace(nature, floats=floats_of(spec))
     return _cases_with(spec, nature, sizes, groups, names if room >= _ROOM else [])
 
 
@@ -342,7 +358,7 @@ def _cases_with(
     spec: KernelSpec,
     nature: Nature,
     sizes: Sequence[str],
-    groups: list[list[list[Place]]],
+    groups: list[list[Place]],
     point: Sequence[str],
 ) -> Case:
     """The same with sizes that may be equal, values to aim at, and names whose values are new."""

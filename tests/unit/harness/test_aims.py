@@ -1,38 +1,41 @@
 """Bugs at a few of many sizes, which only a case meets that aims at the source's conditions."""
 
+import collections
+import functools
 import math
+import time
 
 import hypothesis
 import numpy as np
 import pytest
 from hypothesis import Phase, find, given, settings
 
-from difftest.harness.aims import conditions_of, nearest
+from difftest.harness import aims
+from difftest.harness.aims import nearest
 from difftest.harness.recipes import Zeros
 from difftest.harness.simplest import examples
 from difftest.harness.spec import KernelSpec
-from difftest.harness.strategies import cases, sizes
+from difftest.harness.strategies import cases, conditions_of, sizes
+from difftest.simulator.frontend.nki import isa as nisa
+from difftest.simulator.frontend.nki import language as nl
 from tests.every import every
 from tests.kernels.budget import NIGHTLY
 
-TILE = 96
-LEVEL = 0.75
-FACTORS = {443: 3.0}
-KEPT = []
+TILE, LEVEL = 96, 0.75
+PAIRS = {(64, 512): False, (217, 443): True, (30, 600): True}
+NESTED = {640: {96: 1}, 353: {33: 1, 259: 2}}
+KEPT, SEEN = [], collections.deque()
 SEVERAL = np.arange(2)
-nl = nisa = None  # what reads a source runs nothing of it
 
 
-def both(rows, columns):
+def both(x, rows, columns):
     return rows == 217 and columns % 64 == 33
 
 
-def apart(rows, columns):
+def apart(x, rows, columns):
     left = columns % 128
     if left == 77:
-        right = rows % 32
-        if right == 31:
-            return True
+        return rows % 32 == 31
     return False
 
 
@@ -40,60 +43,40 @@ def helper(columns):
     return 1 if not (columns + 1) % (2 * TILE) else 0
 
 
-def of_a_helper(rows, columns):
+SHORT = [
+    lambda x, rows, columns: rows * np.float64(1) + columns == 777,
+    lambda x, rows, columns: rows * columns % 1000 == 7,
+    lambda x, rows, columns: (rows, columns) in PAIRS or PAIRS.get((rows, columns), False),
+    lambda x, rows, columns: columns in NESTED and rows in NESTED[columns],
+    lambda x, rows, columns: rows in {37, 111} and any(columns == n for n in (5, 350)),
+    lambda x, rows, columns: 90 <= rows < columns <= 93,
+]
+
+
+def of_a_helper(x, rows, columns):
     return bool(helper(columns)) and rows > 290
 
 
 def keeping(columns):
-    """It is no function of numbers alone: nobody asks it but a kernel."""
     KEPT.append(columns)
+    SEEN.append(columns)
     return not columns % 8
 
 
-def of_several(rows, columns):
-    return columns == SEVERAL
+def of_what_keeps(x, rows, columns):
+    return Registered() and keeping(columns) and keeping(columns + 1)
 
 
-def of_what_keeps(rows, columns):
-    return keeping(columns) and keeping(columns + 1)
-
-
-def of_a_turn(rows, columns):
+def of_a_turn(x, rows, columns):
     wrong = False
     for start in range(0, columns, 3 * TILE):
         wrong |= start > 3 * TILE and rows < 6
     return wrong
 
 
-def of_few(rows, columns):
-    return rows in (37, 111) and columns in (5, 350)
-
-
-def of_two(rows, columns):
-    low, left = 0, rows + columns
-    return low + left == 777
-
-
-def of_a_product(rows, columns):
-    return rows * columns % 1000 == 7
-
-
-def of_itself(rows, columns):
+def of_itself(x, rows, columns):
     columns = columns or rows
     return columns == 333
-
-
-def seldom_false(rows, columns):
-    return 1 if rows % 64 else 2
-
-
-def often_true(rows, columns):
-    return 1 if columns % 2 else 2
-
-
-def of_three(rows, columns, depth):
-    """Places of all would fix them in most cases."""
-    return rows + columns + depth == 777
 
 
 def of_an_array(x, rows, columns):
@@ -105,23 +88,30 @@ class Limits:
     BORDER = 443
 
 
-def answer(n, tile):
-    return 3 if n % tile == 59 and n // tile == 4 else 2
+class Registered:
+    def __init_subclass__(cls):
+        KEPT.append(cls)
 
 
-def of_names_elsewhere(rows, columns, border=217):
+class Tiles:
+    def __init__(self, columns):
+        self.columns = columns
+
+    def last(self):
+        return self.columns % TILE
+
+    def of(self, rows):
+        return rows % 64 == self.count()
+
+    def count(self):
+        return sum(1 for _ in range(0, self.columns, TILE))
+
+
+def of_names_elsewhere(x, rows, columns, border=217):
     return columns == Limits.BORDER and rows % border == 0
 
 
-def of_an_answer(rows, columns):
-    return max(answer(columns, TILE), 2) - 2
-
-
-def of_a_table(rows, columns):
-    return FACTORS.get(columns)
-
-
-def of_a_ceiling(rows, columns):
+def of_a_ceiling(x, rows, columns):
     tiles = math.ceil(columns / TILE)
     return tiles * TILE - columns == 37 and tiles == 5
 
@@ -142,7 +132,80 @@ def of_an_operand(x, rows, columns):
     return nisa.tensor_scalar(x, op0=nl.not_equal, operand0=0.75)
 
 
-def refusing(rows, columns):
+def of_what_is_left(x, rows, columns):
+    tiles, left = divmod(columns, TILE)
+    left -= 8
+    return (rows > 150) + (tiles == 4) + (left == 33) == 3
+
+
+def of_a_while(x, rows, columns):
+    zeros = 0
+    while columns % 2 == 0:
+        columns //= 2
+        zeros += 1
+    return zeros == 7 and rows & 127 == 85
+
+
+def of_a_match(x, rows, columns):
+    match columns % 128:
+        case 91 if (left := rows % 64) == 3:
+            return left
+    return 0
+
+
+def of_an_object(x, rows, columns):
+    tiles = Tiles(columns)
+    return tiles.last() == 37 and tiles.of(rows)
+
+
+def of_nothing_left(x, rows, columns):
+    try:
+        return rows / (columns - 331) < 0 and rows == columns + 1
+    except ZeroDivisionError:
+        return True
+
+
+def of_tiles(x, rows, columns):
+    """A size of a tile, in a loop that NKI makes."""
+    wrong = False
+    for turn in nl.affine_range(math.ceil(columns / 128)):
+        tile = nl.ndarray((rows, min(128, columns - turn * 128)), dtype=x.dtype)
+        _, width = tile.shape
+        wrong |= width == 19 and turn == 3
+    return wrong
+
+
+def of_a_closure(kind):
+    def kernel(x, rows, columns):
+        return kind(rows, 217) and functools.partial(kind, 351)(columns)
+
+    return kernel
+
+
+of_a_closure = of_a_closure(lambda n, to: n == to)
+
+
+def endless(x, rows, columns):
+    while x.is_ready:
+        time.sleep(1)
+
+
+def forever(x, rows, columns):
+    while True:
+        pass
+
+
+def of_contents(x, rows, columns):
+    with open("written.txt", "w") as file:
+        file.write(print(rows))
+    pytest.skip("what would end the test")
+
+
+LONG = [both, apart, of_a_helper, of_a_turn, of_names_elsewhere, of_a_ceiling, of_what_is_left]
+LONG += [of_a_while, of_a_match, of_an_object, of_nothing_left, of_a_closure]
+
+
+def refusing(x, rows, columns):
     assert rows % 64 == 0
     if columns > 512:
         raise ValueError(columns)
@@ -154,7 +217,7 @@ def spec_of(kernel, dtypes=("float32",), **more):
     names = ("rows", "columns")
 
     def run(x, rows, columns):
-        return np.array(kernel(rows, columns))
+        return np.array(kernel(x, rows, columns))
 
     spec = KernelSpec(
         kernel=run,
@@ -168,20 +231,14 @@ def spec_of(kernel, dtypes=("float32",), **more):
     return spec
 
 
-@every(
-    "kernel",
-    [
-        *(both, apart, of_a_helper, of_a_turn, of_few, of_two, of_a_product),
-        *(of_names_elsewhere, of_an_answer, of_a_table, of_a_ceiling),
-    ],
-)
+@every("kernel", [*SHORT, *LONG])
 @pytest.mark.parametrize("seed", range(8 if NIGHTLY else 1))
 def test_a_rare_bug_is_met_within_three_hundred_cases(kernel, seed):
     @hypothesis.seed(seed)
     @settings(database=None, deadline=None, max_examples=300, phases=[Phase.generate])
     @given(cases(spec_of(kernel)))
     def draw(case):
-        if kernel(**case.values):
+        if kernel(None, **case.values):
             raise KeyError  # none of the kernels does, and no more are drawn
 
     with pytest.raises(KeyError):
@@ -222,40 +279,50 @@ def test_choices_that_are_wrong_together_are_met_beside_aims(seed):
 def test_a_case_that_aims_shrinks_as_any_other():
     """It is replayed without its aim: what Hypothesis chose is all that it is made of."""
     deterministic = settings(derandomize=True, database=None, deadline=None, max_examples=500)
-    found = find(cases(spec_of(both)), lambda case: both(**case.values), settings=deterministic)
+    found = find(
+        cases(spec_of(both)), lambda case: both(None, **case.values), settings=deterministic
+    )
     assert (found.values, found.data) == ({"rows": 217, "columns": 33}, {"x": Zeros()})
+
+
+@every("kernel", [*SHORT, both, apart, of_a_closure])
+def test_where_the_last_condition_holds_the_kernel_is_wrong(kernel):
+    """Those around it hold there too."""
+    *_, (_, _, places) = conditions_of(spec_of(kernel))
+    assert any(kernel(None, **{"rows": 300, "columns": 700} | place) for place in places)
 
 
 @every(
     "kernel, asked",
     [
-        (both, [[{217}, {*range(33, 700, 64)}]]),
-        (apart, [[{*range(77, 700, 128)}], [{*range(77, 700, 128)}, {*range(31, 300, 32)}]]),
-        (helper, [[{191, 383, 575}]]),
-        (of_a_turn, [[{577}], [{577}, {5}]]),
-        (of_few, [[{37, 111}, {5, 350}]]),
-        (seldom_false, [[{64, 128, 192, 256}]]),
-        (often_true, []),
-        (of_what_keeps, []),
-        (of_several, []),
-        (of_three, []),
-        (refusing, []),
+        (lambda x, rows, columns: 1 if rows % 64 else 2, [{64, 128, 192, 256}]),
+        (of_itself, [{333}]),
+        (of_an_array, [{217}]),
+        (lambda x, rows, columns: 1 if columns % 2 else 2, []),
+        (lambda x, rows, columns: columns == SEVERAL, []),
+        (refusing, [{64, 128, 192, 256}]),
         (spec_of, []),
     ],
 )
-def test_what_a_source_asks_for(kernel, asked):
-    """Sizes between the ends of the domain, each condition with those around it."""
-    conditions = conditions_of(spec_of(kernel))[0]
-    groups = [[*around, *own] for *_, around, own in conditions]
-    assert [[{n for at in places for n in at.values()} for places in g] for g in groups] == asked
+def test_what_a_kernel_asks_for(kernel, asked):
+    """Sizes between the ends of the domain, and none that it refuses."""
+    conditions = conditions_of(spec_of(kernel))
+    assert [{n for at in places for n in at.values()} for *_, places in conditions] == asked
 
 
-@every("kernel, size", [(of_itself, 333), (of_an_array, 217)])
-def test_a_name_that_keeps_its_value_or_is_of_an_array_is_aimed_at(kernel, size):
-    """What a shape is unpacked into is the size of that axis, not any."""
-    ((*_, joined),) = conditions_of(spec_of(kernel))[0]
-    assert any(at.get("columns") == size for places in joined for at in places)
-    assert not any(at.keys() == {"rows"} for places in joined for at in places)
+def test_a_tile_has_the_shape_that_it_is_made_of():
+    assert any(
+        at.get("columns") == 403 for *_, places in conditions_of(spec_of(of_tiles)) for at in places
+    )
+
+
+@every("kernel", [of_what_keeps, endless, forever, of_contents])
+def test_the_search_leaves_nothing_and_ends(kernel, capsys, tmp_path, monkeypatch):
+    """A kernel may keep what it meets, print, write, and wait for what no stand-in brings."""
+    monkeypatch.setattr(aims, "_SECONDS", 0.1)
+    monkeypatch.chdir(tmp_path)
+    conditions_of(spec_of(kernel))
+    assert (KEPT, [*SEEN], capsys.readouterr().out, [*tmp_path.iterdir()]) == ([], [], "", [])
 
 
 def test_a_condition_is_at_its_line_and_knows_what_came_nearest():
@@ -264,7 +331,7 @@ def test_a_condition_is_at_its_line_and_knows_what_came_nearest():
         {"rows": 219, "columns": 98},
         {"rows": 200, "columns": 97},
     ]
-    (file, line, _, joined), *_ = conditions_of(spec_of(both))[0]
+    *_, (file, line, places) = conditions_of(spec_of(both))
     assert (file, line) == (__file__, both.__code__.co_firstlineno + 1)
-    assert nearest(joined, cases) == (3, "nearest of the last 3 cases: rows=219, columns=98")
-    assert nearest(joined, cases[:1])[0] == (217 - 30) + (50 - 33)
+    assert nearest(places, cases) == (3, "nearest of the last 3 cases: rows=219, columns=98")
+    assert nearest(places, cases[:1])[0] == (217 - 30) + (50 - 33)

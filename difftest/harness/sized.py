@@ -1,0 +1,323 @@
+"""A kernel's Python, run without a machine on sizes that remember what is computed of them.
+
+What is of NKI takes anything, and gives the like. What is left are the conditions that the kernel
+and functions of its author ask of sizes, as text: ``((rows + columns) % 64) == 33``, and what held.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import copy
+import functools
+import opcode
+import operator
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, NamedTuple
+
+from difftest.backends.sdk import function_of
+from difftest.harness.frames import is_raised_by
+from difftest.harness.limits import ExpiredError
+
+_LONG, _STEPS, _KEYS, _OFTEN = 300, 10_000, 64, 8
+"""Characters of a text, steps of a run, keys of a table that are looked at, and texts that one
+place of the code asks, at most."""
+_BINARY = """lt < le <= eq == ne != gt > ge >= add + sub - mul * floordiv // mod % truediv / pow **
+and & or | xor ^ lshift << rshift >>"""
+_UNARY = {"neg": "-{0}", "abs": "abs({0})", "invert": "~{0}"}
+_FORMS = {"int": "({0} // 1)", "floor": "({0} // 1)", "ceil": "(-(-{0} // 1))"}  # also of arrays
+_HELD = "({} * 1)"  # what a condition is as a number, also of arrays, for which True + True is True
+_TURNS = ("range", "affine_range", "sequential_range", "static_range")
+_UNPACK = opcode.opmap["UNPACK_SEQUENCE"]
+_CALLED = {
+    *("abc", "builtins", "collections", "dataclasses", "enum", "functools", "itertools", "math"),
+    *("ml_dtypes", "numpy", "operator", "types", "typing"),
+}
+"""Modules whose functions a kernel may call here: of others, such as ``time``, none is called."""
+_STOOD_FOR = {"difftest", "neuronxcc", "nki", *sys.stdlib_module_names} - _CALLED
+
+
+class Asked(NamedTuple):
+    """A condition that was asked: its file, line and instruction, its text, and whether it held."""
+
+    file: str
+    line: int
+    instruction: int
+    text: str
+    held: bool
+
+
+class _Endless(BaseException):
+    """A run takes too long: it waits for what no stand-in brings."""
+
+
+class DryRun:
+    """A kernel's dry run, and the conditions that it has ``asked``, by their texts, in order."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, Asked] = {}
+        self._left, self._often, self._made = _STEPS, Counter[Any](), dict[int, Any]()
+
+    def refuses(self, kernel: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        """Call a kernel; whether its author lets it raise."""
+        try:
+            self.stand_in(kernel)(*args, **kwargs)
+        except (KeyboardInterrupt, ExpiredError):
+            raise
+        except BaseException as error:  # also SystemExit, and Skipped of pytest
+            return is_raised_by(error, kernel)
+        return False
+
+    def ask(self, text: str, held: bool) -> bool:
+        """Note what the author's code asks."""
+        frame = sys._getframe(1)
+        while frame.f_code.co_filename == __file__ and frame.f_back:
+            frame = frame.f_back
+        place = frame.f_code.co_filename, frame.f_lineno, frame.f_lasti
+        if text not in self.asked and len(text) < _LONG and self._often[place] < _OFTEN:
+            self._often[place] += 1
+            self.asked[text] = Asked(*place, text, held)
+        return held
+
+    def number(self, value: Any, text: str) -> Any:
+        """A number that is known by a text; the value itself if it is none, or the text long."""
+        self._step()
+        of = float if isinstance(value, float) else type(value)  # NumPy's is one
+        kind: Any = _KINDS.get(of) if len(text) < _LONG else None
+        if kind is None:
+            return value
+        number = kind(value)
+        number.run, number.plain, number.text = self, of(value), text
+        return number
+
+    def anything(self, real: Any = None, **known: Any) -> Any:
+        """What stands for something of NKI, such as an array, of which something may be known."""
+        self._step()
+        stand_in = _Anything(self, real)
+        vars(stand_in).update(known)
+        return stand_in
+
+    def _step(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise _Endless
+
+    def turns(self, *ends: Any, **_: Any) -> range:
+        """A loop's range. Whether it turns thrice is asked."""
+        if any(isinstance(end, _Anything) for end in ends):
+            return range(2)
+        turns = range(*map(_plain, ends))
+        if any(isinstance(end, _Known) for end in ends):
+            first, stop, step = map(_text, (*(0, *ends)[-max(2, len(ends)) :], 1)[:3])
+            self.ask(f"(({stop} - {first}) / {step}) > 2", len(turns) > 2)
+        return turns
+
+    def stand_in(self, value: Any) -> Any:
+        """What stands for a value that a function names; most stand for themselves."""
+        if id(value) not in self._made:
+            self._made[id(value)] = value, self._stand_in(value)  # kept, for its number is
+        return self._made[id(value)][1]
+
+    def _stand_in(self, value: Any) -> Any:
+        is_module = isinstance(value, ModuleType)
+        function = (
+            None if isinstance(value, (type, functools.partial, ModuleType)) else function_of(value)
+        )
+        home = value.__name__ if is_module else getattr(function or value, "__module__", None)
+        root = (home or type(value).__module__).partition(".")[0]
+        if getattr(value, "__name__", "") in _TURNS:
+            return self.turns
+        if root in _STOOD_FOR or any(value is kind for kind in (print, open, input)):
+            return self.anything(value)
+        if is_module:
+            return value if root in _CALLED - {"math"} else _World(self, vars(value))
+        if root == "math" or any(value is kind for kind in (float, int, round)):
+            return _Function(self, value) if callable(value) else value
+        if type(value) in (list, tuple, set, frozenset):
+            return (list if type(value) is list else tuple)(map(self.stand_in, value))
+        if type(value) is dict:
+            return _Table((name, self.stand_in(own)) for name, own in value.items())
+        if root not in _CALLED and (function or isinstance(value, type)):
+            return self._function(value, function) if function else self._class(value)
+        with contextlib.suppress(Exception):  # it cannot be copied, and may change
+            return value if type(value) is object or root == "numpy" else copy.copy(value)
+        return value
+
+    def _class(self, kind: Any) -> Any:
+        """The author's class with stand-ins for what its methods name."""
+        self._made[id(kind)] = kind, kind  # its methods may name it
+        if type(kind) is not type or isinstance(kind.__init_subclass__, MethodType):
+            return kind  # something is told of each class under it, such as a register
+        own = {n: self.stand_in(v) for n, v in vars(kind).items() if isinstance(v, FunctionType)}
+        return type(kind.__name__, (kind,), own)
+
+    def _function(self, value: Any, function: FunctionType) -> FunctionType:
+        """The author's function with stand-ins for what it names."""
+        names, closure = function.__globals__, function.__closure__ or ()
+        _, world = self._made.setdefault(id(names), (names, _World(self, names)))
+        code, cells = _without_sets(function.__code__), tuple(CellType() for _ in closure)
+        made = FunctionType(code, world, function.__name__, function.__defaults__, cells)
+        made.__kwdefaults__ = function.__kwdefaults__
+        self._made[id(value)] = value, made  # it may name itself
+        for cell, own in zip(cells, closure, strict=True):
+            with contextlib.suppress(ValueError):  # it is empty
+                cell.cell_contents = self.stand_in(own.cell_contents)
+        return made
+
+
+def _without_sets(code: CodeType) -> CodeType:
+    """A set asks a number for its hash alone, a tuple whether it is each of it."""
+    constants = [tuple(c) if isinstance(c, frozenset) else c for c in code.co_consts]
+    constants = [_without_sets(c) if isinstance(c, CodeType) else c for c in constants]
+    return code.replace(co_consts=tuple(constants))
+
+
+class _World(dict[str, Any]):
+    """The names of a module and of Python, with what stands for them."""
+
+    def __init__(self, run: DryRun, names: Mapping[str, Any]) -> None:
+        self.__dict__.update(_run=run, _names=names)
+
+    def __missing__(self, name: str) -> Any:
+        value = self._names[name] if name in self._names else vars(builtins)[name]
+        return self.setdefault(name, self._run.stand_in(value))
+
+    def __getattr__(self, name: str) -> Any:
+        return self[name]
+
+
+class _Table(dict[Any, Any]):
+    """A table that asks whether a key is each of its own; for a hash nothing is asked."""
+
+    def __getitem__(self, key: Any) -> Any:
+        return super().__getitem__(self._met(key))
+
+    def __contains__(self, key: Any) -> bool:
+        return super().__contains__(self._met(key))
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return super().get(self._met(key), default)
+
+    def _met(self, key: Any) -> Any:
+        for own in [*self][:_KEYS]:
+            _ = bool(own == key)
+        return key
+
+
+class _Function:
+    """A function of Python's whose result is known by its call, or a type."""
+
+    def __init__(self, run: DryRun, function: Any) -> None:
+        self._run, self._function = run, function
+
+    def __call__(self, *args: Any) -> Any:
+        function, result = self._function, self._function(*map(_plain, args))
+        if not any(isinstance(argument, _Known) for argument in args):
+            return result
+        home, texts = "math." if function.__module__ == "math" else "", [*map(_text, args)]
+        call = f"{home}{function.__name__}({', '.join(texts)})"
+        return self._run.number(result, _FORMS.get(function.__name__, call).format(*texts))
+
+    def __instancecheck__(self, value: Any) -> bool:
+        return isinstance(value, self._function)
+
+
+class _Anything:
+    """What stands for something of NKI: it takes anything, and gives the like."""
+
+    def __init__(self, run: DryRun, real: Any) -> None:
+        self._run, self._real = run, real
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        real = getattr(self._real, name, None)
+        if name in _TURNS:
+            return self._run.turns
+        return self._run.anything() if real is None else self._run.stand_in(real)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Its shape is the one that it is called with, or that of the first array."""
+        given = (getattr(a, "__dict__", {}).get("shape", a) for a in (*args, *kwargs.values()))
+        shapes = ({"shape": (*a,)} for a in given if isinstance(a, (tuple, list)))
+        return self._run.anything(**next(shapes, {}))
+
+    def __getitem__(self, item: Any) -> Any:
+        items, shape = item if isinstance(item, tuple) else (item,), vars(self).get("shape", ())
+        if len(items) > len(shape) or not all(isinstance(part, (int, slice)) for part in items):
+            return self._run.anything()
+        ends = [
+            (size if part.stop is None else part.stop) - (part.start or 0)
+            for size, part in zip(shape, items, strict=False)
+            if isinstance(part, slice)
+        ]
+        return self._run.anything(shape=(*ends, *shape[len(items) :]))
+
+    def __iter__(self) -> Iterator[Any]:
+        """As many as the caller takes apart."""
+        frame = sys._getframe(1)
+        step, count = frame.f_code.co_code[frame.f_lasti :][:2]
+        return iter([self._run.anything() for _ in range(count if step == _UNPACK else 2)])
+
+
+class _Known:
+    """A number that is known by a text."""
+
+    run: DryRun
+    plain: Any
+    text: str
+
+    def __bool__(self) -> bool:
+        held = bool(self.plain)
+        return held if self.text.endswith(" * 1)") else self.run.ask(f"{self.text} != 0", held)
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+
+def _plain(value: Any) -> Any:
+    return value.plain if isinstance(value, _Known) else value
+
+
+def _text(value: Any) -> str:
+    return value.text if isinstance(value, _Known) else str(value)  # also of NumPy's numbers
+
+
+def _method(compute: Callable[..., Any], form: str) -> Callable[..., Any]:
+    """A method of numbers whose result is known by a text of this form."""
+
+    def call(*numbers: Any) -> Any:
+        if not all(isinstance(number, (int, float)) for number in numbers):
+            return NotImplemented
+        run = numbers[0].run
+        if "/" in form or "%" in form:  # by what is not 0
+            _ = bool(numbers[form.index("{1}") > form.index("{0}")])
+        result, text = compute(*map(_plain, numbers)), form.format(*map(_text, numbers))
+        if isinstance(result, bool):
+            result, text = int(run.ask(text, result)), _HELD.format(text)
+        return run.number(result, text)
+
+    return call
+
+
+def _methods() -> Iterator[tuple[str, Any]]:
+    """Those of numbers, by their names."""
+    yield "__hash__", lambda number: hash(number.plain)
+    yield "bit_length", _method(int.bit_length, "{0}.bit_length()")
+    for name, form in _UNARY.items():
+        yield f"__{name}__", _method(getattr(operator, name), form)
+    for name, sign in zip(*[iter(_BINARY.split())] * 2, strict=True):
+        compute = getattr(operator, f"__{name}__")
+        turned = functools.partial(lambda compute, a, b: compute(b, a), compute)
+        yield f"__{name}__", _method(compute, f"({{0}} {sign} {{1}})")
+        yield f"__r{name}__", _method(turned, f"({{1}} {sign} {{0}})")
+
+
+_METHODS = dict(_methods())
+_KINDS = {kind: type("_Size", (_Known, kind), _METHODS) for kind in (int, float)}
+_TAKEN = {*_METHODS, "__setitem__", "__enter__", "__exit__"} - {"__eq__", "__ne__", "__hash__"}
+for _name in _TAKEN:
+    setattr(_Anything, _name, lambda stand_in, *_: stand_in._run.anything())
