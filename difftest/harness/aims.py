@@ -12,6 +12,8 @@ import functools
 import itertools
 import math
 import random
+import sys
+import traceback
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from types import CodeType
@@ -30,7 +32,7 @@ _SHARE, _NAMES, _LEAST = 0.6, 0.8, 3
 """Of the cases, and of their names, how many aim at something; smaller numbers are drawn anyhow."""
 _ASIDE = (*6 * (0,), -1, 1)  # how far beside a place is aimed
 _RUNS, _OFTEN, _AGAIN = 64, 16, 2  # of a kernel; for one condition's place, and for its text
-_SECONDS = 3.0  # for a kernel that does not end
+_SECONDS, _DEEP = 3.0, 500  # for a kernel that does not end, and calls within calls
 _ASKED, _POINTS, _ALONE, _SAMPLED, _KEPT = 2**11, 2**16, 2**11, 2**12, 64
 """Values of a name, points of two, points where no array can be asked, and places kept, at most."""
 _FLOATS, _LARGE = 8, 2.0**18  # so many, and smaller: a large one hides something, and is no data
@@ -105,7 +107,10 @@ class Search:
     def conditions(self, bases: Sequence[Mapping[str, Value]]) -> list[Condition]:
         """The conditions that are met on the way from some values of the domain, in some time."""
         found = defaultdict[Any, list[Place]](list)
-        with contextlib.suppress(CaseLimitError), limit(_SECONDS, None):
+        before, depth = sys.getrecursionlimit(), len([*traceback.walk_stack(None)])
+        with contextlib.suppress(CaseLimitError), limit(_SECONDS, None) as undo:
+            undo.callback(sys.setrecursionlimit, before)
+            sys.setrecursionlimit(min(before, depth + _DEEP))  # a larger one than C's stack holds
             within_limits(lambda: self._search(bases, found))
         return [(file, line, places) for (file, line, _), places in found.items()]
 
@@ -120,7 +125,7 @@ class Search:
                 place = start.expected[:3]
                 if self._tried[place] >= _RUNS:
                     continue
-                way, is_refused = self._run(kernel, start)
+                is_refused, way = self._run(kernel, start)
                 if is_refused and way[-1:] == [start.expected]:
                     self._tried[place] = _RUNS  # a contract: the domain keeps to it
                     continue
@@ -128,17 +133,16 @@ class Search:
                     found[place] += start.aims
                 starts += self._others(way, start)
 
-    def _run(self, kernel: Any, start: _Start) -> tuple[list[Asked], bool]:
-        """What the kernel asks there, and whether it refuses the values."""
+    def _run(self, kernel: Any, start: _Start) -> tuple[bool, list[Asked]]:
+        """Whether the kernel refuses the values, and what it asks on the way."""
         spec, run = self._spec, DryRun()
         sizes = {n: run.number(v, n) if n.isidentifier() else v for n, v in start.values.items()}
-        dims = {name: spec.dimensions(name) for name in (*spec.inputs, *spec.outputs)}
-        shapes = {n: [sizes[d] if d in sizes else int(d) for d in own] for n, own in dims.items()}
-        known = ({"shape": (*shape,), "dtype": np.dtype(start.dtype)} for shape in shapes.values())
-        arrays = {name: run.anything(**own) for name, own in zip(shapes, known, strict=True)}
+        arrays, dtype = {}, np.dtype(start.dtype)
+        for name in (*spec.inputs, *spec.outputs):
+            shape = [sizes[d] if d in sizes else int(d) for d in spec.dimensions(name)]
+            arrays[name] = run.anything(shape=(*shape,), dtype=dtype)
         args, kwargs = call_of(kernel, arrays, spec.parameters_of(sizes))
-        is_refused = run.refuses(kernel, args, kwargs)
-        return [*run.asked.values()], is_refused
+        return run.refuses(kernel, args, kwargs), [*run.asked.values()]
 
     def _others(self, way: list[Asked], start: _Start) -> Iterator[_Start]:
         """Where each condition of a way comes out otherwise, those before it as they did.

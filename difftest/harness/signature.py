@@ -89,24 +89,17 @@ def arguments_for(
     if set(inputs) <= set(named):
         values |= inputs
     else:
-        values |= _by_position(signature, inputs, tuple(parameters))
+        names, others = by_position(signature, tuple(parameters))
+        for place, name in enumerate(inputs, 1):
+            if name in names and (own := names.index(name) + 1) != place:
+                raise TypeError(
+                    f"{name!r} is number {place} of the inputs and number {own} of its arrays"
+                )
+        rest = tuple(inputs.values())[len(names) :]
+        if rest and others is None:
+            raise TypeError(f"it takes {len(names)} of the {len(inputs)} inputs")
+        values |= dict(zip(names, inputs.values(), strict=False))
+        values |= {} if others is None else {others: rest}
     call = inspect.BoundArguments(signature, values)
     signature.bind(*call.args, **call.kwargs)  # says what is missing
     return call.args, call.kwargs
-
-
-def _by_position(
-    signature: inspect.Signature, inputs: Mapping[str, Any], parameters: Sequence[str]
-) -> dict[str, Any]:
-    names, others = by_position(signature, parameters)
-    for place, name in enumerate(inputs):
-        if name in names and names.index(name) != place:
-            raise TypeError(
-                f"{name!r} is number {place + 1} of the inputs and number "
-                f"{names.index(name) + 1} of its arrays"
-            )
-    values = dict(zip(names, inputs.values(), strict=False))
-    rest = tuple(inputs.values())[len(names) :]
-    if rest and others is None:
-        raise TypeError(f"it takes {len(names)} of the {len(inputs)} inputs")
-    return values if others is None else {**values, others: rest}

@@ -1,7 +1,8 @@
 """A kernel's Python, run without a machine on sizes that remember what is computed of them.
 
-What is of NKI takes anything, and gives the like. What is left are the conditions that the kernel
-and functions of its author ask of sizes, as text: ``((rows + columns) % 64) == 33``, and what held.
+What is of NKI or of another package takes anything, and gives the like. What is left are the
+conditions that the kernel and functions of its author ask of sizes, as text, such as
+``((rows + columns) % 64) == 33``, and what held.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 from difftest.backends.sdk import function_of
-from difftest.harness.frames import is_raised_by
+from difftest.harness.frames import is_installed, is_raised_by
 from difftest.harness.limits import ExpiredError
 
 _LONG, _STEPS, _KEYS, _OFTEN = 300, 10_000, 64, 8
@@ -60,9 +61,11 @@ class DryRun:
     def __init__(self) -> None:
         self.asked: dict[str, Asked] = {}
         self._left, self._often, self._made = _STEPS, Counter[Any](), dict[int, Any]()
+        self._own = ""  # the package of the kernel, which may be an installed one
 
     def refuses(self, kernel: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
         """Call a kernel; whether its author lets it raise."""
+        self._own = str(getattr(function_of(kernel), "__module__", "")).partition(".")[0]
         try:
             self.stand_in(kernel)(*args, **kwargs)
         except (KeyboardInterrupt, ExpiredError):
@@ -96,9 +99,7 @@ class DryRun:
     def anything(self, real: Any = None, **known: Any) -> Any:
         """What stands for something of NKI, such as an array, of which something may be known."""
         self._step()
-        stand_in = _Anything(self, real)
-        vars(stand_in).update(known)
-        return stand_in
+        return _Anything(self, real, known)
 
     def _step(self) -> None:
         self._left -= 1
@@ -123,14 +124,15 @@ class DryRun:
 
     def _stand_in(self, value: Any) -> Any:
         is_module = isinstance(value, ModuleType)
-        function = (
-            None if isinstance(value, (type, functools.partial, ModuleType)) else function_of(value)
-        )
+        is_other = isinstance(value, (type, functools.partial, ModuleType))
+        function = None if is_other else function_of(value)
         home = value.__name__ if is_module else getattr(function or value, "__module__", None)
         root = (home or type(value).__module__).partition(".")[0]
         if getattr(value, "__name__", "") in _TURNS:
             return self.turns
-        if root in _STOOD_FOR or any(value is kind for kind in (print, open, input)):
+        file = getattr(sys.modules.get(root), "__file__", None) or ""
+        is_foreign = root not in {*_CALLED, self._own} and is_installed(file)
+        if root in _STOOD_FOR or is_foreign or any(value is f for f in (print, open, input)):
             return self.anything(value)
         if is_module:
             return value if root in _CALLED - {"math"} else _World(self, vars(value))
@@ -228,8 +230,8 @@ class _Function:
 class _Anything:
     """What stands for something of NKI: it takes anything, and gives the like."""
 
-    def __init__(self, run: DryRun, real: Any) -> None:
-        self._run, self._real = run, real
+    def __init__(self, run: DryRun, real: Any, known: Mapping[str, Any]) -> None:
+        self.__dict__.update(_run=run, _real=real, **known)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from mypy import api
 
 from difftest.backends.device.timers import StageResult
 from difftest.cli.main import main
@@ -26,7 +25,7 @@ from difftest.simulator import NkiError, launch, trace_to_json
 from difftest.simulator.frontend.install import embedded
 from tests.every import every
 from tests.kernels.budget import NIGHTLY
-from tests.unit.lint.untyped_numpy import write_untyped_numpy
+from tests.unit.lint.mypy_here import said_by_mypy, write_untyped_numpy
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -292,7 +291,7 @@ def test_the_page_of_editors_shows_what_mypy_says(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MYPYPATH", str(tmp_path))
     options = ["--config-file=", "--cache-dir=.cache", "--no-error-summary", "--no-pretty"]
-    said = api.run([*options, "--check-untyped-defs", "scaled.py"])[0]
+    said = said_by_mypy(*options, "--check-untyped-defs", "scaled.py")[0]
     errors = [line for line in said.splitlines() if " error: " in line]
     _, shown = blocks(page, "")
     assert errors == shown.splitlines()

@@ -3,6 +3,7 @@
 import collections
 import functools
 import math
+import sys
 import time
 
 import hypothesis
@@ -88,9 +89,25 @@ class Limits:
     BORDER = 443
 
 
+class Delegate:
+    """A copy of it has no tile, and asks itself for one without end."""
+
+    asked = 0
+
+    def __init__(self):
+        self.tile = TILE
+
+    def __getattr__(self, name):
+        Delegate.asked += 1
+        return getattr(self.tile, name)
+
+
 class Registered:
     def __init_subclass__(cls):
         KEPT.append(cls)
+
+
+DELEGATE = Delegate()
 
 
 class Tiles:
@@ -300,6 +317,7 @@ def test_where_the_last_condition_holds_the_kernel_is_wrong(kernel):
         (of_an_array, [{217}]),
         (lambda x, rows, columns: 1 if columns % 2 else 2, []),
         (lambda x, rows, columns: columns == SEVERAL, []),
+        (lambda x, rows, columns: (pytest.fail("here"), columns == 333), [{333}]),
         (refusing, [{64, 128, 192, 256}]),
         (spec_of, []),
     ],
@@ -323,6 +341,17 @@ def test_the_search_leaves_nothing_and_ends(kernel, capsys, tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     conditions_of(spec_of(kernel))
     assert (KEPT, [*SEEN], capsys.readouterr().out, [*tmp_path.iterdir()]) == ([], [], "", [])
+
+
+def test_a_recursion_ends_long_before_the_stack_does():
+    """Of C; mypy, called by another test, had left a limit that ended the process."""
+    counts, before = [], sys.getrecursionlimit()
+    for most in (2000, 4000):
+        sys.setrecursionlimit(most)
+        conditions_of(spec_of(lambda x, rows, columns: DELEGATE))
+        counts.append(Delegate.asked - sum(counts))
+    sys.setrecursionlimit(before)
+    assert counts[1] == pytest.approx(counts[0], rel=0.1)
 
 
 def test_a_condition_is_at_its_line_and_knows_what_came_nearest():

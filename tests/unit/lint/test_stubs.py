@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from mypy import api, stubtest
+from mypy import stubtest
 
 from difftest.api.documented import CLASSIC, TODAY, documented_names
 from difftest.cli.main import main
 from difftest.lint.stubs import public_names, stub_files
 from difftest.simulator.frontend.install import embedded, modules
 from tests.every import every
-from tests.unit.lint.untyped_numpy import write_untyped_numpy
+from tests.unit.lint.mypy_here import said_by_mypy, write_untyped_numpy
 
 ROOT = Path(__file__).parents[3]
 ALLOWED = r"""
@@ -156,7 +156,7 @@ def test_mypy_takes_our_kernels_and_finds_what_is_marked(folder):
         (folder / name).write_text(text)
     options = ["--config-file=", "--cache-dir", str(folder / "cache"), "--check-untyped-defs"]
     options += ["--explicit-package-bases", "--no-pretty", "--hide-error-context"]
-    said, errors, _ = api.run([*options, *(str(folder / one) for one in files), "kernels"])
+    said, errors, _ = said_by_mypy(*options, *(str(folder / one) for one in files), "kernels")
     assert errors == ""
     lines = [line for line in said.splitlines() if ": error: " in line]
     found = {(Path(line.partition(":")[0]).name, line.split(":")[1], line[:-1].rpartition("[")[2])
