@@ -126,22 +126,12 @@ limit(
     ShapeError,
     "32 and 31 partitions",
 )
-limit(
-    "nc_matmul",
-    "_float8",
-    in_float8("float8_e4m3fn", machine=TRN3),
-    in_float8("float8_e4m3fn"),
-    DtypeError,
-    "float8_e4m3fn on NeuronCore-v4",
-)
-limit(
-    "nc_matmul",
-    "_float8",
-    in_float8("float8_e4m3fn", machine=TRN3),
-    in_float8("float8_e4m3fn", "float8_e4m3", machine=TRN3),
-    DtypeError,
-    "does not mix",
-)
+for illegal, text in (
+    (in_float8("float8_e4m3fn"), "float8_e4m3fn on NeuronCore-v4"),
+    (in_float8("float8_e4m3fn", "float8_e4m3", machine=TRN3), "does not mix"),
+):
+    legal = in_float8("float8_e4m3fn", machine=TRN3)
+    limit("nc_matmul", "_float8", legal, illegal, DtypeError, text)
 for illegal, text in (
     (in_float8(pairs=(2,), machine=TRN1), "needs NeuronCore-v3"),
     (in_float8("bfloat16", pairs=(2,)), "both operands are of float8"),
@@ -150,30 +140,12 @@ for illegal, text in (
 ):
     legal = in_float8(pairs=(2,), size=(32, 128))
     limit("nc_matmul", "_double_row", legal, illegal, KernelError, text)
-limit(
-    "nc_matmul",
-    "_free_sizes",
-    product(rows=4096, machine=TRN3),
-    product(rows=4097, machine=TRN3),
-    LimitError,
-    "moving operand is at most 4096",
-)
-limit(
-    "nc_matmul",
-    "_free_sizes",
-    product(columns=128, rows=512),
-    product(columns=129),
-    LimitError,
-    "stationary operand is at most 128",
-)
-limit(
-    "nc_matmul",
-    "_free_sizes",
-    product(rows=512),
-    product(rows=513),
-    LimitError,
-    "moving operand is at most 512",
-)
+for legal, illegal, text in (
+    ({"rows": 4096, "machine": TRN3}, {"rows": 4097, "machine": TRN3}, "is at most 4096"),
+    ({"rows": 512}, {"rows": 513}, "moving operand is at most 512"),
+    ({"columns": 128, "rows": 512}, {"columns": 129}, "stationary operand is at most 128"),
+):
+    limit("nc_matmul", "_free_sizes", product(**legal), product(**illegal), LimitError, text)
 for legal, illegal, text in (
     (((0, 0), (32, 64)), ((0, 0), ()), "both are set"),
     (((32, 64), (32, 64)), ((32, 48), (32, 64)), "multiples of 32"),

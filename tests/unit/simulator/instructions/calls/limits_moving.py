@@ -66,30 +66,12 @@ for used in (copied, gathered, scattered):
         KernelError,
         "needs NeuronCore-v3",
     )
-limit(
-    "dma_copy",
-    "same_size(src, dst)",
-    copied(tile(4, 9)),
-    copied(tile(4, 8)),
-    ShapeError,
-    "32 and 36 elements",
-)
-limit(
-    "dma_copy",
-    "same_size(src, dst)",
-    gathered(tile(8, 4)),
-    gathered(tile(4, 9)),
-    ShapeError,
-    "36 elements",
-)
-limit(
-    "dma_copy",
-    "same_size(src, dst)",
-    scattered(tile(4, 3)),
-    scattered(tile(3, 5)),
-    ShapeError,
-    "15 and 12 elements",
-)
+for legal, illegal, text in (
+    (copied(tile(4, 9)), copied(tile(4, 8)), "32 and 36 elements"),
+    (gathered(tile(8, 4)), gathered(tile(4, 9)), "36 elements"),
+    (scattered(tile(4, 3)), scattered(tile(3, 5)), "15 and 12 elements"),
+):
+    limit("dma_copy", "same_size(src, dst)", legal, illegal, ShapeError, text)
 for used in (copied, scattered):  # a gather adds in no dialect
     limit(
         "dma_copy",
@@ -107,14 +89,11 @@ limit(
     KernelError,
     "needs NeuronCore-v3",
 )
-limit(
-    "dma_transpose",
-    "_permutation",
-    turned(tile(4, 3, 2, 5)),
-    turned(tile(4, 3, 2, 5, 2)),
-    ShapeError,
-    "2 to 4 dimensions",
-)
+for legal, illegal, error, text in (
+    (tile(4, 3, 2, 5), tile(4, 3, 2, 5, 2), ShapeError, "2 to 4 dimensions"),
+    (tile(4, 128), tile(4, 129), LimitError, "129 partitions"),
+):
+    limit("dma_transpose", "_permutation", turned(legal), turned(illegal), error, text)
 limit(
     "dma_transpose",
     "_permutation",
@@ -122,14 +101,6 @@ limit(
     turned(tile(4, 3, 2), (0, 2, 1)),
     NotModelledError,
     "one permutation",
-)
-limit(
-    "dma_transpose",
-    "_permutation",
-    turned(tile(4, 128)),
-    turned(tile(4, 129)),
-    LimitError,
-    "129 partitions",
 )
 
 # -- gathers and searches --------------------------------------------------------------------------
