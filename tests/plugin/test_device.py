@@ -170,12 +170,22 @@ def test_an_untrusted_device_runs_no_kernel_of_yours(machine, monkeypatch):
     assert {name for name, _ in calls(machine)} == {"add"}
 
 
+WAITS = """
+def test_that_waits_until_the_other_file_has_a_core():
+    Path(__name__).touch()
+    for _ in range(6000):
+        if Path("test_one").exists() and Path("test_two").exists():
+            break
+        time.sleep(0.01)
+"""
+
+
 def test_workers_lease_a_core_each(machine, monkeypatch, request):
     monkeypatch.setenv("PYTHONPATH", str(request.config.rootpath))
     for name in ("test_one", "test_two"):
-        few = "@settings(max_examples=1)"
-        machine.makepyfile(**{name: TEST.format(kernel="add", settings=few)})
+        text = TEST.format(kernel="add", settings="@settings(max_examples=1)")
+        machine.makepyfile(**{name: f"import time\nfrom pathlib import Path\n{text}{WAITS}"})
     words = ["-p", "tests.plugin.device_standin", "--device", "-n", "2", "--dist", "loadfile"]
     result = run(machine, *words)
-    result.assert_outcomes(passed=4)
+    result.assert_outcomes(passed=6)
     assert {core for _, core in calls(machine)} == {"0", "1"}
