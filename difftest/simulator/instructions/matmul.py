@@ -249,7 +249,7 @@ def product_of(left: Array, right: Array, out: Array | None = None) -> Array:
     product: Array
     if getattr(RUNNING.get(None), "tiny", False):
         peaks = [float(np.abs(side).max(initial=0.0)) for side in (left, right)]
-        if peaks[0] * peaks[1] * len(left) < 2.0**78:
+        if peaks[0] * peaks[1] * len(left) < 2.0**78 and max(peaks) < 2.0**103:
             left, right = (side * np.float32(2.0**24) for side in (left, right))
             product = np.multiply(left.T @ right, np.float32(2.0**-48), out=out)
             return product
