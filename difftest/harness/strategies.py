@@ -15,8 +15,7 @@ import numpy as np
 from hypothesis import assume
 from hypothesis import strategies as st
 from hypothesis.control import current_build_context
-from hypothesis.internal import scrutineer
-from hypothesis.internal.conjecture import providers
+from hypothesis.internal import conjecture, scrutineer
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from difftest.harness.aims import Condition, Place, Search, aimed, floats_of
@@ -43,7 +42,7 @@ from difftest.simulator.machine import TRN2
 # resolving paths, 0.1 s for what is loaded by now: no library's are to be looked at.
 if isinstance(_folders := getattr(scrutineer, "SITE_PACKAGES_DIRS", None), set):
     _folders.add(Path(PACKAGE))
-if isinstance(_seen := getattr(providers, "_seen_modules", None), set):
+if isinstance(_seen := getattr(getattr(conjecture, "providers", None), "_seen_modules", None), set):
     _ours = {"difftest", *sys.stdlib_module_names}
     _seen |= {id(at) for name, at in [*sys.modules.items()] if name.split(".")[0] in _ours}
 

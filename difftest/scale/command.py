@@ -60,11 +60,12 @@ def fuzz(
     for worker in workers:
         worker.process.terminate()
         worker.end()
+    fresh = [finding for finding in Findings() if finding.changed >= start]
+    if not any(cases) and (broken or not fresh):
+        told = "no case has run, see above: a campaign takes a backend, kernel tests, and time"
+        raise click.ClickException(f"{told}, as in difftest fuzz -- --simulate tests")
     if broken:
         raise click.ClickException("a process of the campaign broke down; it says why above")
-    fresh = [finding for finding in Findings() if finding.changed >= start]
-    if not fresh and not sum(cases):
-        raise click.ClickException("no case has run: name kernel tests, and give it more time")
     click.echo(f"{len(fresh)} found in {sum(cases):,} cases, {took:.1f} minutes: difftest findings")
     context.exit(1 if fresh else 0)
 

@@ -325,5 +325,11 @@ def tune(context: click.Context, /, test: str, start: tuple[str, ...], **options
         tuners.append(Tuner(spec, axes, cases, study=kept if storage else {}))
         return [*tuned(tuners[0], begin, **options)]
 
-    click.echo("\n".join(with_spec(test, run)))
+    try:
+        lines = with_spec(test, run)
+    except KeyboardInterrupt:
+        known = [line for tuner in tuners if tuner.attempts for line in _ladder(tuner, None)]
+        how = "the same command" if storage else "with --storage sqlite:///tune.db one"
+        raise KeyboardInterrupt("\n".join([*known, f"stopped: {how} goes on"])) from None
+    click.echo("\n".join(lines))
     context.exit(int(not tuners[0].ladder))

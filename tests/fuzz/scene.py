@@ -179,7 +179,8 @@ class Scene:
                 if turn == 0:
                     body()
                 else:
-                    exec("\n".join(_lines(self.bodies[-1])), self.names)
+                    lines = (line for one in self.bodies[-1] for line in one.lines())
+                    exec("\n".join(lines), self.names)
         finally:
             inside = tuple(self.bodies.pop())
             self.integers.pop()
@@ -271,10 +272,6 @@ class Scene:
         if missing is not None and self.choices.chance(90):  # it would be refused
             return self.part(value)
         return tuple(b - a for a, b in cuts), text
-
-
-def _lines(body: Sequence[Statement]) -> Iterator[str]:
-    return itertools.chain.from_iterable(statement.lines() for statement in body)
 
 
 def _returned(scene: Scene, value: Value, name: str) -> Iterator[str]:

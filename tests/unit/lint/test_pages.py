@@ -118,13 +118,10 @@ def test_two_rules_with_one_id_are_refused() -> None:
         enter(first, group=Group.UPGRADE)(lambda node, place: ())
 
 
-def right_kernels(rule: Rule) -> list[str]:
-    return [text for text in snippets(rule) if "def kernel(x)" in text and "# ok:" in text]
-
-
 @every("rule", [one for one in rules().values() if not one.reads_traces])
 def test_what_a_page_advises_runs_on_the_simulator(rule: Rule, tmp_path: Path) -> None:
-    for number, text in enumerate(right_kernels(rule)):
+    kernels = (text for text in snippets(rule) if "def kernel(x)" in text and "# ok:" in text)
+    for number, text in enumerate(kernels):
         result = launched(text, rule, tmp_path, number)
         assert len(result.outputs) == 1
 

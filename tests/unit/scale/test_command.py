@@ -160,3 +160,5 @@ def test_a_campaign_fails_where_it_has_found_something(found, monkeypatch):
     assert (loud.exit_code, loud.stdout[:8]) == (1, "1 found ")
     monkeypatch.setattr(Worker, "exitcode", 3)
     assert "broke down" in run("fuzz", "--", "nothing").output
+    context.Array = lambda kind, count: [0] * count
+    assert "as in difftest fuzz -- --simulate tests\n" in run("fuzz", "nothing").output

@@ -150,7 +150,10 @@ def test_a_storage_keeps_what_is_known_and_a_search_goes_on(tmp_path, monkeypatc
         return timed(tuner, point, *limit)
 
     monkeypatch.setattr(Tuner, "timed", stopping)
-    assert CliRunner().invoke(main, [*words, "--trials", "8"]).exit_code != 0
+    stopped = CliRunner().invoke(main, [*words, "--trials", "8"])
+    assert (stopped.exit_code, stopped.stdout) == (130, "")
+    assert stopped.stderr.startswith("3 of 8 points looked at; all times are predicted\n")
+    assert stopped.stderr.endswith("nine times of ten\nstopped: the same command goes on\n")
     result = CliRunner().invoke(main, [*words, "--trials", "8"])
     assert result.exit_code == 0, result.output
     assert "8 of 8 points looked at" in result.output

@@ -10,6 +10,7 @@ event names those that it does. A call under a mask is the call where the mask i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -66,10 +67,6 @@ class View:
         there = self.in_hbm if one.space.is_hbm else self.on_chip
         halves = not self.bits or (one.dtype.itemsize in (2, 4) and not one.is_newer)
         return there and halves and self.base(np.shape(one.values)) is not None
-
-
-def _free_product(shape: tuple[int, ...]) -> int:
-    return int(np.prod(shape[1:], dtype=np.int64))
 
 
 def _offset_tile(value: int, shape: tuple[int, int] = (1, 1)) -> Any:
@@ -131,7 +128,7 @@ VIEWS = (
     ),
     View(
         "reshaped",
-        lambda s: (s[0], _free_product(s)),
+        lambda s: (s[0], math.prod(s[1:])),
         lambda t, s: t.reshape(s),
         lambda a, s: a.reshape(s),
     ),

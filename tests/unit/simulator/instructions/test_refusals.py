@@ -21,10 +21,6 @@ def hbm():
     return nl.ndarray((4, 8), nl.float32, buffer=nl.shared_hbm)
 
 
-def column():
-    return nl.ndarray((4, 1), nl.float32)
-
-
 def random(low, high):
     return gate.issue(rand2, (low, high), dst=nl.ndarray((4, 8), nl.float32))
 
@@ -48,7 +44,7 @@ CLASSIC = {  # the rule: a call of x float32 and n int32, both [4, 8], that brea
         nl.exp, x, reduce_op=np.add, reduce_cmd="reset"
     ),
     "activation_reduce takes an operator of nki.language": lambda x, n: nisa.activation_reduce(
-        nl.exp, x, reduce_op=None, reduce_res=column()
+        nl.exp, x, reduce_op=None, reduce_res=nl.ndarray((4, 1), nl.float32)
     ),
     "sequence_bounds takes segment_ids of shape": lambda x, n: nisa.sequence_bounds(segment_ids=x),
     "takes a tile indexed by a tile": lambda x, n: nisa.tensor_copy_dynamic_src(x),

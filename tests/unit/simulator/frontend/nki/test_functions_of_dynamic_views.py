@@ -12,13 +12,9 @@ from difftest.simulator.frontend.nki import language as nl
 DATA = np.arange(4 * 16, dtype=np.float32).reshape(4, 16) - 20
 
 
-def in_sbuf(number):
-    return nl.full((1, 1), number, nl.int32)
-
-
 def test_the_trace_says_that_the_offset_is_read():
     def kernel(a):
-        x, index = nl.load(a), in_sbuf(3)
+        x, index = nl.load(a), nl.full((1, 1), 3, nl.int32)
         nl.relu(x.select(1, index))
 
     event = launch(kernel, (DATA,)).trace.events[-1]
