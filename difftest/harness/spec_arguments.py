@@ -28,9 +28,10 @@ class SpecError(ValueError):
 def checked(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """A spec's arguments, sequences as tuples: each is of a kind that can be asked further."""
     switches = ("edges", "exact", "exact_integers", "nonfinite", "allow_inconclusive")
+    words = (str, Mapping)  # which are one by one something else
     kinds: tuple[tuple[Callable[[Any], bool], Mapping[str, str]], ...] = (
         (lambda value: isinstance(value, Mapping), _MAPPINGS),
-        (_is_sequence, _SEQUENCES),
+        (lambda value: isinstance(value, Iterable) and not isinstance(value, words), _SEQUENCES),
         (callable, dict.fromkeys(("kernel", "reference"), "a function")),
         (lambda value: isinstance(value, bool), dict.fromkeys(switches, "True or False")),
         (lambda value: value is None or callable(value), {"magnitude": "a function, or None"}),
@@ -40,10 +41,6 @@ def checked(arguments: Mapping[str, Any]) -> dict[str, Any]:
             if not fits(arguments[name]):
                 raise refused(name, arguments[name], accepted)
     return {**arguments, **{name: tuple(arguments[name]) for name in _SEQUENCES}}
-
-
-def _is_sequence(value: Any) -> bool:
-    return isinstance(value, Iterable) and not isinstance(value, (str, Mapping))
 
 
 def sized(argument: str, value: Any, accepted: str = "an integer, at least 0") -> int:
