@@ -19,9 +19,9 @@ from difftest.backends.base import (
     Unsupported,
     still_poisoned,
 )
+from difftest.backends.frames import entries, is_own
 from difftest.backends.sdk import CLASSIC, PACKAGES, dialect_of, function_of, is_of
 from difftest.breakdown import unless_broken
-from difftest.harness.frames import entries, is_own
 from difftest.inspection import Inspector
 from difftest.simulator import MissingNameError, NkiError, NotModelledError, SignatureError
 from difftest.simulator.errors import is_inside

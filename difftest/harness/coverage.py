@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from difftest.harness.frames import is_installed, is_library
+from difftest.backends.frames import is_installed, is_library
 
 TURNS = ("it never ran", "never a second turn", "never a third turn")
 """What is said of a loop that made no turn, or one, or two."""

@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 from difftest.analysis.finding import Finding, Severity
 from difftest.backends.base import Outcome, Ran, Rejected, Unsupported
+from difftest.backends.frames import named, without_files
 from difftest.harness.case import Case, Edge
 from difftest.harness.explanation import History
-from difftest.harness.frames import named, without_files
 from difftest.harness.recipes import RECIPES, Iota, Ones, Zeros
 from difftest.harness.reference import ReferenceDefect
 from difftest.harness.spec import KernelSpec, Rejection

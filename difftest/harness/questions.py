@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from difftest.backends.base import Ran
+from difftest.backends.frames import named
 from difftest.backends.sdk import function_of
 from difftest.harness.case import Case
 from difftest.harness.compare import (
@@ -27,7 +28,6 @@ from difftest.harness.compare import (
     judge_outputs,
     tolerated,
 )
-from difftest.harness.frames import named
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal, as_float64, call_reference
 from difftest.harness.rounding import (
     Array,

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from difftest.harness.frames import entries, is_own, is_raised_by, named
+from difftest.backends.frames import entries, is_own, is_raised_by, named
 from difftest.harness.limits import CaseLimitError, within_limits
 from difftest.harness.rounding import Array, Float64
 from difftest.harness.signature import arguments_for, name_of

@@ -22,6 +22,7 @@ from difftest.backends.base import (
     Unsupported,
     poisoned,
 )
+from difftest.backends.frames import named
 from difftest.harness.aims import nearest
 from difftest.harness.case import Case
 from difftest.harness.compare import are_equal, compare
@@ -37,7 +38,6 @@ from difftest.harness.failures import (
     Reproduction,
     rejection_text,
 )
-from difftest.harness.frames import named
 from difftest.harness.limits import CaseLimitError, within_limits
 from difftest.harness.questions import Reference, answer, reference_of
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal, bytes_of

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
+from difftest.backends.frames import is_installed, is_raised_by
 from difftest.backends.sdk import function_of
-from difftest.harness.frames import is_installed, is_raised_by
 from difftest.harness.limits import ExpiredError
 
 _LONG, _STEPS, _KEYS, _OFTEN = 300, 10_000, 64, 8

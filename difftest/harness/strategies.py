@@ -18,9 +18,9 @@ from hypothesis.control import current_build_context
 from hypothesis.internal import conjecture, scrutineer
 from hypothesis.strategies import DrawFn, SearchStrategy
 
+from difftest.backends.frames import PACKAGE
 from difftest.harness.aims import Condition, Place, Search, aimed, floats_of
 from difftest.harness.case import Case
-from difftest.harness.frames import PACKAGE
 from difftest.harness.nature import FAR, Nature, nature_of
 from difftest.harness.recipes import Fill, Integers, Iota, Ones, Outliers, Random, Recipe, Zeros
 from difftest.harness.repeats import EDGES, RANGE, begin_case, choose, new_size, points_of_run

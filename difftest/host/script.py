@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from difftest.analysis.finding import Severity
-from difftest.harness.frames import PACKAGE, entries, hide_frames
+from difftest.backends.frames import PACKAGE, entries, hide_frames
 from difftest.host.installation import embedded_with_predictions
 from difftest.inspection import Inspector, finding_text
 from difftest.simulator import NkiError

@@ -21,10 +21,10 @@ import pytest
 from _pytest import _io, terminal
 from _pytest._code import code as shapes
 
+from difftest.backends.frames import without_files
 from difftest.harness.case import Case
 from difftest.harness.decorator import kernel_test_of
 from difftest.harness.failures import CaseFailure, ToldFailure
-from difftest.harness.frames import without_files
 from difftest.harness.runner import Runner
 from difftest.plugin.options import SESSION
 from difftest.report.document import BUG, also_wrong, bugs_of

@@ -11,10 +11,10 @@ import numpy as np
 from difftest.analysis.finding import Finding
 from difftest.backends.base import Ran
 from difftest.backends.embedded import EmbeddedSimulator
+from difftest.backends.frames import entries, is_own
 from difftest.harness.case import Case
 from difftest.harness.explanation import nearest
 from difftest.harness.failures import CaseFailure, DifferentialFailure, case_rows, short
-from difftest.harness.frames import entries, is_own
 from difftest.harness.runner import Runner, make_call
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Mismatch, OneSided

@@ -19,11 +19,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
+from difftest.backends.frames import is_installed, is_library
 from difftest.harness.case import Edge
 from difftest.harness.decorator import kernel_test_of
 from difftest.harness.edges import edges_of
 from difftest.harness.explicit import case_from_json
-from difftest.harness.frames import is_installed, is_library
 from difftest.harness.spec import KernelSpec
 from difftest.host.installation import embedded_with_predictions
 from difftest.host.loading import in_front

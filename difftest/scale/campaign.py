@@ -26,6 +26,7 @@ from hypothesis.internal.observability import observability_enabled
 
 from difftest.analysis.finding import Finding
 from difftest.backends.base import Backend, KernelCall, Outcome
+from difftest.backends.frames import is_authors
 from difftest.harness.case import Case
 from difftest.harness.coverage import Coverage, Watch
 from difftest.harness.failures import (
@@ -35,7 +36,6 @@ from difftest.harness.failures import (
     HazardFailure,
     Reproduction,
 )
-from difftest.harness.frames import is_authors
 from difftest.harness.questions import Reference
 from difftest.harness.repeats import Repeats
 from difftest.harness.rounding import Array

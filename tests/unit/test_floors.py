@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 FLOORS = (
     (
         *("choices", "breakdown", "host.pool", "host.worker", "host.output", "host.journal"),
-        *("harness.frames", "harness.rounding", "harness.signature"),
+        *("backends.frames", "harness.rounding", "harness.signature"),
     ),
     ("simulator",),
     ("analysis",),

@@ -18,7 +18,7 @@ from functools import cached_property, lru_cache
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
-from difftest.harness.frames import is_authors
+from difftest.backends.frames import is_authors
 from difftest.lint.source import Edit, SourceText
 from difftest.simulator.frontend.launchable import function_in
 

@@ -9,8 +9,8 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 from hypothesis.internal.scrutineer import ModuleLocation
 
+from difftest.backends.frames import PACKAGE
 from difftest.harness import simplest
-from difftest.harness.frames import PACKAGE
 from difftest.harness.nature import Nature
 from difftest.harness.recipes import Fill, Integers, Outliers, Random, Zeros
 from difftest.harness.spec_arguments import SpecError
