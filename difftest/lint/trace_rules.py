@@ -87,8 +87,8 @@ def _transposed(event: Event) -> str | bool:
 
 @trace_rule("NKI506", **{**RECORDED, "targets": frozenset({"trn1", "trn2"})})
 def _float8(trace: Trace, machine: Machine) -> Iterator[Breach]:
-    dtypes = {tensor.dtype.name for tensor in trace.allocations}
-    for tensor in trace.allocations:
+    dtypes = {dtype.name for dtype in {tensor.dtype for tensor in trace.allocations}}
+    for tensor in trace.allocations if "float8_e4m3fn" in dtypes else ():
         if tensor.dtype.name == "float8_e4m3fn" and (tensor.space.is_hbm or dtypes >= _FLOAT8):
             beside = " beside float8_e4m3" if dtypes >= _FLOAT8 else ""
             yield _place(trace, tensor), f"{tensor} is float8_e4m3fn{beside}"
@@ -174,6 +174,8 @@ def _detected(rows: Iterable[Finding | Suspicion], id: str) -> Iterator[Breach]:
 def _step(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
         for region in on_chip(event):
+            if max(map(abs, region.strides), default=0) <= _STEP_MAX:
+                continue  # of nearly all, sooner than by their axes
             step = max((abs(step) for size, step in region.free_axes if size > 1), default=0)
             if step > _STEP_MAX:
                 yield event, f"{event.opcode} has a step of {step:,} elements in {region.role}"
@@ -236,8 +238,10 @@ def _broadcast(event: Event) -> str | bool:
 
 @_each("NKI529", **TRN2)
 def _moved_on_chip(event: Event) -> str | bool:
+    if event.opcode != "dma_copy":
+        return False
     src, dst, index = (event.operand(role) for role in ("src", "dst", "index"))
-    if event.opcode != "dma_copy" or src is None or dst is None or index is None:
+    if src is None or dst is None or index is None:
         return False
     is_of_src = _is_part(src) and not _is_part(dst)  # what moves inside of it is no whole
     is_on_chip = is_of_src and not src.allocation.space.is_hbm
@@ -329,9 +333,10 @@ def _programs(trace: Trace, machine: Machine) -> Iterator[Breach]:
 def _collective_of_one(trace: Trace, machine: Machine) -> Iterator[Breach]:
     programs = {event.program for event in trace}
     issued = {program: Counter[str]() for program in programs}
-    for event in collectives(trace):
+    events = [*collectives(trace)] if len(programs) > 1 else []
+    for event in events:
         issued[event.program][event.opcode] += 1
-    for event in collectives(trace):
+    for event in events:
         other = next((at for at in issued if not issued[at][event.opcode]), None)
         if other is not None:
             yield event, f"{event.opcode} is called by program {event.program}, not by {other}"
