@@ -45,7 +45,7 @@ Condition = tuple[str, int, list[Place]]  # with its file and line
 def aimed(groups: Sequence[Sequence[Place]], seed: int) -> Place:
     """Values for names of the domain in a case; empty for one that aims at nothing."""
     chance = random.Random(seed)
-    if chance.random() > _SHARE:
+    if not groups or chance.random() > _SHARE:
         return {}
     values: Place = {}
     for places in [chance.choice(groups) for _ in range(chance.choice((1, 2)))]:
@@ -179,7 +179,7 @@ class Search:
             chosen = self._chance.integers(len(values), size=count).tolist()
             few = values if len(values) <= count else [values[at] for at in chosen]
             powers = (2**n for n in range(16) if 2**n in values)
-            axes.append(sorted({*few, *powers, *(n for n in near if n >= values[0])}))
+            axes.append(sorted({*few, *powers, *(n for n in near if n in values)}))
         grid = np.meshgrid(*axes, indexing="ij")
         return {name: axis.ravel() for name, axis in zip(ranges, grid, strict=True)}
 
@@ -212,8 +212,9 @@ def _code(text: str) -> CodeType:
 
 
 def _is_of_arrays(text: str, names: Container[str]) -> bool:
-    """Whether a condition can be asked of many values together: it calls nothing."""
-    return all(name in names for name in _code(text).co_names)
+    """Whether a condition can be asked of many values together: it calls nothing but NumPy."""
+    others = (name for name in _code(text).co_names if name not in names and name != "np")
+    return all(isinstance(getattr(np, name, None), np.ufunc) for name in others)
 
 
 def _held(text: str, values: Mapping[str, Value], points: Mapping[str, Array]) -> Array:
@@ -221,7 +222,7 @@ def _held(text: str, values: Mapping[str, Value], points: Mapping[str, Array]) -
 
     def told(own: Mapping[str, Any]) -> Any:
         try:
-            return eval(_code(text), {"math": math}, {**values, **own}) != 0
+            return eval(_code(text), {"math": math, "np": np}, {**values, **own}) != 0
         except Exception:  # such as that of a division by 0
             return False
 

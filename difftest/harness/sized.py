@@ -13,11 +13,14 @@ import copy
 import functools
 import opcode
 import operator
+import re
 import sys
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from difftest.backends.frames import is_installed, is_raised_by
 from difftest.backends.sdk import function_of
@@ -34,10 +37,11 @@ _HELD = "({} * 1)"  # what a condition is as a number, also of arrays, for which
 _TURNS = ("range", "affine_range", "sequential_range", "static_range")
 _UNPACK = opcode.opmap["UNPACK_SEQUENCE"]
 _CALLED = {
-    *("abc", "builtins", "collections", "dataclasses", "enum", "functools", "itertools", "math"),
-    *("ml_dtypes", "numpy", "operator", "types", "typing"),
+    *("abc", "bisect", "builtins", "collections", "dataclasses", "enum", "functools", "itertools"),
+    *("math", "ml_dtypes", "numpy", "operator", "types", "typing"),
 }
 """Modules whose functions a kernel may call here: of others, such as ``time``, none is called."""
+_HOMES = {"math": "math.", "numpy": "np."}  # what their functions return is known by the call
 _STOOD_FOR = {"difftest", "neuronxcc", "nki", *sys.stdlib_module_names} - _CALLED
 
 
@@ -60,7 +64,9 @@ class DryRun:
 
     def __init__(self) -> None:
         self.asked: dict[str, Asked] = {}
-        self._left, self._often, self._made = _STEPS, Counter[Any](), dict[int, Any]()
+        self._left, self._made, self._seen = _STEPS, dict[int, Any](), set[str]()
+        self._texts, self._lengths = defaultdict[Any, list[str]](list), dict[int, Any]()
+        self.shown: dict[str, Any] = {}
         self._own = ""  # the package of the kernel, which may be an installed one
 
     def refuses(self, kernel: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
@@ -80,9 +86,12 @@ class DryRun:
         while frame.f_code.co_filename == __file__ and frame.f_back:
             frame = frame.f_back
         place = frame.f_code.co_filename, frame.f_lineno, frame.f_lasti
-        if text not in self.asked and len(text) < _LONG and self._often[place] < _OFTEN:
-            self._often[place] += 1
+        if text not in self._seen and len(text) < _LONG:
+            self._seen.add(text)
             self.asked[text] = Asked(*place, text, held)
+            self._texts[place].append(text)
+            if len(self._texts[place]) > _OFTEN:  # of a loop's turns the first and the last stay
+                del self.asked[self._texts[place].pop(_OFTEN // 2)]
         return held
 
     def number(self, value: Any, text: str) -> Any:
@@ -114,7 +123,18 @@ class DryRun:
         if any(isinstance(end, _Known) for end in ends):
             first, stop, step = map(_text, (*(0, *ends)[-max(2, len(ends)) :], 1)[:3])
             self.ask(f"(({stop} - {first}) / {step}) > 2", len(turns) > 2)
+            self._lengths[id(turns)] = turns, f"(-(({first} - {stop}) // {step}))"
         return turns
+
+    def length(self, of: Any) -> Any:
+        """How many there are; of a loop's range the number is known."""
+        _, text = self._lengths.get(id(of), (of, ""))
+        return self.number(len(of), text) if text else len(of)
+
+    def show(self, number: Any, text: str) -> str:
+        """A number's text, by which it is known in a longer one."""
+        self.shown[text] = number
+        return text
 
     def stand_in(self, value: Any) -> Any:
         """What stands for a value that a function names; most stand for themselves."""
@@ -135,13 +155,17 @@ class DryRun:
         if root in _STOOD_FOR or is_foreign or any(value is f for f in (print, open, input)):
             return self.anything(value)
         if is_module:
-            return value if root in _CALLED - {"math"} else _World(self, vars(value))
-        if root == "math" or any(value is kind for kind in (float, int, round)):
-            return _Function(self, value) if callable(value) else value
-        if type(value) in (list, tuple, set, frozenset):
-            return (list if type(value) is list else tuple)(map(self.stand_in, value))
-        if type(value) is dict:
-            return _Table((name, self.stand_in(own)) for name, own in value.items())
+            return value if root in _CALLED - {*_HOMES} else _World(self, vars(value))
+        is_of_numbers = root in _HOMES and callable(value) and not isinstance(value, type)
+        if is_of_numbers or any(value is kind for kind in (float, int, round)):
+            return _Function(self, value, _HOMES.get(root, ""))
+        if value is len:
+            return self.length
+        if type(value) in _ROWS:
+            return _ROWS[type(value)](map(self.stand_in, value))
+        if type(value) in (dict, frozenset, set):
+            own = value if type(value) is dict else dict.fromkeys(value)
+            return _Table(self, {name: self.stand_in(own[name]) for name in own})
         if root not in _CALLED and (function or isinstance(value, type)):
             return self._function(value, function) if function else self._class(value)
         with contextlib.suppress(Exception):  # it cannot be copied, and may change
@@ -192,7 +216,11 @@ class _World(dict[str, Any]):
 
 
 class _Table(dict[Any, Any]):
-    """A table that asks whether a key is each of its own; for a hash nothing is asked."""
+    """A table, or a set, that asks whether a key is each of its own: for a hash nothing is."""
+
+    def __init__(self, run: DryRun, own: Mapping[Any, Any]) -> None:
+        super().__init__(own)
+        self._run = run
 
     def __getitem__(self, key: Any) -> Any:
         return super().__getitem__(self._met(key))
@@ -205,23 +233,49 @@ class _Table(dict[Any, Any]):
 
     def _met(self, key: Any) -> Any:
         for own in [*self][:_KEYS]:
-            _ = bool(own == key)
+            _ = bool(_parts(own, {}) == _parts(key, self._run.shown))
         return key
+
+
+def _parts(key: Any, shown: Mapping[str, Any]) -> Any:
+    """A key; of a text such as "217x300" the numbers, as they are known, and what is between."""
+    if not isinstance(key, str):
+        return key
+    return [shown.get(at, int(at)) if at.isdecimal() else at for at in re.split(r"(\d+)", key)]
+
+
+class _Row:
+    """A list or tuple that asks whether an index is each of its own."""
+
+    def __getitem__(self: Any, index: Any) -> Any:
+        if isinstance(index, _Known):
+            _ = [*map(index.__eq__, range(min(len(self), _KEYS)))]
+        return super().__getitem__(index)  # type: ignore[misc]
+
+
+_ROWS = {kind: type(kind.__name__, (_Row, kind), {}) for kind in (list, tuple)}
 
 
 class _Function:
     """A function of Python's whose result is known by its call, or a type."""
 
-    def __init__(self, run: DryRun, function: Any) -> None:
-        self._run, self._function = run, function
+    def __init__(self, run: DryRun, function: Any, home: str) -> None:
+        self._run, self._function, self._home = run, function, home
 
-    def __call__(self, *args: Any) -> Any:
-        function, result = self._function, self._function(*map(_plain, args))
-        if not any(isinstance(argument, _Known) for argument in args):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        function, texts = self._function, [*map(_text, args)]
+        if self._home == "np." and any(isinstance(of, (list, tuple)) for of in args):
+            with contextlib.suppress(AttributeError, TypeError):  # there is no such of objects
+                return function(*(np.array(of, object) for of in args), **kwargs)
+        result = function(*map(_plain, args), **kwargs)
+        if kwargs or not any(isinstance(argument, _Known) for argument in args):
             return result
-        home, texts = "math." if function.__module__ == "math" else "", [*map(_text, args)]
-        call = f"{home}{function.__name__}({', '.join(texts)})"
+        call = f"{self._home}{function.__name__}({', '.join(texts)})"
+        result = result.item() if isinstance(result, np.generic) else result
         return self._run.number(result, _FORMS.get(function.__name__, call).format(*texts))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._function, name)
 
     def __instancecheck__(self, value: Any) -> bool:
         return isinstance(value, self._function)
@@ -275,6 +329,12 @@ class _Known:
     def __bool__(self) -> bool:
         held = bool(self.plain)
         return held if self.text.endswith(" * 1)") else self.run.ask(f"{self.text} != 0", held)
+
+    def __str__(self) -> str:
+        return self.run.show(self, str(self.plain))
+
+    def __format__(self, form: str) -> str:
+        return self.run.show(self, format(self.plain, form))
 
     def __divmod__(self, other: Any) -> Any:
         return self // other, self % other

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from functools import lru_cache
@@ -348,7 +348,11 @@ def cases_like(spec: KernelSpec, nature: Nature) -> SearchStrategy[Case]:
     room = math.prod(len(source) for source in sources if isinstance(source, Sequence))
     groups = [places for *_, places in conditions_of(spec)]
     nature = replace(nature, floats=floats_of(spec))
-    return _cases_with(spec, nature, sizes, groups, names if room >= _ROOM else [])
+
+    def aim(ticket: int) -> Place:  # Hypothesis reads this text: that of many places is long
+        return aimed(groups, ticket)
+
+    return _cases_with(spec, nature, sizes, aim, names if room >= _ROOM else [])
 
 
 @st.composite
@@ -357,7 +361,7 @@ def _cases_with(
     spec: KernelSpec,
     nature: Nature,
     sizes: Sequence[str],
-    groups: list[list[Place]],
+    aim: Callable[[int], Place],
     point: Sequence[str],
 ) -> Case:
     """The same with sizes that may be equal, values to aim at, and names whose values are new."""
@@ -365,7 +369,7 @@ def _cases_with(
     ticket, points = _number(_TICKETS), points_of_run()
     assume(is_free is not None)
     is_equal = len(sizes) > 1 and ticket % (_EQUAL + 1) == _EQUAL
-    aims = aimed(groups, ticket) if groups and not is_equal else {}
+    aims = {} if is_equal else aim(ticket)
 
     def wanted(earlier: Mapping[str, Any], name: str, source: Any) -> int | None:
         size = earlier[sizes[0]] if is_equal and name in sizes[1:] else aims.get(name)

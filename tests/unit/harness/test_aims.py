@@ -1,5 +1,6 @@
 """Bugs at a few of many sizes, which only a case meets that aims at the source's conditions."""
 
+import bisect
 import collections
 import functools
 import math
@@ -24,6 +25,7 @@ from tests.kernels.budget import NIGHTLY
 
 TILE, LEVEL = 96, 0.75
 PAIRS = {(64, 512): False, (217, 443): True, (30, 600): True}
+SHAPES, WIDTHS = {"217x443", "30x600"}, [0, 0, 384, 387, 0, 0, 1000, 0, 0, 0]
 NESTED = {640: {96: 1}, 353: {33: 1, 259: 2}}
 KEPT, SEEN = [], collections.deque()
 SEVERAL = np.arange(2)
@@ -51,6 +53,11 @@ SHORT = [
     lambda x, rows, columns: columns in NESTED and rows in NESTED[columns],
     lambda x, rows, columns: rows in {37, 111} and any(columns == n for n in (5, 350)),
     lambda x, rows, columns: 90 <= rows < columns <= 93,
+    lambda x, rows, columns: np.prod((rows, columns)) == 39060,
+    lambda x, rows, columns: f"{rows}x{columns:d}" in SHAPES,
+    lambda x, rows, columns: columns % 101 == 57 and WIDTHS[rows // 32] == 1000,
+    lambda x, rows, columns: bisect.bisect_left(WIDTHS[:4], columns) == 3 and rows % 64 == 33,
+    lambda x, rows, columns: len(range(0, columns, 7)) == 61 and rows // 11 == 19,
 ]
 
 
@@ -83,6 +90,10 @@ def of_itself(x, rows, columns):
 def of_an_array(x, rows, columns):
     _, few = x.shape
     return x.shape[-1] + few == 434
+
+
+def of_last_turns(x, rows, columns):
+    return any(columns - n == 3 and n > 600 and rows == 133 for n in range(0, columns, 9))
 
 
 class Limits:
@@ -219,7 +230,7 @@ def of_contents(x, rows, columns):
 
 
 LONG = [both, apart, of_a_helper, of_a_turn, of_names_elsewhere, of_a_ceiling, of_what_is_left]
-LONG += [of_a_while, of_a_match, of_an_object, of_nothing_left, of_a_closure]
+LONG += [of_last_turns, of_a_while, of_a_match, of_an_object, of_nothing_left, of_a_closure]
 
 
 def refusing(x, rows, columns):
@@ -317,6 +328,7 @@ def test_where_the_last_condition_holds_the_kernel_is_wrong(kernel):
         (of_an_array, [{217}]),
         (lambda x, rows, columns: 1 if columns % 2 else 2, []),
         (lambda x, rows, columns: columns == SEVERAL, []),
+        (lambda x, rows, columns: columns >= 1000 or rows == 301, []),
         (lambda x, rows, columns: (pytest.fail("here"), columns == 333), [{333}]),
         (refusing, [{64, 128, 192, 256}]),
         (spec_of, []),
