@@ -49,7 +49,7 @@ KEEP = 255
 def length(call: Call, role: str, *, at_least_eight: bool) -> None:
     """The elements a partition, and the dimensions, that the eight-value instructions take.
 
-    Dimensions: 5 at v2.26.0, 3 at v2.32.0, which has no limit for nc_match_replace8.
+    Dimensions: 5 at v2.26.0, 3 at v2.32.0 and 2 of dst there; nc_match_replace8 has no limit.
     """
     lowest, maximum = call.machine.max8_range
     minimum = lowest if at_least_eight else 1
@@ -57,7 +57,12 @@ def length(call: Call, role: str, *, at_least_eight: bool) -> None:
     tile: Descriptor = call[role]
     wrong = not minimum <= tile.free_size <= maximum or len(tile.shape) > most
     rule = f"{minimum} to {maximum} elements a partition, in up to {most} dimensions"
-    limits(call, (wrong, rule, f"{role} {list(tile.shape)}: {tile.free_size} elements"))
+    dst = call.destinations["dst"].shape if most == 3 else (0, 0)
+    limits(
+        call,
+        (wrong, rule, f"{role} {list(tile.shape)}: {tile.free_size} elements"),
+        (len(dst) != 2, "dst is [partitions, 8]", f"dst {list(dst)}"),
+    )
 
 
 def _eight_values(call: Call) -> None:

@@ -97,6 +97,7 @@ MISUSES = {
         lambda: nisa.max8(wide(8), tile((4, 2, 2, 8))),
         "in up to 3 dimensions",
     ),
+    "max8 into three": (lambda: nisa.max8(tile((4, 2, 4)), wide(8)), "dst is [partitions, 8]"),
     "a pattern that is too long": (
         lambda: nisa.iota(tile((4, 15), nl.int32), [[1, 16]]),
         "1 dimensions and 16 elements",
