@@ -48,7 +48,7 @@ def as_github(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
     return "\n".join(
         f"::{SEVERITIES[levels.of(entry.rule)]} file={entry.path},line={entry.line},"
         f"col={entry.region.column},endLine={entry.region.end_line},title={entry.id}"
-        f"::{_escaped(entry.text)}"
+        "::" + entry.text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
         for entry in diagnostics
     )
 
@@ -155,10 +155,6 @@ def _result(diagnostic: Diagnostic, index: int, levels: Levels, said: str) -> di
 
 def _region(place: TextRange) -> dict[str, int]:
     return dict(zip(("startLine", "startColumn", "endLine", "endColumn"), place, strict=True))
-
-
-def _escaped(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 _COLUMNS = (

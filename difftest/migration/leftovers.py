@@ -31,7 +31,8 @@ def rules_broken(node: cst.CSTNode, scope: Scope) -> list[Rule]:
     for part in _of_kind(whole, cst.Call):
         broken += _of_call(part, names.of(part.func) or "")
     for part in _of_kind(whole, cst.BinaryOperation, cst.UnaryOperation, cst.AugAssign):
-        if any(_is_tile(side, scope) for side in part.children):
+        bases = (side.value if isinstance(side, cst.Subscript) else side for side in part.children)
+        if any(isinstance(base, cst.Name) and base.value in scope.tiles for base in bases):
             broken.append(OPERATOR)
     return broken
 
@@ -94,11 +95,6 @@ def _last_first(kind: type[Any]) -> list[str] | None:
 
 def _of_kind(tree: list[Any], *kinds: type[cst.CSTNode]) -> list[Any]:
     return [node for node in tree if isinstance(node, kinds)]
-
-
-def _is_tile(node: cst.CSTNode, scope: Scope) -> bool:
-    base = node.value if isinstance(node, cst.Subscript) else node
-    return isinstance(base, cst.Name) and base.value in scope.tiles
 
 
 class Definitions:

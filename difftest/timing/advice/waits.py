@@ -121,7 +121,10 @@ def waits(schedule: Schedule, units: Units) -> Iterator[Advice]:
     for before, after in pairwise(mine):
         gap = after.start - before.start - before.busy
         if gap > 0 and after.waited_for >= 0:
-            idle.setdefault(_cause(after, schedule.spans), []).append((gap, after))
+            other = schedule.spans[after.waited_for]
+            what = other.instruction.opcode + " to free a buffer" * after.buffer
+            cause = unit(other), what, other.instruction.event.location
+            idle.setdefault(cause, []).append((gap, after))
     for (who, what, location), gaps in idle.items():
         time = sum(gap for gap, _ in gaps)
         if time < NOTABLE * schedule.end:
@@ -163,9 +166,3 @@ def device_loops(schedule: Schedule, units: Units) -> Iterator[Advice]:
             remedy="do the work of several turns in each, loads first; or loop with Python's "
             "range, which is unrolled",
         )
-
-
-def _cause(span: Span, spans: list[Span]) -> tuple[str, str, Location | None]:
-    other = spans[span.waited_for]
-    what = other.instruction.opcode + " to free a buffer" * span.buffer
-    return unit(other), what, other.instruction.event.location

@@ -154,7 +154,13 @@ def issue(
     if dst is None:
         need_tile(dst, "dst", record.name)
     gate.run(core, placed(Issue(record, operands, options, dst, others, None, engine)))
-    return ISSUED
+    turns = core.loops.turns
+    return NkiInstruction(turns) if turns else ISSUED
+
+
+def issued() -> NkiInstruction:
+    """The handle of an instruction that was issued by hand."""
+    return NkiInstruction(current().loops.turns)
 
 
 def perform(
@@ -168,7 +174,7 @@ def perform(
     """Issue an effect on one tensor at each role."""
     targets = (dst, *others) if effect.destinations else ()
     effects.issue(effect, [(operands, targets)], options, engine)
-    return ISSUED
+    return issued()
 
 
 @entry("placed")

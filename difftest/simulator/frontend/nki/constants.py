@@ -13,7 +13,7 @@ from typing import Any
 from difftest.simulator.errors import SignatureError
 from difftest.simulator.frontend.arguments import Members, Numbered, as_member, no_member, not_taken
 from difftest.simulator.frontend.nki.levels import READ_AS, check_level
-from difftest.simulator.trace import Engine, Space
+from difftest.simulator.trace import Engine, Iteration, LoopKind, Space
 
 Named: Any = new_class("Named", (Enum,), {"metaclass": Members})
 engine: Any = Named(
@@ -178,14 +178,32 @@ def is_record(value: object) -> bool:
 
 
 class NkiInstruction:
-    """What an instruction returns: a handle for the scheduler, which changes no value."""
+    """What an instruction returns: a handle for the scheduler, which changes no value.
 
-    __slots__ = ()
+    It knows the turns of loops that the instruction was issued in.
+    """
+
+    __slots__ = ("_turns",)
+
+    def __init__(self, handle: tuple[Iteration, ...] = ()) -> None:
+        self._turns = handle
 
     def depends_on(self, *producers: Any) -> NkiInstruction:
-        """Run after ``producers``: here instructions run in program order anyway."""
+        """Run after ``producers``: here instructions run in program order anyway.
+
+        They are of the same loops on the device, or of some of them (stub at v2.32.0).
+        """
+        own = self._on_device()
+        for producer in producers:
+            if isinstance(producer, NkiInstruction) and producer._on_device() - own:
+                takes = "producers of its own loop on the device, or of one around it"
+                got, remedy = "a producer of another loop", "issue both in one body"
+                raise not_taken("depends_on", takes, got, got, remedy=remedy)
         return self
+
+    def _on_device(self) -> set[int]:
+        return {turn.loop.id for turn in self._turns if turn.loop.kind is LoopKind.DYNAMIC}
 
 
 ISSUED = NkiInstruction()
-"""The handle of every instruction: the simulator schedules nothing."""
+"""The handle of an instruction outside loops: the simulator schedules nothing."""

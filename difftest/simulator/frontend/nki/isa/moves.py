@@ -16,8 +16,8 @@ from difftest.simulator.errors import DtypeError, kernel_location, warn
 from difftest.simulator.frontend.arguments import no_member, not_taken
 from difftest.simulator.frontend.dispatch import declare
 from difftest.simulator.frontend.nki import constants
-from difftest.simulator.frontend.nki.calls import affine, call, issue, operator_of
-from difftest.simulator.frontend.nki.constants import ISSUED, UNKNOWN, member_of
+from difftest.simulator.frontend.nki.calls import affine, call, issue, issued, operator_of
+from difftest.simulator.frontend.nki.constants import UNKNOWN, member_of
 from difftest.simulator.frontend.nki.constants import dge_mode as dge_modes
 from difftest.simulator.frontend.nki.constants import oob_mode as oob_modes
 from difftest.simulator.frontend.nki.dynamic import DynamicView
@@ -236,14 +236,14 @@ def register_move(dst, src):
     is_register = isinstance(src, VirtualRegister)
     value = src.device_value() if is_register else as_integer(src, "register_move of")
     target.set(value, "register_move")
-    return ISSUED
+    return issued()
 
 
 def _load(record, dst, operands, options, **_):
     """Do the load of a register, which then has its value."""
     (target,) = options
     target.set(effects.issue(record, [(operands, ())], (target.label,)), record.name)
-    return ISSUED
+    return issued()
 
 
 @call(effects.register_store)

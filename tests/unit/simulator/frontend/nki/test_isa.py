@@ -132,6 +132,11 @@ def test_instructions_return_handles_that_depend_on_each_other():
         first = nisa.memset(x, 1.0, name="first")
         second = nisa.memset(x, 2.0)
         assert second.depends_on(first, first).depends_on(first) is second
+        inner = []
+        nl.fori_loop(0, 1, lambda i: inner.append(nisa.memset(x, 2.0).depends_on(first)))
+        for consumer in (second, nisa.register_move(nisa.register_alloc(1), 1)):
+            with pytest.raises(KernelError, match="depends_on takes producers of its own loop"):
+                consumer.depends_on(first, inner[0])
         return x
 
     assert (on_nki_tiles(compute, A) == 2).all()
