@@ -223,7 +223,7 @@ class ModuleCheck:
             yield Breach(self.file, line, what, remedy)
 
     def _live(self, tree: ast.Module) -> Iterator[ast.AST]:
-        pending: list[tuple[ast.AST, int]] = [(tree, 0)]
+        pending: list[tuple[ast.AST, float]] = [(tree, 0)]
         while pending:
             node, depth = pending.pop()
             if depth > MOST_DEPTH:
@@ -232,8 +232,9 @@ class ModuleCheck:
             dead = node.body if isinstance(node, ast.If) and ast.unparse(node.test) in _MAIN else []
             for child in ast.iter_child_nodes(node):
                 self._above[child] = node
-                if child not in dead:
-                    pending.append((child, depth + 1))
+                is_elif = isinstance(child, ast.If) and getattr(node, "orelse", []) == [child]
+                if child not in dead:  # all that reads trees goes a step deeper at each elif, too
+                    pending.append((child, depth + (0.25 if is_elif else 1)))
 
     def imported(self, node: ast.AST, base: str, member: str, shown: str | None) -> None:
         """Keep what an import binds that is no file of the candidate's; add where it may not."""
@@ -274,6 +275,8 @@ class ModuleCheck:
             if is_special(name) and not self._is_listed(node, name):
                 kind = _KINDS.get(type(node), "name")
                 self.add(node, f"the {kind} {name}", "use what is public")
+            elif name == "super" and not isinstance(getattr(node, "ctx", None), ast.Load):
+                self.add(node, "a super of its own", "give it another name")
         if isinstance(node, ast.Attribute):
             self._attribute(node)
         elif isinstance(node, ast.Name):
@@ -297,6 +300,8 @@ class ModuleCheck:
         if isinstance(node, ast.FunctionDef):
             return name in DUNDERS and isinstance(self._above.get(node), ast.ClassDef)
         if isinstance(node, (ast.Name, ast.alias)) and name in _META:
+            return True
+        if isinstance(node, ast.Attribute) and ast.unparse(node) == "super().__init__":
             return True
         return name == "__name__" and isinstance(getattr(node, "ctx", None), ast.Load)
 
@@ -330,13 +335,15 @@ class ModuleCheck:
 
     def _name(self, node: ast.Name) -> None:
         name, call = node.id, self._above.get(node)
+        above = self._above.get(call) if call is not None else None
         called = isinstance(call, ast.Call) and call.func is node
         if name in FORBIDDEN - self._bound:
             self.add(node, name, f"{PAGE} lists the functions of Python that there are")
         elif name in ("getattr", "hasattr") and not called:
             self.add(node, f"{name} as a value", 'call it with a literal: getattr(nl, "exp")')
+        elif name == "super" and (above is None or not ast.unparse(above).startswith("super().")):
+            self.add(node, "super as a value", "call it for a method: super().method()")
         elif name == "type" and not isinstance(call, ast.Subscript):
-            above = self._above.get(call) if call is not None else None
             named = isinstance(above, ast.Attribute) and above.attr == "__name__"
             if not called or not (named or isinstance(above, (ast.Compare, ast.FormattedValue))):
                 self.add(node, "type as a value", "use isinstance, or type(x).__name__")
@@ -417,7 +424,14 @@ def renamed(tree: ast.Module, modules: Mapping[str, object]) -> ast.Module:
 
     So an attribute that begins with an underscore is of an object of its own, and of none of ours.
     """
+    fields = (node.target for node in ast.walk(tree) if isinstance(node, ast.AnnAssign))
+    taken = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    taken |= {node.id for node in fields if isinstance(node, ast.Name)}
     for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and isinstance(node.value, ast.Dict) and not node.arg:
+            for key in node.value.keys:  # f(**{"_rows": 1})
+                if isinstance(key, ast.Constant) and key.value in taken:
+                    key.value = own_name(str(key.value))
         for place in () if isinstance(node, ast.alias) else _PLACES:
             value = getattr(node, place, None)
             if isinstance(value, str):

@@ -41,7 +41,8 @@ def _smaller(program: Program) -> Iterator[Program]:
     for number, output in enumerate(program.outputs):
         rest = program.outputs[:number] + program.outputs[number + 1 :]
         name = re.compile(rf"\b{output.name}\b")
-        yield replace(program, outputs=rest, body=_without(program.body, name))
+        body = (s for s in program.body if not any(name.search(text) for text in s.lines()))
+        yield replace(program, outputs=rest, body=(*body,))
         yield replace(program, outputs=rest)
     for body in _shorter(program.body):
         yield replace(program, body=body)
@@ -50,10 +51,6 @@ def _smaller(program: Program) -> Iterator[Program]:
             inputs = program.inputs[:number] + program.inputs[number + 1 :]
             mutated = tuple(one for one in program.mutated if one.name != given.name)
             yield replace(program, inputs=inputs, mutated=mutated)
-
-
-def _without(body: tuple[Statement, ...], name: re.Pattern[str]) -> tuple[Statement, ...]:
-    return tuple(s for s in body if not any(name.search(text) for text in s.lines()))
 
 
 def _shorter(body: tuple[Statement, ...]) -> Iterator[tuple[Statement, ...]]:

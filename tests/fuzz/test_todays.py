@@ -92,16 +92,13 @@ def changed(module: Any, name: str, after: Any) -> Any:
     return plant
 
 
-def swapped_pattern(pattern: Pattern) -> Pattern:
-    return pattern._replace(strides=(pattern.strides[0], *pattern.strides[:0:-1]))
-
-
 def shifted_pattern(pattern: Pattern) -> Pattern:
     return pattern._replace(offset=pattern.offset + 1)
 
 
 def swapped(view: Any) -> Any:
-    return view._view(swapped_pattern(view._pattern))
+    strides = view._pattern.strides
+    return view._view(view._pattern._replace(strides=(strides[0], *strides[:0:-1])))
 
 
 def shifted(view: Any) -> Any:

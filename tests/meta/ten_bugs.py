@@ -196,7 +196,9 @@ def page() -> str:
     """The page of all bugs."""
     lines = [HEAD]
     for number, bug in enumerate(BUGS, 1):
-        told = [line for line in bug.report().splitlines()[1:] if not _is_input(line)]
+        inputs = ("x:", "bias:", "lhsT:", "rhs:", "lost:")
+        report = bug.report().splitlines()[1:]
+        told = [line for line in report if not line.lstrip().startswith(inputs)]
         tried = " x ".join(map(str, bug.tried.values()))
         lines += [
             f"## {number}. {bug.title}\n",
@@ -205,10 +207,6 @@ def page() -> str:
             "\n".join(["```", *told, "```", "", bug.why, ""]),
         ]
     return "\n".join(lines).rstrip() + "\n"
-
-
-def _is_input(line: str) -> bool:
-    return line.lstrip().startswith(("x:", "bias:", "lhsT:", "rhs:", "lost:"))
 
 
 HEAD = f"""# Ten bugs, before and after

@@ -158,13 +158,10 @@ def test_a_memory_can_be_filled_wherever_a_size_is_drawn_and_traces_are_kept():
     assert not has_edges(spec_of(), (device,))  # where nothing of it runs
 
 
-def each_drawn(n):
-    return arrays(np.float32, n, elements=st.floats(-1, 1, width=32), fill=st.nothing())
-
-
 def test_an_input_whose_own_data_have_an_end_is_not_called_beyond():
     """Hypothesis draws no array of so many elements, each for itself."""
-    own = Input("n", data=each_drawn)
+    each = {"elements": st.floats(-1, 1, width=32), "fill": st.nothing()}
+    own = Input("n", data=lambda n: arrays(np.float32, n, **each))
     spec = spec_of(inputs={"a": own, "b": own}, domain={"n": sizes(1, 2000)})
     assert simplest_case(spec, {"n": 8}, "float32").values == {"n": 8}
     with pytest.raises(NoDataError, match="found nothing"):

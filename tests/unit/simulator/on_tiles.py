@@ -17,14 +17,10 @@ def on_tiles(compute: Callable[..., Any], *arrays: Any, **options: Any) -> Any:
 
     def kernel(*tensors):
         results = compute(*(nl.load(tensor) for tensor in tensors))
-        return tuple(written(tile) for tile in as_tuple(results))
+        return tuple(map(written, results if isinstance(results, tuple) else (results,)))
 
     outputs = launch(kernel, arrays, **options).outputs
     return outputs[0] if len(outputs) == 1 else outputs
-
-
-def as_tuple(results: Any) -> tuple[Any, ...]:
-    return results if isinstance(results, tuple) else (results,)
 
 
 def written(tile: Any) -> Any:

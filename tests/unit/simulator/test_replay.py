@@ -49,14 +49,12 @@ def taped(kernel, args, keywords=None, **how):
 
 def events(result):
     """All that a trace says of each event."""
-    return [
-        (*e.kind[:3], e.number, repr(e.arguments), e.stack, e.loops, e.program, regions(e))
+    told = [
+        (*e.kind[:3], e.number, repr(e.arguments), e.stack, e.loops, e.program)
         for e in result.trace
     ]
-
-
-def regions(event):
-    return [(one.allocation.id, *one[1:8]) for one in event.writes + event.reads]
+    regions = [one for e in result.trace for one in (None, *e.writes, *e.reads)]
+    return told, [one and (one.allocation.id, *one[1:8]) for one in regions]
 
 
 def assert_equal(one, other):

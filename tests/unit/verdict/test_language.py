@@ -122,11 +122,22 @@ class Op(Enum):
     PLUS = "plus"
 
 
+class Taller(Plan):
+    def __init__(self, rows):
+        super().__init__(**{"_rows": rows})
+
+    @property
+    def rows(self):
+        return super().rows
+
+
 logging.getLogger(__name__).warning("loaded %s", __name__)
 warnings.warn("loaded")
 """
 BODY = (
-    "plan = Plan(_rows=a.shape[0])\nassert plan.rows == a.shape[0], f'{type(a).__name__}'\n"
+    "x = a.shape[1]\nif x == -1:\n    0\n"
+    + "elif x == -1:\n    0\n" * 400
+    + "plan = Taller(a.shape[0])\nassert plan.rows == a.shape[0], f'{type(a).__name__}'\n"
     "print('{:>{}}'.format('x', 3), Op.PLUS.value)\ntile = total(a, b, getattr(nl, 'add'))\n"
     "nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=other.one())\n"
     "return store(tile)"

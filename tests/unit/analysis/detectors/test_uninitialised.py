@@ -162,16 +162,12 @@ def test_an_index_out_of_bounds_that_nothing_wrote_is_called_that(last, message)
 # -- through indices, registers, and masks that are no box -----------------------------------------
 
 
-def rows_by_index(x, index, mask=None):
-    return nl.load(x[index, nl.arange(4)[None, :]], mask=mask)
-
-
 def test_what_is_loaded_through_an_undefined_index_is_undefined():
     def kernel(table, rows):
         out = nl.ndarray((ROWS, 4), table.dtype, buffer=nl.shared_hbm)
         line, one = nl.arange(ROWS)[:, None], nl.arange(1)[None, :]
-        got = rows_by_index(table, nl.load(rows[line, one], mask=line < 5))
-        nl.store(out, nl.add(got, 1.0))
+        index = nl.load(rows[line, one], mask=line < 5)
+        nl.store(out, nl.add(nl.load(table[index, nl.arange(4)[None, :]]), 1.0))
         return out
 
     got = findings_in(kernel, [normal(200, 4), np.arange(5, dtype=np.uint8)[:, None]])

@@ -155,5 +155,14 @@ OUTSIDE = {
         NUMPY.replace("---", "np" + ".a" * 900 + "\n---") + LINE,
         "nested more than",
     ),
+    "480 times elif": ("if 1:\n    0\n" + "elif 1:\n    0\n" * 480 + LINE, "nested more than"),
+    "super of another": ("class A: ...\n---\nsuper(A, a)._storage\n" + LINE, "super as a value"),
+    "a super of its own": ("super = lambda: a\nsuper().__init__()\n" + LINE, "a super of its own"),
+    "a super in a module": ("np.super = 1\n" + LINE, "a super of its own"),
+    "super as a value": ("m = super\n" + LINE, "super as a value"),
+    "a method of all": (
+        "class A:\n    def f(self):\n        super().__reduce__()\n---\n" + LINE,
+        "__reduce__",
+    ),
     "too large": ("x = '" + "x" * 2**20 + "'\n---\n" + LINE, "bytes"),
 }
