@@ -22,12 +22,11 @@ from tests.unit.verdict.kernels import RIGHT, judged, source
 
 OPEN = ("os", "sys", "time", "socket", "struct")
 """What is opened to these kernels: the second wall is the system's."""
-RETURN = "return store(total(a, b))"
 
 
 def in_kernel(line: str, before: str = "") -> str:
     """A right kernel that does something else first."""
-    return source(f"{line}\n{RETURN}", before)
+    return source(f"{line}\nreturn store(total(a, b))", before)
 
 
 def opened(worker, folder, text, cases=3):

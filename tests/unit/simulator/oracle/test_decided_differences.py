@@ -29,7 +29,6 @@ from tests.unit.simulator.on_tiles import on_tiles
 ROWS = np.arange(24, dtype=np.float32).reshape(4, 6)
 OUTSIDE = nl.mgrid[0:4, 0:6]
 COLUMNS = nl.arange(6)[None, :]
-MIDDLE = nl.ds(1, 2)
 MASK = OUTSIDE.p < 3
 
 
@@ -364,7 +363,7 @@ MADE_OUTSIDE = {
         lambda x: nl.copy(x[OUTSIDE.p, 2 * nl.mgrid[0:4, 0:6].x - OUTSIDE.x]),
         ROWS,
     ),
-    "a slice": (lambda x: nl.copy(x[:, MIDDLE]), ROWS[:, 1:3]),
+    "a slice": (lambda x: nl.copy(x[:, nl.ds(1, 2)]), ROWS[:, 1:3]),
     "a mask": (filled(mask=lambda: MASK), np.where(ROW < 3, ROWS, -1)),
     "a mask and one of the kernel": (
         filled(mask=lambda: MASK & (nl.mgrid[0:4, 0:6].x > 1)),
