@@ -109,9 +109,9 @@ def _compare_exact(program: Program, outcome: Outcome) -> None:
     for number, (got, output) in enumerate(zip(outcome.result.outputs, run.outputs, strict=True)):
         if not is_float(got.dtype):
             continue
-        machine = np.asarray(from_bits(got, got.dtype), np.float64)
         error = np.zeros(()) if output.error is None else output.error * (1 + 2.0**-30)
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore"):  # of a signalling NaN, too
+            machine = np.asarray(from_bits(got, got.dtype), np.float64)
             close = np.abs(machine - output.value) <= error
         # An overflow is no rounding: what comes of one is no more within a bound.
         close |= ~np.isfinite(machine) | ~np.isfinite(output.value)

@@ -112,6 +112,8 @@ class Oracle(Follower):
 
     def before(self, call: Any, issued: Issue) -> None:
         self._where = issued.where  # of which a meaning may choose
+        if issued.left_of is None:  # afterwards what it writes may lie among what it has read
+            self._complete = all(map(_is_written, issued.operands))
 
     def after(self, call: Any, issued: Issue) -> None:
         """Judge what it wrote, unless it is a part of what is judged as a whole."""
@@ -140,8 +142,8 @@ class Oracle(Follower):
             results = MEANINGS[record.name](use)
             results = results if type(results) is tuple else (results,)
             roles = [role.name for role in record.destinations]
-            read = (*operands, targets[0] if call.reads_dst else None)
-            complete = "reduce_cmd" not in call.options and all(map(_is_written, read))
+            complete = self._complete and "reduce_cmd" not in call.options
+            complete = complete and (not call.reads_dst or _is_written(targets[0]))
             put = []
             for role, tile, literal, result in zip(roles, targets, literals, results, strict=False):
                 if literal is None or result is None:

@@ -73,6 +73,11 @@ def sum_into_its_own_result(x):
 
 
 CALLS = {
+    "a hole that a copy moves and fills": lambda x: into(
+        (4, 7),
+        nl.float32,
+        lambda t: [nisa.tensor_copy(t[:, 0:4], x[:, 0:4]), nisa.tensor_copy(t[:, 3:7], t[:, 1:5])],
+    )[:, 0:6],
     "E8M0 has no zero": lambda x: into(
         (4, 24), nl.float8_e8m0fnu, lambda t: [nisa.memset(t, 2), nisa.memset(t[:, 0:3], 0)]
     ).view(nl.uint8),
