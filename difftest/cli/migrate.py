@@ -94,8 +94,8 @@ def migrate(
     try:
         left, is_proven = change(file, output, kernel, proven)
     except (ParserSyntaxError, UnicodeDecodeError) as error:
-        what = f"a file of {file}" if file.is_dir() else file
-        raise click.ClickException(f"{what} is no Python: {error}") from None
+        place = file / getattr(error, "place", "")  # in a folder
+        raise click.ClickException(f"{place} is no Python: {error}") from None
     if kernel is None:
         click.echo("not proven: name a --kernel and the --shape of its inputs, or --test", err=True)
     if left:

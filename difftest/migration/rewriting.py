@@ -335,7 +335,11 @@ class Package:
         result = self._results.get(file)
         if result is None:
             self._results[file] = None  # for what it imports and is imported by
-            result = self._results[file] = migrate(file.read_text(encoding="utf-8"), self)
+            try:
+                result = self._results[file] = migrate(file.read_text(encoding="utf-8"), self)
+            except (cst.ParserSyntaxError, UnicodeDecodeError) as error:
+                vars(error).setdefault("place", file.relative_to(self.folder))
+                raise
         return result
 
     def _named(self, name: str) -> Iterator[tuple[int, list[str]]]:

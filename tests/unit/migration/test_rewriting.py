@@ -265,6 +265,8 @@ def test_the_command_refuses_what_cannot_be(command, tmp_path):
     old = str(tmp_path / "old.py")
     assert "would replace" in command(WHOLE, "-o", old).output
     assert "a proof needs" in command(WHOLE, "--kernel", "double").output
-    assert "is no Python" in command("twice = (").output
+    assert f"{old} is no Python" in command("twice = (").output
+    whole = ["migrate", str(tmp_path), "-o", str(tmp_path / "new")]
+    assert f"{old} is no Python" in CliRunner().invoke(main, whole).output
     assert "has no function none" in command(WHOLE, *PROOF, "--kernel", "none").output
     assert "neuronxcc" in (tmp_path / "old.py").read_text()
