@@ -341,8 +341,10 @@ class ModuleCheck:
             self.add(node, name, f"{PAGE} lists the functions of Python that there are")
         elif name in ("getattr", "hasattr") and not called:
             self.add(node, f"{name} as a value", 'call it with a literal: getattr(nl, "exp")')
-        elif name == "super" and (above is None or not ast.unparse(above).startswith("super().")):
-            self.add(node, "super as a value", "call it for a method: super().method()")
+        elif name == "super":
+            asked = called and isinstance(above, ast.Attribute) and ast.unparse(above.value)
+            if asked != "super()":
+                self.add(node, "super as a value", "call it for a method: super().method()")
         elif name == "type" and not isinstance(call, ast.Subscript):
             named = isinstance(above, ast.Attribute) and above.attr == "__name__"
             if not called or not (named or isinstance(above, (ast.Compare, ast.FormattedValue))):

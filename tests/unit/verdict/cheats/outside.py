@@ -159,7 +159,8 @@ OUTSIDE = {
     "super of another": ("class A: ...\n---\nsuper(A, a)._storage\n" + LINE, "super as a value"),
     "a super of its own": ("super = lambda: a\nsuper().__init__()\n" + LINE, "a super of its own"),
     "a super in a module": ("np.super = 1\n" + LINE, "a super of its own"),
-    "super as a value": ("m = super\n" + LINE, "super as a value"),
+    "super beside super": ("super().f(super)\n" + LINE, "super as a value"),
+    "super as a value": ("m = super().f + super()\n" + LINE, "super as a value"),
     "what all have": ("class A:\n    f = lambda s: super().__dir__()\n---\n" + LINE, "__dir__"),
     "too large": ("x = '" + "x" * 2**20 + "'\n---\n" + LINE, "bytes"),
 }
