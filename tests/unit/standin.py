@@ -38,6 +38,12 @@ def add(a, b):
     return (a.astype(np.float32) + b.astype(np.float32)).astype(a.dtype)
 
 
+def broken_add(a, b):
+    result = add(a, b)
+    result[-1] = 0
+    return result
+
+
 def add_reference(a, b):
     return a.astype(np.float64) + b.astype(np.float64)
 

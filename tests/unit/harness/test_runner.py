@@ -18,7 +18,7 @@ from difftest.harness.tally import Counts
 from difftest.harness.verdict import BothRejected, Inconclusive, Match, Mismatch, OneSided
 from difftest.simulator import Trace
 from tests.every import every
-from tests.unit.standin import PlainBackend, add, add_spec
+from tests.unit.standin import PlainBackend, add, add_spec, broken_add
 
 CASE = Case({"n": 4}, "float32", {"a": Ones(), "b": Zeros()})
 ERROR = AssertionError("n must be even")
@@ -26,12 +26,6 @@ ERROR = AssertionError("n must be even")
 
 def runner(*names):
     return Runner(tuple(PlainBackend(name) for name in names or ("plain",)))
-
-
-def broken_add(a, b):
-    result = add(a, b)
-    result[-1] = 0
-    return result
 
 
 def refusing_add(a, b):

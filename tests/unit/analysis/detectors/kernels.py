@@ -8,6 +8,7 @@ from difftest.analysis.detectors import detect
 from difftest.analysis.detectors.uninitialised import UNWRITTEN
 from difftest.inspection import Inspector
 from difftest.simulator import launch
+from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.witness import witnessing
 
 RNG = np.random.default_rng(0)
@@ -15,6 +16,10 @@ RNG = np.random.default_rng(0)
 
 def normal(*shape):
     return RNG.standard_normal(shape).astype(np.float32)
+
+
+def output(a):
+    return nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
 
 
 def found_in(kernel, arrays, **options):

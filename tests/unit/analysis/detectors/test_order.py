@@ -6,17 +6,13 @@ from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.install import embedded
 from tests.every import every
-from tests.unit.analysis.detectors.kernels import detected_in, findings_in, found_in, normal
+from tests.unit.analysis.detectors.kernels import detected_in, findings_in, found_in, normal, output
 
 COLUMNS = 128
 
 
 def part(i):
     return nl.ds(i * COLUMNS, COLUMNS)
-
-
-def output(a):
-    return nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
 
 
 def test_a_read_of_what_another_iteration_wrote_names_both_lines_loop_and_element():

@@ -5,13 +5,9 @@ import pytest
 
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
-from tests.unit.analysis.detectors.kernels import found_in, normal
+from tests.unit.analysis.detectors.kernels import found_in, normal, output
 
 COLUMNS = 128
-
-
-def output(a):
-    return nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
 
 
 def by_way_of(scratch_row, chosen):

@@ -8,6 +8,7 @@ from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.trace import Allocation, Engine, Event, Kind, Region, Space, Trace
 from tests.every import every
+from tests.unit.analysis.detectors.kernels import output
 
 X = np.ones((128, 64), np.float32)
 
@@ -18,10 +19,6 @@ def surveyed(kernel, *others, **options):
     survey = Survey(trace)
     kept = [touches[0].region.allocation for touches in survey.accesses.values()]
     return survey, [one.space for one in kept]
-
-
-def output(x):
-    return nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
 
 
 def test_what_one_turn_makes_and_uses_is_left_out():
