@@ -332,7 +332,8 @@ def into_integers(x: Bounded, dtype: DType) -> Bounded | None:
     if dtype == BOOL:
         error = ((np.abs(x.value) <= x.error) & (x.error > 0)).astype(np.float64)
     else:
-        error = np.maximum(high - value, value - low)
+        value = np.where(np.isnan(value), 0.0, value)  # as the machine has it
+        error = defined(value, np.maximum(high - value, value - low))
     return Bounded(value, error, dtype) if error.any() else None
 
 

@@ -124,14 +124,16 @@ def test_what_it_does_not_hold_is_rounded_once(value):
 
 
 def test_what_becomes_a_bool_or_an_integer():
-    """A rounded value may become another one, or is sure to become this one."""
+    """A rounded value may become another one, or is sure to become this one; NaN is 0, as it is
+    for the machine, and nothing sure: without a bound, and not with one that is NaN."""
     x = Bounded(np.array([0.0, 0.25, 2.0, 0.0]), np.array([0.0, 0.5, 0.5, 0.5]))
     made = bounded.into_integers(x, BOOL)
     assert [made.value.tolist(), made.error.tolist()] == [[0, 1, 1, 0], [0, 1, 0, 1]]
     assert bounded.into_integers(x.shaped(lambda array: array[2:3]), BOOL) is None
-    x = Bounded(np.array([0.4, 1.5, 300.0]), np.full(3, 0.25))
+    x = Bounded(np.array([0.4, 1.5, 300, np.nan, np.inf]), np.array([0.25, 0.25, 0.25, 0, np.inf]))
     made = bounded.into_integers(x, np.dtype(np.int8))
-    assert [made.value.tolist(), made.error.tolist()] == [[0, 2, 127], [1, 1, 0]]
+    assert made.value.tolist() == [0, 2, 127, 0, 127]
+    assert made.error.tolist() == [1, 1, 0, np.inf, np.inf]
 
 
 def test_an_engine_rounds_wide_integers():
