@@ -15,7 +15,6 @@ import pytest
 from hypothesis import settings
 
 from difftest.simulator.instructions.record import INSTRUCTIONS
-from tests.every import every
 from tests.fuzz.campaign import DIALECTS, Campaign
 from tests.fuzz.scene import EndedError, Scene
 
@@ -40,7 +39,7 @@ def test_a_view_without_elements_ends_a_kernel() -> None:
 
 if NIGHTLY:
 
-    @every("dialect", DIALECTS)
+    @pytest.mark.parametrize("dialect", DIALECTS)
     def test_a_campaign_finds_nothing(
         dialect: str, capsys: pytest.CaptureFixture[str], pytestconfig: pytest.Config
     ) -> None:
