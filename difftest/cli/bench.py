@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import timeit
+import tracemalloc
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,7 +18,6 @@ from difftest.backends.embedded import EmbeddedSimulator
 from difftest.cli.launching import KernelArguments, KernelRun, launched, machine_named, run_options
 from difftest.harness.case import Case
 from difftest.harness.failures import DifferentialFailure
-from difftest.harness.limits import peak_of
 from difftest.harness.recipes import Random
 from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec
@@ -185,3 +185,16 @@ def table(title: str, measured: dict[str, Reading]) -> Table:
             f"{measurement.seconds / fastest:,.2%}",
         )
     return result
+
+
+def peak_of(call: Callable[[], object]) -> int:
+    """The most bytes that a call holds at one time, beside what there was."""
+    traced = tracemalloc.is_tracing()  # NumPy tells it of its arrays
+    (tracemalloc.reset_peak if traced else tracemalloc.start)()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        call()
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        if not traced:
+            tracemalloc.stop()

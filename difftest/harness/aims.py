@@ -14,6 +14,7 @@ import math
 import random
 import sys
 import traceback
+import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from types import CodeType
@@ -22,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from difftest.backends.sdk import function_of
-from difftest.harness.limits import CaseLimitError, limit, within_limits
+from difftest.harness.limits import USED, CaseLimitError, limit, within_limits
 from difftest.harness.rounding import Array
 from difftest.harness.signature import call_of
 from difftest.harness.sized import Asked, DryRun
@@ -32,7 +33,7 @@ _SHARE, _NAMES, _LEAST = 0.6, 0.8, 3
 """Of the cases, and of their names, how many aim at something; smaller numbers are drawn anyhow."""
 _ASIDE = (*6 * (0,), -1, 1)  # how far beside a place is aimed
 _RUNS, _OFTEN, _AGAIN = 64, 16, 2  # of a kernel; for one condition's place, and for its text
-_SECONDS, _DEEP = 3.0, 500  # for a kernel that does not end, and calls within calls
+_SECONDS, _MEBIBYTES, _DEEP = 3.0, 1024, 500  # for one without end, and calls within calls
 _ASKED, _POINTS, _ALONE, _SAMPLED, _KEPT = 2**11, 2**16, 2**11, 2**12, 64
 """Values of a name, points of two, points where no array can be asked, and places kept, at most."""
 _FLOATS, _LARGE = 8, 2.0**18  # so many, and smaller: a large one hides something, and is no data
@@ -108,7 +109,10 @@ class Search:
         """The conditions that are met on the way from some values of the domain, in some time."""
         found = defaultdict[Any, list[Place]](list)
         before, depth = sys.getrecursionlimit(), len([*traceback.walk_stack(None)])
-        with contextlib.suppress(CaseLimitError), limit(_SECONDS, None) as undo:
+        memory = _MEBIBYTES if USED.exists() else None
+        with contextlib.suppress(CaseLimitError), limit(_SECONDS, memory) as undo:
+            undo.enter_context(warnings.catch_warnings())
+            warnings.simplefilter("ignore")  # the kernel's own come when it runs
             undo.callback(sys.setrecursionlimit, before)
             sys.setrecursionlimit(min(before, depth + _DEEP))  # a larger one than C's stack holds
             within_limits(lambda: self._search(bases, found))

@@ -387,10 +387,3 @@ class EdgeFailure(DifferentialFailure, NotRejectedError):
 
 class NothingComparedError(ToldFailure):
     """A kernel test ended without having compared anything."""
-
-
-def line_of(failure: BaseException) -> str:
-    """What a failure says, in a line."""
-    verdict = failure.verdict if isinstance(failure, DifferentialFailure) else None
-    told = verdict.message if isinstance(verdict, Mismatch) else getattr(verdict, "error", failure)
-    return next(iter(str(told).splitlines()), type(told).__name__)

@@ -20,7 +20,6 @@ import signal
 import sys
 import threading
 import traceback
-import tracemalloc
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -284,16 +283,3 @@ def too_large(arrays: Iterable[tuple[Sequence[int], int]]) -> str:
         f"the arrays take {needed:,} bytes ({needed / 2**30:,.3g} GiB); accepted: at most "
         f"1/{_SHARE} of the memory of this computer, {there / 2**30:,.3g} GiB"
     )
-
-
-def peak_of(call: Callable[[], object]) -> int:
-    """The most bytes that a call holds at one time, beside what there was."""
-    traced = tracemalloc.is_tracing()  # NumPy tells it of its arrays
-    (tracemalloc.reset_peak if traced else tracemalloc.start)()
-    try:
-        before = tracemalloc.get_traced_memory()[0]
-        call()
-        return tracemalloc.get_traced_memory()[1] - before
-    finally:
-        if not traced:
-            tracemalloc.stop()

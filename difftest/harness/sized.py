@@ -9,26 +9,27 @@ from __future__ import annotations
 
 import builtins
 import contextlib
-import copy
 import functools
+import importlib.util
 import opcode
 import operator
 import re
 import sys
+import types
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from difftest.analysis import copies
 from difftest.backends.frames import is_installed, is_raised_by
 from difftest.backends.sdk import function_of
 from difftest.harness.limits import ExpiredError
 
-_LONG, _STEPS, _KEYS, _OFTEN = 300, 10_000, 64, 8
-"""Characters of a text, steps of a run, keys of a table that are looked at, and texts that one
-place of the code asks, at most."""
+_LONG, _STEPS, _KEYS, _OFTEN, _LARGE = 300, 10_000, 64, 8, 2**20
+"""Characters of a text, steps of a run, keys of a table that are looked at, texts that one place of
+the code asks, and an exponent, at most."""
 _BINARY = """lt < le <= eq == ne != gt > ge >= add + sub - mul * floordiv // mod % truediv / pow **
 and & or | xor ^ lshift << rshift >>"""
 _UNARY = {"neg": "-{0}", "abs": "abs({0})", "invert": "~{0}"}
@@ -43,6 +44,12 @@ _CALLED = {
 """Modules whose functions a kernel may call here: of others, such as ``time``, none is called."""
 _HOMES = {"math": "math.", "numpy": "np."}  # what their functions return is known by the call
 _STOOD_FOR = {"difftest", "neuronxcc", "nki", *sys.stdlib_module_names} - _CALLED
+_DENIED: Any = (print, open, input, breakpoint, eval, exec, __import__, np.save, np.savez)
+_DENIED += (np.savez_compressed, np.savetxt, np.memmap, np.seterr, np.set_printoptions)
+_CONSTANT = {"abc", "dataclasses", "enum", "ml_dtypes", "operator", "typing"}
+_PLAIN = {bool, bytes, complex, float, int, object, range, str, types.NoneType, type(...)}
+_PARTS: dict[Any, str] = {property: "fget fset fdel", types.MethodType: "__func__ __self__"}
+_PARTS |= {classmethod: "__func__", staticmethod: "__func__"}
 
 
 class Asked(NamedTuple):
@@ -67,13 +74,15 @@ class DryRun:
         self._left, self._made, self._seen = _STEPS, dict[int, Any](), set[str]()
         self._texts, self._lengths = defaultdict[Any, list[str]](list), dict[int, Any]()
         self.shown: dict[str, Any] = {}
+        self.builtins = {**vars(builtins), "__import__": self.imported, "open": self.anything()}
         self._own = ""  # the package of the kernel, which may be an installed one
 
     def refuses(self, kernel: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
         """Call a kernel; whether its author lets it raise."""
         self._own = str(getattr(function_of(kernel), "__module__", "")).partition(".")[0]
         try:
-            self.stand_in(kernel)(*args, **kwargs)
+            named = {name: self.stand_in(value) for name, value in kwargs.items()}
+            self.stand_in(kernel)(*map(self.stand_in, args), **named)
         except (KeyboardInterrupt, ExpiredError):
             raise
         except BaseException as error:  # also SystemExit, and Skipped of pytest
@@ -85,7 +94,7 @@ class DryRun:
         frame = sys._getframe(1)
         while frame.f_code.co_filename == __file__ and frame.f_back:
             frame = frame.f_back
-        place = frame.f_code.co_filename, frame.f_lineno, frame.f_lasti
+        place = frame.f_code.co_filename.removeprefix(copies.DRY), frame.f_lineno, frame.f_lasti
         if text not in self._seen and len(text) < _LONG:
             self._seen.add(text)
             self.asked[text] = Asked(*place, text, held)
@@ -137,68 +146,106 @@ class DryRun:
         return text
 
     def stand_in(self, value: Any) -> Any:
-        """What stands for a value that a function names; most stand for themselves."""
+        """What stands for a value that a function names: a copy that holds nothing of its author's.
+
+        What cannot be copied, or by hooks of its author's alone, is as something of NKI.
+        """
+        if type(value) in _PLAIN or issubclass(type(value), (_Known, _Anything)):
+            return value
         if id(value) not in self._made:
-            self._made[id(value)] = value, self._stand_in(value)  # kept, for its number is
+            self._step()
+            try:
+                made = self._stand_in(value)
+            except Exception:
+                made = self.anything()
+            self._made[id(value)] = value, made  # kept, for its number is
         return self._made[id(value)][1]
 
     def _stand_in(self, value: Any) -> Any:
-        is_module = isinstance(value, ModuleType)
-        is_other = isinstance(value, (type, functools.partial, ModuleType))
+        kind = type(value)
+        is_kind, is_module = issubclass(kind, type), issubclass(kind, types.ModuleType)
+        if not (is_kind or is_module or self._is_foreign(kind.__module__, *_CALLED)):
+            return copies.of_object(value, self.stand_in, self._made)
+        if kind in _PARTS:
+            return kind(*(self.stand_in(getattr(value, part)) for part in _PARTS[kind].split()))
+        if kind is functools.cached_property:
+            return property(self.stand_in(value.func))
+        is_other = is_kind or is_module or kind is functools.partial
         function = None if is_other else function_of(value)
         home = value.__name__ if is_module else getattr(function or value, "__module__", None)
-        root = (home or type(value).__module__).partition(".")[0]
+        root = (home or kind.__module__).partition(".")[0]
         if getattr(value, "__name__", "") in _TURNS:
             return self.turns
-        file = getattr(sys.modules.get(root), "__file__", None) or ""
-        is_foreign = root not in {*_CALLED, self._own} and is_installed(file)
-        if root in _STOOD_FOR or is_foreign or any(value is f for f in (print, open, input)):
+        if self._is_foreign(home or kind.__module__) or any(value is f for f in _DENIED):
             return self.anything(value)
         if is_module:
             return value if root in _CALLED - {*_HOMES} else _World(self, vars(value))
-        is_of_numbers = root in _HOMES and callable(value) and not isinstance(value, type)
-        if is_of_numbers or any(value is kind for kind in (float, int, round)):
+        is_of_numbers = root in _HOMES and callable(value) and not is_kind
+        if is_of_numbers or any(value is number for number in (float, int, round)):
             return _Function(self, value, _HOMES.get(root, ""))
         if value is len:
             return self.length
-        if type(value) in _ROWS:
-            return _ROWS[type(value)](map(self.stand_in, value))
-        if type(value) in (dict, frozenset, set):
-            own = value if type(value) is dict else dict.fromkeys(value)
-            return _Table(self, {name: self.stand_in(own[name]) for name in own})
-        if root not in _CALLED and (function or isinstance(value, type)):
-            return self._function(value, function) if function else self._class(value)
-        with contextlib.suppress(Exception):  # it cannot be copied, and may change
-            return value if type(value) is object or root == "numpy" else copy.copy(value)
-        return value
+        if root not in _CALLED and (function or is_kind):
+            how = self.stand_in, self._made
+            return self._function(value, function) if function else copies.of_class(value, *how)
+        return value if function or is_kind or root in _CONSTANT else self._of_pythons(value)
 
-    def _class(self, kind: Any) -> Any:
-        """The author's class with stand-ins for what its methods name."""
-        self._made[id(kind)] = kind, kind  # its methods may name it
-        if type(kind) is not type or isinstance(kind.__init_subclass__, MethodType):
-            return kind  # something is told of each class under it, such as a register
-        own = {n: self.stand_in(v) for n, v in vars(kind).items() if isinstance(v, FunctionType)}
-        return type(kind.__name__, (kind,), own)
+    def _of_pythons(self, value: Any) -> Any:
+        """A copy of what is of a class of Python's or NumPy's."""
+        kind: Any = type(value)
+        if kind in (list, tuple, dict, frozenset, set) and len(value) > _STEPS:
+            return self.anything()
+        if kind is tuple:
+            return _ROWS[kind](map(self.stand_in, value))
+        if kind is list:
+            _, made = self._made[id(value)] = value, _ROWS[kind]()  # it may hold itself
+            return made.__iadd__(map(self.stand_in, value))
+        if kind in (dict, frozenset, set):
+            table, own = _Table(self, {}), value if kind is dict else dict.fromkeys(value)
+            self._made[id(value)] = value, table
+            table.update((self.stand_in(key), self.stand_in(to)) for key, to in own.items())
+            return table
+        if isinstance(value, np.ndarray):
+            is_small = value.nbytes < _STEPS and not value.dtype.hasobject
+            return value.copy() if is_small else self.anything(shape=value.shape)
+        if isinstance(wrapped := getattr(value, "__wrapped__", None), types.MethodType):
+            return self.stand_in(wrapped)  # which is cached
+        if isinstance(value, (np.generic, np.dtype, np.finfo, np.iinfo)):
+            return value
+        return copies.of_pythons(value, self.stand_in, self._made)
 
-    def _function(self, value: Any, function: FunctionType) -> FunctionType:
+    def _is_foreign(self, home: str, *others: str) -> bool:
+        """Whether a module is NKI's, of another package, or one that changes what is around."""
+        root = home.partition(".")[0]
+        file = getattr(sys.modules.get(root), "__file__", None) or ""
+        is_installed_one = root not in {*_CALLED, self._own} and is_installed(file)
+        return root in {*_STOOD_FOR, *others} or is_installed_one or "numpy.random" in home
+
+    def _function(self, value: Any, function: types.FunctionType) -> types.FunctionType:
         """The author's function with stand-ins for what it names."""
         names, closure = function.__globals__, function.__closure__ or ()
         _, world = self._made.setdefault(id(names), (names, _World(self, names)))
-        code, cells = _without_sets(function.__code__), tuple(CellType() for _ in closure)
-        made = FunctionType(code, world, function.__name__, function.__defaults__, cells)
-        made.__kwdefaults__ = function.__kwdefaults__
+        code, cells = copies.of_code(function.__code__), tuple(types.CellType() for _ in closure)
+        made = types.FunctionType(code, world, function.__name__, None, cells)
         self._made[id(value)] = value, made  # it may name itself
-        for cell, own in zip(cells, closure, strict=True):
+        made.__defaults__ = self.stand_in(function.__defaults__)
+        made.__kwdefaults__ = self.stand_in(function.__kwdefaults__)
+        own = ((n, self.stand_in(v)) for n, v in vars(function).items() if n != "__wrapped__")
+        vars(made).update(own)
+        for cell, held in zip(cells, closure, strict=True):
             with contextlib.suppress(ValueError):  # it is empty
-                cell.cell_contents = self.stand_in(own.cell_contents)
+                cell.cell_contents = self.stand_in(held.cell_contents)
         return made
 
-
-def _without_sets(code: CodeType) -> CodeType:
-    """A set asks a number for its hash alone, a tuple whether it is each of it."""
-    constants = [tuple(c) if isinstance(c, frozenset) else c for c in code.co_consts]
-    constants = [_without_sets(c) if isinstance(c, CodeType) else c for c in constants]
-    return code.replace(co_consts=tuple(constants))
+    def imported(self, name: str, names: Any, _: Any, wanted: Any = (), level: int = 0) -> Any:
+        """What an import in a function brings; what is not loaded is not loaded for it."""
+        if isinstance(wanted, list):  # it is C's, such as NumPy's
+            return __import__(name)
+        if level:
+            package = names["__package__"] or names["__name__"].rpartition(".")[0]
+            name = importlib.util.resolve_name("." * level + name, package)
+        loaded = sys.modules.get(name if wanted else name.partition(".")[0])
+        return self.stand_in(loaded) if name in sys.modules else self.anything()
 
 
 class _World(dict[str, Any]):
@@ -206,13 +253,16 @@ class _World(dict[str, Any]):
 
     def __init__(self, run: DryRun, names: Mapping[str, Any]) -> None:
         self.__dict__.update(_run=run, _names=names)
+        self.update(__name__=names.get("__name__"), __builtins__=run.builtins)
 
     def __missing__(self, name: str) -> Any:
         value = self._names[name] if name in self._names else vars(builtins)[name]
         return self.setdefault(name, self._run.stand_in(value))
 
     def __getattr__(self, name: str) -> Any:
-        return self[name]
+        if name in self or name in self._names:
+            return self[name]
+        raise AttributeError(name)
 
 
 class _Table(dict[Any, Any]):
@@ -290,10 +340,11 @@ class _Anything:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        real = getattr(self._real, name, None)
         if name in _TURNS:
             return self._run.turns
-        return self._run.anything() if real is None else self._run.stand_in(real)
+        real = getattr(self._real, name, None)
+        is_bound = not isinstance(getattr(real, "__self__", sys), (type, types.ModuleType))
+        return self._run.anything() if real is None or is_bound else self._run.stand_in(real)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Its shape is the one that it is called with, or that of the first array."""
@@ -357,7 +408,10 @@ def _method(compute: Callable[..., Any], form: str) -> Callable[..., Any]:
         run = numbers[0].run
         if "/" in form or "%" in form:  # by what is not 0
             _ = bool(numbers[form.index("{1}") > form.index("{0}")])
-        result, text = compute(*map(_plain, numbers)), form.format(*map(_text, numbers))
+        plain = [*map(_plain, numbers)]
+        if ("**" in form or "<<" in form) and max(map(abs, plain)) > _LARGE:
+            raise _Endless  # it has as many digits
+        result, text = compute(*plain), form.format(*map(_text, numbers))
         if isinstance(result, bool):
             result, text = int(run.ask(text, result)), _HELD.format(text)
         return run.number(result, text)
@@ -368,6 +422,7 @@ def _method(compute: Callable[..., Any], form: str) -> Callable[..., Any]:
 def _methods() -> Iterator[tuple[str, Any]]:
     """Those of numbers, by their names."""
     yield "__hash__", lambda number: hash(number.plain)
+    yield "__deepcopy__", lambda number, _: number  # dataclasses.asdict asks for it
     yield "bit_length", _method(int.bit_length, "{0}.bit_length()")
     for name, form in _UNARY.items():
         yield f"__{name}__", _method(getattr(operator, name), form)
@@ -380,6 +435,6 @@ def _methods() -> Iterator[tuple[str, Any]]:
 
 _METHODS = dict(_methods())
 _KINDS = {kind: type("_Size", (_Known, kind), _METHODS) for kind in (int, float)}
-_TAKEN = {*_METHODS, "__setitem__", "__enter__", "__exit__"} - {"__eq__", "__ne__", "__hash__"}
-for _name in _TAKEN:
+_TAKEN = {*_METHODS, "__setitem__", "__enter__", "__exit__", "__next__"}
+for _name in _TAKEN - {"__eq__", "__ne__", "__hash__"}:
     setattr(_Anything, _name, lambda stand_in, *_: stand_in._run.anything())

@@ -25,7 +25,6 @@ from difftest.harness.failures import (
     DifferentialFailure,
     HazardFailure,
     NotRejectedError,
-    line_of,
 )
 from difftest.harness.limits import CaseLimitError
 from difftest.harness.questions import Reference
@@ -233,3 +232,10 @@ def lines_run(functions: Sequence[FunctionType]) -> Iterator[set[tuple[str, int]
         lambda frame: seen.add((frame.f_code.co_filename, frame.f_lineno)),
     ):
         yield seen
+
+
+def line_of(failure: BaseException) -> str:
+    """What a failure says, in a line."""
+    verdict = failure.verdict if isinstance(failure, DifferentialFailure) else None
+    told = verdict.message if isinstance(verdict, Mismatch) else getattr(verdict, "error", failure)
+    return next(iter(str(told).splitlines()), type(told).__name__)

@@ -77,7 +77,7 @@ def rolling_tile(X, W):
     return out
 
 
-def copied_operands(X, W, weights_too=True):
+def copied_operands(X, W, seen=nisa.tensor_copy, taken=nisa.tensor_copy):
     """Each product's operands are copied inside SBUF first, the weights as the image."""
     out, weights = new_output(X, W), load_weights(W)
     _, rows, columns = out.shape
@@ -86,16 +86,14 @@ def copied_operands(X, W, weights_too=True):
         nisa.dma_copy(dst=block, src=X[:, y : y + 3])
         total = nl.zeros((128, columns), nl.float32, buffer=nl.psum)
         for tap, (i, j) in enumerate(TAPS):
-            seen = nisa.tensor_copy(block[:, i, j : j + columns])
-            taken = nisa.tensor_copy(weights[:, tap]) if weights_too else weights[:, tap]
-            total += nisa.nc_matmul(taken, seen)
+            total += nisa.nc_matmul(taken(weights[:, tap]), seen(block[:, i, j : j + columns]))
         nisa.dma_copy(dst=out[:, y], src=nisa.tensor_copy(total, dtype=X.dtype))
     return out
 
 
 def copied_image(X, W):
     """Only the image's operands are copied."""
-    return copied_operands(X, W, weights_too=False)
+    return copied_operands(X, W, taken=lambda weight: weight)
 
 
 def copied_in_groups(X, W):
@@ -106,14 +104,8 @@ def copied_in_groups(X, W):
 
 def turned_weights(X, W):
     """Weights [taps, c_out, channels] that are transposed before each product."""
-    out, weights = new_output(X, W), load_weights(W)
-    _, rows, columns = out.shape
-    for y in nl.affine_range(rows):
-        block = sbuf(128, 3, X.shape[2], dtype=X.dtype)
-        nisa.dma_copy(dst=block, src=X[:, y : y + 3])
-        total = nl.zeros((128, columns), nl.float32, buffer=nl.psum)
-        for tap, (i, j) in enumerate(TAPS):
-            turned = nisa.tensor_copy(nisa.nc_transpose(weights[:, tap]), dtype=X.dtype)
-            total += nisa.nc_matmul(turned, block[:, i, j : j + columns])
-        nisa.dma_copy(dst=out[:, y], src=nisa.tensor_copy(total, dtype=X.dtype))
-    return out
+
+    def turned(weight):
+        return nisa.tensor_copy(nisa.nc_transpose(weight), dtype=X.dtype)
+
+    return copied_operands(X, W, lambda image: image, turned)
