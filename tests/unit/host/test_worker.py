@@ -51,16 +51,18 @@ def test_an_exception_comes_back_with_where_it_was_raised(start):
 class Unpicklable(Exception):
     def __init__(self, first, second):
         super().__init__(f"{first} {second}")
-        self.lock = threading.Lock()  # other packages teach pickle what it cannot do by itself
+        if second == "here":  # other packages teach pickle what it cannot do by itself
+            self.lock = threading.Lock()
 
 
-def test_an_exception_that_cannot_be_pickled_comes_back_as_its_text(start):
+@pytest.mark.parametrize("where", ["here", "back"])
+def test_an_exception_that_cannot_be_pickled_comes_back_as_its_text(start, where):
     def failing():
-        raise Unpicklable("not", "here")
+        raise Unpicklable("not", where)
 
     error = start(failing).run(timeout=10).error
     assert isinstance(error, RemoteError)
-    assert str(error) == "Unpicklable: not here"
+    assert str(error) == f"Unpicklable: not {where}"
 
 
 def test_what_it_and_its_children_write_is_kept_for_each_job(start):

@@ -148,3 +148,5 @@ def test_an_engine_is_slower_where_both_cores_run():
     )
     assert alone / both == pytest.approx(17.4 / 19.2, rel=0.01)
     assert TRN3.shared_engines.value == 1
+    ends = [DmaEngines(TRN2, SharedHbm(r)).run(0.0, tile(2048))[2] for r in (1.0, 1e6)]
+    assert ends[0] > 10 * ends[1]  # what is read takes of it, too

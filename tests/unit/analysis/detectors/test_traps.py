@@ -36,9 +36,10 @@ def test_a_tensor_that_is_used_in_the_same_iteration_of_another_loop():
     def kernel(a):
         out = nl.ndarray((128, 64), dtype=a.dtype, buffer=nl.shared_hbm)
         for i in nl.sequential_range(1):
-            tile = nl.load(a[:, part(i)])
-        for _ in nl.sequential_range(1):
-            nl.store(out, tile)
+            for _ in nl.sequential_range(1):
+                tile = nl.load(a[:, part(i)])
+            for _ in nl.sequential_range(1):
+                nl.store(out, tile)
         return out
 
     assert found_in(kernel, [A]) == [("tensor-scope", "error")]
