@@ -19,13 +19,12 @@ from tests.fuzz.campaign import DIALECTS, Campaign
 from tests.fuzz.scene import EndedError, Scene
 
 NIGHTLY = settings.get_current_profile_name() == "nightly"
-PROGRAMS = 30
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_drawn_kernels_agree(dialect: str) -> None:
     """The same programs every time: Hypothesis draws them from a seed and keeps no database."""
-    failure = Campaign(dialect=dialect).search(seed=sys.version_info.minor, count=PROGRAMS)
+    failure = Campaign(dialect=dialect).search(seed=sys.version_info.minor, count=30)
     assert failure is None, failure
 
 

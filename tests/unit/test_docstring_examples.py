@@ -14,7 +14,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 ROOMS = ("backends", "cli", "course", "harness", "host", "plugin", "simulator", "timing")
 """Folders of difftest whose docstrings are read here."""
-DOCTEST = ">>> "
 FOR_THE_EYE_ALONE = ("::", "+SKIP")
 """A literal block, which nothing runs, and the directive that lets doctest run nothing."""
 TELLING = re.compile(r">>> |::\s*$|\+SKIP", re.MULTILINE)
@@ -53,7 +52,7 @@ def unrun(root: Path) -> list[str]:
 
 def modules_with_examples(root: Path) -> list[str]:
     """The modules that have something to run, in the order of the tree."""
-    return list(dict.fromkeys(module for module, text in docstrings(root) if DOCTEST in text))
+    return list(dict.fromkeys(module for module, text in docstrings(root) if ">>> " in text))
 
 
 def failures(module: object) -> tuple[str, int]:

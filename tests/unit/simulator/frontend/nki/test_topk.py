@@ -25,15 +25,14 @@ def shuffled(groups, columns, seed=0):
     return np.concatenate(each).astype(ml_dtypes.bfloat16)
 
 
-def kernel(k, n, written=True, **options):
+def kernel(k, n, **options):
     """A kernel that returns values and numbers, [P, k]."""
 
     def run(x):
         src = nl.load(x)
         val, idx = nl.ndarray((x.shape[0], k), nl.bfloat16), nl.ndarray((x.shape[0], k), nl.uint32)
-        if written:
-            nisa.memset(val, -1.0)
-            nisa.memset(idx, 99)
+        nisa.memset(val, -1.0)
+        nisa.memset(idx, 99)
         nisa.topk(val, idx, src, n, **options)
         return stored(val), stored(idx)
 
