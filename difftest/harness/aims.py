@@ -29,16 +29,18 @@ from difftest.harness.signature import call_of
 from difftest.harness.sized import Asked, DryRun
 from difftest.harness.spec import KernelSpec, Value
 
-_SHARE, _NAMES, _LEAST = 0.6, 0.8, 3
-"""Of the cases, and of their names, how many aim at something; smaller numbers are drawn anyhow."""
+_SHARE, _NAMES, _LEAST, _FEW = 0.6, 0.8, 3, 8
+"""Of the cases, and of their names, how many aim at something; smaller numbers, and all of so few
+values, are drawn anyhow."""
 _ASIDE = (*6 * (0,), -1, 1)  # how far beside a place is aimed
-_RUNS, _OFTEN, _AGAIN = 64, 16, 2  # of a kernel; for one condition's place, and for its text
+_RUNS, _OFTEN, _AGAIN = 96, 32, 4  # of a kernel; for one condition's place, and for its text
 _SECONDS, _MEBIBYTES, _DEEP = 3.0, 1024, 500  # for one without end, and calls within calls
 _ASKED, _POINTS, _ALONE, _SAMPLED, _KEPT = 2**11, 2**16, 2**11, 2**12, 64
 """Values of a name, points of two, points where no array can be asked, and places kept, at most."""
 _FLOATS, _LARGE = 8, 2.0**18  # so many, and smaller: a large one hides something, and is no data
 
 Ranges = Mapping[str, Sequence[int]]
+Points = Mapping[str, Array]
 Place = dict[str, int]  # values of names of the domain, at which a condition changes
 Condition = tuple[str, int, list[Place]]  # with its file and line
 
@@ -52,6 +54,15 @@ def aimed(groups: Sequence[Sequence[Place]], seed: int) -> Place:
     for places in [chance.choice(groups) for _ in range(chance.choice((1, 2)))]:
         values |= chance.choice(places)
     return {n: at + chance.choice(_ASIDE) for n, at in values.items() if chance.random() < _NAMES}
+
+
+def groups_of(conditions: Sequence[Condition]) -> list[list[Place]]:
+    """The places of each condition once, without those that are a part of another."""
+    every = [[(*sorted(place.items()),) for place in places] for *_, places in conditions]
+    each = (itertools.combinations(at, n) for at in itertools.chain(*every) for n in range(len(at)))
+    parts = {*itertools.chain.from_iterable(each)}
+    kept = [[dict(at) for at in dict.fromkeys(places) if at not in parts] for places in every]
+    return [places for places in kept if places]
 
 
 def nearest(places: Sequence[Place], cases: Sequence[Mapping[str, Any]]) -> tuple[int, str]:
@@ -85,12 +96,12 @@ class _Start(NamedTuple):
     """Where a kernel is to run, and why.
 
     A condition that was asked on another way is to come out there as ``expected``, as it may for
-    all ``aims``. ``led`` are the values that led there.
+    all ``aims``. ``led`` are the names whose values led there.
     """
 
     values: Mapping[str, Value]
     dtype: str
-    led: Place
+    led: Sequence[str]
     expected: Asked = Asked("", 0, 0, "", held=False)
     aims: Sequence[Place] = ()
 
@@ -104,6 +115,7 @@ class Search:
     def __init__(self, spec: KernelSpec, ranges: Callable[[Mapping[str, Value]], Ranges]) -> None:
         self._spec, self._ranges = spec, ranges
         self._chance, self._tried = np.random.default_rng(0), Counter[Any]()
+        self._rare = dict[str, bool]()  # how a condition comes out for few, by its text
 
     def conditions(self, bases: Sequence[Mapping[str, Value]]) -> list[Condition]:
         """The conditions that are met on the way from some values of the domain, in some time."""
@@ -122,9 +134,9 @@ class Search:
     def _search(self, bases: Sequence[Mapping[str, Value]], found: dict[Any, list[Place]]) -> None:
         """Add the places at which conditions come out otherwise, by where these are asked."""
         for kernel in filter(function_of, (self._spec.kernel, *self._spec.others)):
-            inside = (base for base in bases if self._ranges(base))
+            inside = (b for b in bases if any(len(s) > _FEW for s in self._ranges(b).values()))
             dtypes = itertools.cycle(self._spec.dtypes)
-            starts = [*map(_Start, inside, dtypes, itertools.repeat({}))]
+            starts = [*map(_Start, inside, dtypes, itertools.repeat(()))]
             for start in itertools.islice(starts, _RUNS):  # they become more
                 place = start.expected[:3]
                 if self._tried[place] >= _RUNS:
@@ -152,25 +164,31 @@ class Search:
         """Where each condition of a way comes out otherwise, those before it as they did.
 
         By values of its own names, or of those that are asked beside them too; at last by its own,
-        whatever those before it come to.
+        whatever those before it come to. What was rare on the way is kept: it led there.
         """
-        ranges = self._ranges(start.values)
+        ranges, rare = self._ranges(start.values), list[tuple[Any, list[str]]]()
         named = [[n for n in ranges if n in _code(text).co_names] for *_, text, _ in way]
         for number, asked in enumerate(way):
             own, place = named[number], asked[:3]
-            if not own or self._tried[place] >= _OFTEN or self._tried[asked] >= _AGAIN:
-                continue
-            self._tried.update((asked, place))
-            beside = [n for n in ranges for at in named[:number] if n in at and {*at} & {*own}]
-            for names in (own, [*dict.fromkeys(own + beside)], ()):
-                wanted = {name: ranges[name] for name in [*(names or own)][:3]}
-                points, before = self._points(wanted, asked.text), way[:number] if names else []
-                places, are_few = self._changes(before, asked, points, start)
-                other = asked._replace(held=not asked.held)
-                if places and (are_few or other not in self._tried):
-                    led, aims = (places[0], places) if are_few else (start.led, ())
-                    yield _Start({**start.values, **places[0]}, start.dtype, led, other, aims)
-                    break
+            if own and self._tried[place] < _OFTEN and self._tried[asked] < _AGAIN:
+                self._tried.update((asked, place))
+                led = {*start.led, *own, *(n for at, names in rare if at != place for n in names)}
+                kept: Any = {name: value for name, value in start.values.items() if name in led}
+                beside = [n for n in ranges for at in named[:number] if n in at and {*at} & {*own}]
+                is_wide = any(len(ranges[name]) > _FEW for name in own)
+                for names in (own, [*dict.fromkeys(own + beside)], ())[: 3 if is_wide else 1]:
+                    wanted = {name: ranges[name] for name in [*(names or own)][:3]}
+                    points, before = self._points(wanted, asked.text), way[:number] if names else []
+                    places, are_few = self._changes(before, asked, points, start.values)
+                    places = [{**kept, **at} for at in places]
+                    other = asked._replace(held=not asked.held)
+                    if is_wide and places and (are_few or other not in self._tried):
+                        there = {**start.values, **places[0]}
+                        on = (*places[0],) if are_few else start.led
+                        yield _Start(there, start.dtype, on, other, places if are_few else ())
+                        break
+            if self._rare.get(asked.text) == asked.held and not {*"<>"} & {*asked.text}:
+                rare.append((place, own))
 
     def _points(self, ranges: Ranges, text: str) -> dict[str, Array]:
         """All values of a name, all pairs of two; some where there are many."""
@@ -188,26 +206,34 @@ class Search:
         return {name: axis.ravel() for name, axis in zip(ranges, grid, strict=True)}
 
     def _changes(
-        self, before: list[Asked], last: Asked, points: Mapping[str, Array], start: _Start
+        self, before: list[Asked], last: Asked, points: Points, values: Mapping[str, Value]
     ) -> tuple[list[Place], bool]:
         """At which points the last of conditions comes out otherwise, the others not; if at few."""
-        told = _held(last.text, start.values, points)
+        told, few = _held(last.text, values, points), 4.0 ** -max(1, len(points) - 1)
         at = np.flatnonzero(told != last.held)
-        are_few = len(at) * 4 ** max(1, len(points) - 1) <= len(told)
+        share, ends = len(at) / len(told), at
+        if min(share, 1 - share) <= few:
+            self._rare.setdefault(last.text, bool(last.held != (share <= few)))
+        are_few = share <= few
         if len(points) == 1:  # what lies between the ends of a run is met as well
             steps = np.diff(at, prepend=-2, append=len(told) + 1) > 1
             (axis,) = points.values()
             inner = (at > 0) & (at < len(told) - 1) & (axis[at] >= _LEAST)
             ends = at[(steps[1:] | steps[:-1]) & inner]
-            are_few = len(ends) > 0 and (are_few or (len(at) * 2 <= len(told) and steps.sum() < 6))
-            at = ends if are_few else at
+            are_few = len(ends) > 0 and (are_few or (share <= 0.5 and int(steps.sum()) < 6))
+        places = self._places(before, ends if are_few else at, points, values)
+        return places or self._places(before, at, points, values), are_few
+
+    def _places(
+        self, before: list[Asked], at: Array, points: Points, values: Mapping[str, Value]
+    ) -> list[Place]:
+        """Those of some points where conditions hold as they did."""
         at = self._chance.permutation(at)[:_SAMPLED]
         before = [one for one in before if points.keys() & {*_code(one.text).co_names}]
         for *_, text, held in sorted(before, key=lambda one: not _is_of_arrays(one.text, points)):
-            at = at if _is_of_arrays(text, start.values) else at[: 4 * _KEPT]
-            at = at[_held(text, start.values, {n: a[at] for n, a in points.items()}) == held]
-        places = [{n: int(axis[i]) for n, axis in points.items()} for i in at[:_KEPT]]
-        return [{**start.led, **place} for place in places], are_few
+            at = at if _is_of_arrays(text, values) else at[: 4 * _KEPT]
+            at = at[_held(text, values, {n: a[at] for n, a in points.items()}) == held]
+        return [{n: int(axis[i]) for n, axis in points.items()} for i in at[:_KEPT]]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -221,7 +247,7 @@ def _is_of_arrays(text: str, names: Container[str]) -> bool:
     return all(isinstance(getattr(np, name, None), np.ufunc) for name in others)
 
 
-def _held(text: str, values: Mapping[str, Value], points: Mapping[str, Array]) -> Array:
+def _held(text: str, values: Mapping[str, Value], points: Points) -> Array:
     """Whether a condition holds at each of some points; False where it cannot be told."""
 
     def told(own: Mapping[str, Any]) -> Any:

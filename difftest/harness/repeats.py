@@ -97,7 +97,7 @@ def choose(values: Any, wanted: int) -> None:
     data: Any = current_build_context().data
     if isinstance(values, range) and len(values) > 1:
         data.prefix, data.index = (0, min(max(values[0], wanted), values[-1]) // values.step), 0
-    elif isinstance(values, Sequence) and wanted in values[1:]:
+    elif isinstance(values, Sequence) and wanted in values:
         data.prefix, data.index = (values.index(wanted),), 0
 
 

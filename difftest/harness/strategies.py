@@ -19,7 +19,7 @@ from hypothesis.internal import conjecture, scrutineer
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from difftest.backends.frames import PACKAGE
-from difftest.harness.aims import Condition, Place, Search, aimed, floats_of
+from difftest.harness.aims import Condition, Place, Search, aimed, floats_of, groups_of
 from difftest.harness.case import Case
 from difftest.harness.nature import FAR, Nature, nature_of
 from difftest.harness.recipes import Fill, Integers, Iota, Ones, Outliers, Random, Recipe, Zeros
@@ -86,7 +86,7 @@ SAMPLES = 9
 _FAR, _SCALED, _SPECIAL = 7, 11, 13
 """The first numbers, up to the last, of cases in which all numbers of one input are far from 0, and
 of those in which outputs of a narrow dtype overflow or are subnormal; the others are ordinary."""
-_BASES, _FEW = 8, 8  # cases that a search begins with; values of a list that are all drawn anyhow
+_BASES = 8  # cases that a search begins with
 _ALL_RANDOM = 3
 """In one case of four any data is drawn; in the others all inputs are random."""
 
@@ -321,7 +321,9 @@ def conditions_of(spec: KernelSpec) -> list[Condition]:
     def ranges(values: Mapping[str, Any]) -> dict[str, Sequence[int]]:
         with suppress(Exception):  # the domain has no such values
             sources = {name: source_of(spec, name, values) for name in spec.domain}
-            lists = {n: of for n, of in sources.items() if isinstance(of, Sequence) and of[_FEW:]}
+            lists = {
+                n: [*dict.fromkeys(of)] for n, of in sources.items() if isinstance(of, Sequence)
+            }
             own: Any = {n: getattr(of, RANGE, lists.get(n, ())) for n, of in sources.items()}
             return {n: s for n, s in own.items() if values[n] in s and type(s[0]) is int}
         return {}
@@ -346,7 +348,7 @@ def cases_like(spec: KernelSpec, nature: Nature) -> SearchStrategy[Case]:
     names = names[: max(map(names.index, sizes), default=-1) + 1]
     sources = [getattr(spec.domain[name], RANGE, spec.domain[name]) for name in names]
     room = math.prod(len(source) for source in sources if isinstance(source, Sequence))
-    groups = [places for *_, places in conditions_of(spec)]
+    groups = groups_of(conditions_of(spec))
     nature = replace(nature, floats=floats_of(spec))
 
     def aim(ticket: int) -> Place:  # Hypothesis reads this text: that of many places is long

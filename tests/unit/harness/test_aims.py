@@ -17,7 +17,7 @@ import pytest
 from hypothesis import Phase, find, given, settings
 
 from difftest.harness import aims
-from difftest.harness.aims import nearest
+from difftest.harness.aims import groups_of, nearest
 from difftest.harness.recipes import Zeros
 from difftest.harness.simplest import examples
 from difftest.harness.sized import DryRun, _Endless
@@ -64,6 +64,7 @@ SHORT = [
     lambda x, rows, columns: columns % 101 == 57 and WIDTHS[rows // 32] == 1000,
     lambda x, rows, columns: bisect.bisect_left(WIDTHS[:4], columns) == 3 and rows % 64 == 33,
     lambda x, rows, columns: len(range(0, columns, 7)) == 61 and rows // 11 == 19,
+    lambda x, rows, columns: rows in {1, 127, 128, 129} and columns % 101 == 57,
 ]
 
 
@@ -383,3 +384,5 @@ def test_a_condition_is_at_its_line_and_knows_what_came_nearest():
     assert (file, line) == (__file__, both.__code__.co_firstlineno + 1)
     assert nearest(places, cases) == (3, "nearest of the last 3 cases: rows=219, columns=98")
     assert nearest(places, cases[:1])[0] == (217 - 30) + (50 - 33)
+    deep = {"rows": 1, "columns": 2}
+    assert groups_of([("", 1, [{"rows": 1}, deep, deep]), ("", 2, [{"columns": 2}])]) == [[deep]]

@@ -1,0 +1,36 @@
+"""The counts of many tests: read from what each test's process has sent, and added up."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+
+from difftest.harness.coverage import coverage_from_list
+from difftest.harness.signature import told_apart
+from difftest.harness.tally import Counts, Tally
+
+
+def tally_from_json(text: str) -> Tally:
+    """The tally that :meth:`Tally.to_json` wrote."""
+    document = json.loads(text)
+    rows = {(kernel, backend): Counts(**row) for kernel, backend, row in document["rows"]}
+    agreements = {(*key,): (same, cases) for *key, same, cases in document["agreements"]}
+    document |= {name: set(document[name]) for name in ("doubts", "broken")}
+    document |= {"reasons": Counter(document["reasons"]), "rows": rows, "agreements": agreements}
+    return Tally(**{**document, "coverage": coverage_from_list(document["coverage"])})
+
+
+def labels_of(tallies: Sequence[Tally]) -> dict[tuple[str, str], str]:
+    """What to call each kernel, by name and module: those of one name are told apart."""
+    kernels = list(dict.fromkeys(home for tally in tallies for home in tally.homes.items()))
+    names, homes = [name for name, _ in kernels], [home for _, home in kernels]
+    return dict(zip(kernels, told_apart(names, homes), strict=True))
+
+
+def total_of(tallies: Sequence[Tally]) -> Tally:
+    """The sum of the tallies of tests. Kernels of one name and of several modules stay apart."""
+    labels, total = labels_of(tallies), Tally()
+    for tally in tallies:
+        total.merge(tally, {name: labels[name, home] for name, home in tally.homes.items()})
+    return total
