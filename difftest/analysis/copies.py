@@ -56,9 +56,13 @@ def of_object(value: Any, stand_in: StandIn, made: dict[int, Any]) -> Any:
         base.extend(copy, map(stand_in, base.__iter__(value)))
     for key, own in base.items(value) if issubclass(base, dict) else ():
         base.__setitem__(copy, stand_in(key), stand_in(own))
-    held = object.__getattribute__(copy, "__dict__")
-    held.update((name, stand_in(own)) for name, own in _attributes(value))
+    object.__getattribute__(copy, "__dict__").update(attributes_of(value, stand_in))
     return copy
+
+
+def attributes_of(value: Any, stand_in: StandIn) -> dict[str, Any]:
+    """Copies of what an object holds."""
+    return {name: stand_in(own) for name, own in _attributes(value)}
 
 
 def _attributes(value: Any) -> Iterator[tuple[str, Any]]:

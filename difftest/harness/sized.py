@@ -81,8 +81,7 @@ class DryRun:
         """Call a kernel; whether its author lets it raise."""
         self._own = str(getattr(function_of(kernel), "__module__", "")).partition(".")[0]
         try:
-            named = {name: self.stand_in(value) for name, value in kwargs.items()}
-            self.stand_in(kernel)(*map(self.stand_in, args), **named)
+            self.stand_in(kernel)(*map(self.stand_in, args), **self.stand_in(kwargs))
         except (KeyboardInterrupt, ExpiredError):
             raise
         except BaseException as error:  # also SystemExit, and Skipped of pytest
@@ -156,8 +155,9 @@ class DryRun:
             self._step()
             try:
                 made = self._stand_in(value)
-            except Exception:
-                made = self.anything()
+            except Exception:  # one of its classes is another package's, for instance
+                _, made = self._made[id(value)] = value, self.anything()
+                vars(made).update(copies.attributes_of(value, self.stand_in) | vars(made))
             self._made[id(value)] = value, made  # kept, for its number is
         return self._made[id(value)][1]
 
