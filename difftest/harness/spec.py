@@ -260,17 +260,6 @@ class KernelSpec:
         return {name: values[name] for name in self.parameters}
 
 
-def call_of_case(spec: KernelSpec, case: Case) -> tuple[list[Array], dict[str, Value]]:
-    """The arrays that a kernel is called with, zeros for those that it writes, and the others."""
-    if spec.ranks:
-        raise SpecError("ranks: received a test of several ranks; accepted: one that has none")
-    outputs = [
-        np.zeros(spec.shape(name, case.values), spec.output_dtype_of(case, index))
-        for index, name in enumerate(spec.outputs)
-    ]
-    return [*spec.inputs_of(case), *outputs], spec.parameters_of(case.values)
-
-
 def elements_of(spec: KernelSpec, values: Mapping[str, Value]) -> int:
     """Of all arrays of a case that a spec names together."""
     return sum(math.prod(spec.shape(name, values)) for name in (*spec.inputs, *spec.outputs))

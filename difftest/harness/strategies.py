@@ -278,7 +278,7 @@ def _fill(dtype: np.dtype[Any], nonfinite: bool) -> Fill:
 
 
 def source_of(spec: KernelSpec, name: str, earlier: Mapping[str, Any]) -> Source:
-    """Where the values of a name come from, given those of earlier names: no function any more."""
+    """Where a name's values come from, given earlier ones; Hypothesis's own, so as to be aimed."""
     source = spec.domain[name]
     if is_function_of_domain(source):
         source = apply(source, earlier)  # type: ignore[arg-type]
@@ -288,7 +288,11 @@ def source_of(spec: KernelSpec, name: str, earlier: Mapping[str, Any]) -> Source
                 source,
                 "a Hypothesis strategy, or a sequence of values",
             )
-    return source
+    inner: Any = source if hasattr(source, RANGE) else getattr(source, "wrapped_strategy", source)
+    low, high, few = (getattr(inner, name, None) for name in ("start", "end", "elements"))
+    if few and not getattr(inner, "_transformations", ()):
+        return (*few,)
+    return sizes(low, high) if low and high and 0 < low < high else source
 
 
 def _values(
@@ -346,10 +350,10 @@ def cases_like(spec: KernelSpec, nature: Nature) -> SearchStrategy[Case]:
     names = [*spec.domain]
     sizes = [name for name in names if name in tokens]
     names = names[: max(map(names.index, sizes), default=-1) + 1]
-    sources = [getattr(spec.domain[name], RANGE, spec.domain[name]) for name in names]
+    fixed = (name for name in names if not is_function_of_domain(spec.domain[name]))
+    sources = [getattr(of, RANGE, of) for of in (source_of(spec, name, {}) for name in fixed)]
     room = math.prod(len(source) for source in sources if isinstance(source, Sequence))
-    groups = groups_of(conditions_of(spec))
-    nature = replace(nature, floats=floats_of(spec))
+    groups, nature = groups_of(conditions_of(spec)), replace(nature, floats=floats_of(spec))
 
     def aim(ticket: int) -> Place:  # Hypothesis reads this text: that of many places is long
         return aimed(groups, ticket)
