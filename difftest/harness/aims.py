@@ -31,7 +31,7 @@ from difftest.harness.spec import KernelSpec, Value
 
 _SHARE, _NAMES, _LEAST, _FEW = 0.6, 0.8, 3, 8
 """Of the cases, and of their names, how many aim at something; smaller numbers, and all of so few
-values, are drawn anyhow."""
+values, are drawn anyhow: of those only what lies beyond is looked for, to be told."""
 _ASIDE = (*6 * (0,), -1, 1)  # how far beside a place is aimed
 _RUNS, _OFTEN, _AGAIN = 96, 32, 4  # of a kernel; for one condition's place, and for its text
 _SECONDS, _MEBIBYTES, _DEEP = 3.0, 1024, 500  # for one without end, and calls within calls
@@ -56,9 +56,10 @@ def aimed(groups: Sequence[Sequence[Place]], seed: int) -> Place:
     return {n: at + chance.choice(_ASIDE) for n, at in values.items() if chance.random() < _NAMES}
 
 
-def groups_of(conditions: Sequence[Condition]) -> list[list[Place]]:
-    """The places of each condition once, without those that are a part of another."""
-    every = [[(*sorted(place.items()),) for place in places] for *_, places in conditions]
+def groups_of(conditions: Sequence[Condition], ends: Place) -> list[list[Place]]:
+    """The places of each condition within the ``ends`` of the domain, without parts of others."""
+    inside = [[p for p in ps if all(p[n] <= ends.get(n, p[n]) for n in p)] for *_, ps in conditions]
+    every = [[(*sorted(place.items()),) for place in places] for places in inside]
     each = (itertools.combinations(at, n) for at in itertools.chain(*every) for n in range(len(at)))
     parts = {*itertools.chain.from_iterable(each)}
     kept = [[dict(at) for at in dict.fromkeys(places) if at not in parts] for places in every]
@@ -134,7 +135,7 @@ class Search:
     def _search(self, bases: Sequence[Mapping[str, Value]], found: dict[Any, list[Place]]) -> None:
         """Add the places at which conditions come out otherwise, by where these are asked."""
         for kernel in filter(function_of, (self._spec.kernel, *self._spec.others)):
-            inside = (b for b in bases if any(len(s) > _FEW for s in self._ranges(b).values()))
+            inside = (base for base in bases if self._ranges(base))
             dtypes = itertools.cycle(self._spec.dtypes)
             starts = [*map(_Start, inside, dtypes, itertools.repeat(()))]
             for start in itertools.islice(starts, _RUNS):  # they become more
@@ -180,9 +181,10 @@ class Search:
                     wanted = {name: ranges[name] for name in [*(names or own)][:3]}
                     points, before = self._points(wanted, asked.text), way[:number] if names else []
                     places, are_few = self._changes(before, asked, points, start.values)
-                    places = [{**kept, **at} for at in places]
+                    beyond = (at for at in places if any(at[n] not in ranges[n] for n in at))
+                    places = [{**kept, **at} for at in (places if is_wide else beyond)]
                     other = asked._replace(held=not asked.held)
-                    if is_wide and places and (are_few or other not in self._tried):
+                    if places and (are_few or other not in self._tried):
                         there = {**start.values, **places[0]}
                         on = (*places[0],) if are_few else start.led
                         yield _Start(there, start.dtype, on, other, places if are_few else ())
@@ -201,7 +203,8 @@ class Search:
             chosen = self._chance.integers(len(values), size=count).tolist()
             few = values if len(values) <= count else [values[at] for at in chosen]
             powers = (2**n for n in range(16) if 2**n in values)
-            axes.append(sorted({*few, *powers, *(n for n in near if n in values)}))
+            own = (n for n in near if n in values or n > values[-1])
+            axes.append(sorted({*few, *powers, *own}))
         grid = np.meshgrid(*axes, indexing="ij")
         return {name: axis.ravel() for name, axis in zip(ranges, grid, strict=True)}
 

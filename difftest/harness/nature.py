@@ -22,8 +22,7 @@ from difftest.harness.spec import KernelSpec, elements_of
 Filler = Callable[[np.random.Generator, Array], Array]
 """Makes values in an array's place, the same each time."""
 
-FLOATS = "fV"
-"""Kinds of dtypes: those of ml_dtypes are V to NumPy."""
+FLOATS = "fV"  # kinds of dtypes: those of ml_dtypes are V to NumPy
 MOST_ELEMENTS = 2**15
 """Of a sample, if any has so few, where the reference is called often."""
 MOST_TOGETHER = 2**22
@@ -33,11 +32,9 @@ _KEEP_NAN = (None, "trn2", "trn3")
 v2.32.0)."""
 _VALUES = (np.nan, np.inf, -np.inf, *range(-13, 0))
 """Each dtype holds them, and their places, which stand for them."""
-_LARGE = 2.0**48
-"""No sum of products of few twos comes to it."""
+_LARGE = 2.0**48  # no sum of products of few twos comes to it
 _SPARED = (0, 1, 2, 8, 16, 24)
-_WIDE = 4
-"""Bytes of an integer that wraps around; narrower ones saturate, as they do for a reference."""
+_WIDE = 4  # bytes of an integer that wraps around; narrower ones saturate, as in a reference
 FAR = (18, *range(14, -1, -2))
 """Powers of two, first one beyond the numbers that people take for endless: 10,000 and 65,504."""
 

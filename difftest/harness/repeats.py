@@ -13,10 +13,8 @@ from hypothesis.errors import UnsatisfiedAssumption
 from difftest.harness.case import Case
 from difftest.harness.spec import KernelSpec
 
-_IN_A_ROW = 4
-"""How many repeats are replaced, one after the other. A domain of few cases has no others."""
-_TRIES = 8
-"""Sizes that are looked at for one that is new."""
+_IN_A_ROW = 4  # repeats that are replaced, one after the other: a small domain has no others
+_TRIES = 8  # sizes that are looked at for one that is new
 RANGE, EDGES = "difftest_range", "difftest_edges"
 """Attributes of strategies of sizes: all of them, and those to which they lean."""
 

@@ -351,9 +351,11 @@ def cases_like(spec: KernelSpec, nature: Nature) -> SearchStrategy[Case]:
     sizes = [name for name in names if name in tokens]
     names = names[: max(map(names.index, sizes), default=-1) + 1]
     fixed = (name for name in names if not is_function_of_domain(spec.domain[name]))
-    sources = [getattr(of, RANGE, of) for of in (source_of(spec, name, {}) for name in fixed)]
-    room = math.prod(len(source) for source in sources if isinstance(source, Sequence))
-    groups, nature = groups_of(conditions_of(spec)), replace(nature, floats=floats_of(spec))
+    drawn = {name: source_of(spec, name, {}) for name in fixed}
+    sources = {name: getattr(of, RANGE, of) for name, of in drawn.items()}
+    room = math.prod(len(of) for of in sources.values() if isinstance(of, Sequence))
+    ends = {name: of[-1] for name, of in sources.items() if isinstance(of, range)}
+    groups, nature = groups_of(conditions_of(spec), ends), replace(nature, floats=floats_of(spec))
 
     def aim(ticket: int) -> Place:  # Hypothesis reads this text: that of many places is long
         return aimed(groups, ticket)

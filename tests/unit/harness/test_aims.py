@@ -323,14 +323,14 @@ def test_where_the_last_condition_holds_the_kernel_is_wrong(kernel):
         (of_an_array, [{217}]),
         (lambda x, rows, columns: 1 if columns % 2 else 2, []),
         (lambda x, rows, columns: columns == SEVERAL, []),
-        (lambda x, rows, columns: columns >= 1000 or rows == 301, []),
+        (lambda x, rows, columns: columns >= 1000 or rows == 301, [{1000}, {301}]),
         (lambda x, rows, columns: (pytest.fail("here"), columns == 333), [{333}]),
         (refusing, [{64, 128, 192, 256}]),
         (spec_of, []),
     ],
 )
 def test_what_a_kernel_asks_for(kernel, asked):
-    """Sizes between the ends of the domain, and none that it refuses."""
+    """Sizes between the ends of the domain and beyond its last, and none that it refuses."""
     conditions = conditions_of(spec_of(kernel))
     assert [{n for at in places for n in at.values()} for *_, places in conditions] == asked
 
@@ -384,4 +384,5 @@ def test_a_condition_is_at_its_line_and_knows_what_came_nearest():
     assert nearest(places, cases) == (3, "nearest of the last 3 cases: rows=219, columns=98")
     assert nearest(places, cases[:1])[0] == (217 - 30) + (50 - 33)
     deep = {"rows": 1, "columns": 2}
-    assert groups_of([("", 1, [{"rows": 1}, deep, deep]), ("", 2, [{"columns": 2}])]) == [[deep]]
+    rows, columns, end = ([{"rows": 1}, deep, deep], [{"columns": 2}, {"rows": 9}], {"rows": 8})
+    assert groups_of([("", 1, rows), ("", 2, columns)], end) == [[deep]]
