@@ -56,9 +56,12 @@ def aimed(groups: Sequence[Sequence[Place]], seed: int) -> Place:
     return {n: at + chance.choice(_ASIDE) for n, at in values.items() if chance.random() < _NAMES}
 
 
-def groups_of(conditions: Sequence[Condition], ends: Place) -> list[list[Place]]:
-    """The places of each condition within the ``ends`` of the domain, without parts of others."""
-    inside = [[p for p in ps if all(p[n] <= ends.get(n, p[n]) for n in p)] for *_, ps in conditions]
+def groups_of(conditions: Sequence[Condition], ranges: Mapping[str, Any]) -> list[list[Place]]:
+    """The places of each condition once that are of the domain, without parts of others."""
+    inside = [
+        [place for place in places if all(at in ranges.get(n, (at,)) for n, at in place.items())]
+        for *_, places in conditions
+    ]
     every = [[(*sorted(place.items()),) for place in places] for places in inside]
     each = (itertools.combinations(at, n) for at in itertools.chain(*every) for n in range(len(at)))
     parts = {*itertools.chain.from_iterable(each)}
@@ -129,15 +132,16 @@ class Search:
             undo.callback(sys.setrecursionlimit, before)
             sys.setrecursionlimit(min(before, depth + _DEEP))  # a larger one than C's stack holds
             within_limits(lambda: self._search(bases, found))
-        return [(file, line, places) for (file, line, _), places in found.items()]
+        return [(file, line, places) for (file, line, _), places in found.items() if places]
 
     @np.errstate(all="ignore")
     def _search(self, bases: Sequence[Mapping[str, Value]], found: dict[Any, list[Place]]) -> None:
         """Add the places at which conditions come out otherwise, by where these are asked."""
         for kernel in filter(function_of, (self._spec.kernel, *self._spec.others)):
-            inside = (base for base in bases if self._ranges(base))
+            few = [base for base in bases if self._ranges(base)][:1]  # they tell what lies beyond
+            wide = [b for b in bases if any(len(s) > _FEW for s in self._ranges(b).values())]
             dtypes = itertools.cycle(self._spec.dtypes)
-            starts = [*map(_Start, inside, dtypes, itertools.repeat(()))]
+            starts = [*map(_Start, wide or few, dtypes, itertools.repeat(()))]
             for start in itertools.islice(starts, _RUNS):  # they become more
                 place = start.expected[:3]
                 if self._tried[place] >= _RUNS:
@@ -148,7 +152,7 @@ class Search:
                     continue
                 if start.aims and start.expected in way:
                     found[place] += start.aims
-                starts += self._others(way, start)
+                starts += self._others(way, start, found)
 
     def _run(self, kernel: Any, start: _Start) -> tuple[bool, list[Asked]]:
         """Whether the kernel refuses the values, and what it asks on the way."""
@@ -161,7 +165,9 @@ class Search:
         args, kwargs = call_of(kernel, arrays, spec.parameters_of(sizes))
         return run.refuses(kernel, args, kwargs), [*run.asked.values()]
 
-    def _others(self, way: list[Asked], start: _Start) -> Iterator[_Start]:
+    def _others(
+        self, way: list[Asked], start: _Start, found: dict[Any, list[Place]]
+    ) -> Iterator[_Start]:
         """Where each condition of a way comes out otherwise, those before it as they did.
 
         By values of its own names, or of those that are asked beside them too; at last by its own,
@@ -181,8 +187,10 @@ class Search:
                     wanted = {name: ranges[name] for name in [*(names or own)][:3]}
                     points, before = self._points(wanted, asked.text), way[:number] if names else []
                     places, are_few = self._changes(before, asked, points, start.values)
-                    beyond = (at for at in places if any(at[n] not in ranges[n] for n in at))
-                    places = [{**kept, **at} for at in (places if is_wide else beyond)]
+                    if not is_wide:
+                        found[place] += [p for p in places if any(p[n] not in ranges[n] for n in p)]
+                        break
+                    places = [{**kept, **at} for at in places]
                     other = asked._replace(held=not asked.held)
                     if places and (are_few or other not in self._tried):
                         there = {**start.values, **places[0]}

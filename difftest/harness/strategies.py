@@ -324,10 +324,8 @@ def conditions_of(spec: KernelSpec) -> list[Condition]:
 
     def ranges(values: Mapping[str, Any]) -> dict[str, Sequence[int]]:
         with suppress(Exception):  # the domain has no such values
-            sources = {name: source_of(spec, name, values) for name in spec.domain}
-            lists = {
-                n: [*dict.fromkeys(of)] for n, of in sources.items() if isinstance(of, Sequence)
-            }
+            sources: Any = {name: source_of(spec, name, values) for name in spec.domain}
+            lists = {n: [*dict.fromkeys(of)] for n, of in sources.items() if is_choice(of)}
             own: Any = {n: getattr(of, RANGE, lists.get(n, ())) for n, of in sources.items()}
             return {n: s for n, s in own.items() if values[n] in s and type(s[0]) is int}
         return {}
@@ -351,11 +349,10 @@ def cases_like(spec: KernelSpec, nature: Nature) -> SearchStrategy[Case]:
     sizes = [name for name in names if name in tokens]
     names = names[: max(map(names.index, sizes), default=-1) + 1]
     fixed = (name for name in names if not is_function_of_domain(spec.domain[name]))
-    drawn = {name: source_of(spec, name, {}) for name in fixed}
-    sources = {name: getattr(of, RANGE, of) for name, of in drawn.items()}
-    room = math.prod(len(of) for of in sources.values() if isinstance(of, Sequence))
-    ends = {name: of[-1] for name, of in sources.items() if isinstance(of, range)}
-    groups, nature = groups_of(conditions_of(spec), ends), replace(nature, floats=floats_of(spec))
+    sources = {n: getattr(of := source_of(spec, n, {}), RANGE, of) for n in fixed}
+    ranges = {name: of for name, of in sources.items() if isinstance(of, Sequence)}
+    room = math.prod(map(len, ranges.values()))
+    groups, nature = groups_of(conditions_of(spec), ranges), replace(nature, floats=floats_of(spec))
 
     def aim(ticket: int) -> Place:  # Hypothesis reads this text: that of many places is long
         return aimed(groups, ticket)

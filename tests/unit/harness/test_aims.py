@@ -384,5 +384,5 @@ def test_a_condition_is_at_its_line_and_knows_what_came_nearest():
     assert nearest(places, cases) == (3, "nearest of the last 3 cases: rows=219, columns=98")
     assert nearest(places, cases[:1])[0] == (217 - 30) + (50 - 33)
     deep = {"rows": 1, "columns": 2}
-    rows, columns, end = ([{"rows": 1}, deep, deep], [{"columns": 2}, {"rows": 9}], {"rows": 8})
-    assert groups_of([("", 1, rows), ("", 2, columns)], end) == [[deep]]
+    rows, columns = [{"rows": 1}, deep, deep], [{"columns": 2}, {"rows": 9}]
+    assert groups_of([("", 1, rows), ("", 2, columns)], {"rows": range(9)}) == [[deep]]
