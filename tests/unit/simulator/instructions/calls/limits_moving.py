@@ -89,19 +89,13 @@ limit(
     KernelError,
     "needs NeuronCore-v3",
 )
+CUBE = tile(4, 3, 2)
 for legal, illegal, error, text in (
-    (tile(4, 3, 2, 5), tile(4, 3, 2, 5, 2), ShapeError, "2 to 4 dimensions"),
-    (tile(4, 128), tile(4, 129), LimitError, "129 partitions"),
+    (turned(tile(4, 3, 2, 5)), turned(tile(4, 3, 2, 5, 2)), ShapeError, "2 to 4 dimensions"),
+    (turned(CUBE, (2, 1, 0)), turned(CUBE, (0, 2, 1)), NotModelledError, "one permutation"),
+    (turned(tile(4, 128)), turned(tile(4, 129)), LimitError, "129 partitions"),
 ):
-    limit("dma_transpose", "_permutation", turned(legal), turned(illegal), error, text)
-limit(
-    "dma_transpose",
-    "_permutation",
-    turned(tile(4, 3, 2), (2, 1, 0)),
-    turned(tile(4, 3, 2), (0, 2, 1)),
-    NotModelledError,
-    "one permutation",
-)
+    limit("dma_transpose", "_permutation", legal, illegal, error, text)
 
 # -- gathers and searches --------------------------------------------------------------------------
 
