@@ -63,7 +63,8 @@ def groups_of(conditions: Sequence[Condition], ranges: Mapping[str, Any]) -> lis
         for *_, places in conditions
     ]
     every = [[(*sorted(place.items()),) for place in places] for places in inside]
-    each = (itertools.combinations(at, n) for at in itertools.chain(*every) for n in range(len(at)))
+    deep = itertools.chain(*(places for places in every if len(places) <= _KEPT))  # of few
+    each = (itertools.combinations(at, n) for at in deep for n in range(len(at)))
     parts = {*itertools.chain.from_iterable(each)}
     kept = [[dict(at) for at in dict.fromkeys(places) if at not in parts] for places in every]
     return [places for places in kept if places]
