@@ -17,6 +17,7 @@ import traceback
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -126,7 +127,7 @@ class Search:
         """The conditions that are met on the way from some values of the domain, in some time."""
         found = defaultdict[Any, list[Place]](list)
         before, depth = sys.getrecursionlimit(), len([*traceback.walk_stack(None)])
-        memory = _MEBIBYTES if USED.exists() else None
+        memory = _MEBIBYTES if USED.exists() and find_spec("resource") else None
         with contextlib.suppress(CaseLimitError), limit(_SECONDS, memory) as undo:
             undo.enter_context(warnings.catch_warnings())
             warnings.simplefilter("ignore")  # the kernel's own come when it runs

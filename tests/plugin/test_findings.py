@@ -41,7 +41,6 @@ def twice(a):
 """
 TEST = """
 import numpy as np
-
 from difftest import kernel_test
 from hypothesis import strategies as st
 from twice import twice
@@ -50,7 +49,8 @@ from twice import twice
 @kernel_test(
     kernel=twice,
     reference=lambda a: 2 * a.astype(np.float64),
-    domain={"rows": st.integers(1, 12), "columns": st.integers(1, 6)},
+    # mapped, they are aimed at by nobody, and the bug comes after some cases
+    domain={"rows": st.integers(1, 12).map(int), "columns": st.integers(1, 6).map(int)},
     inputs={"a": "rows columns"},
     edges=False,
 )

@@ -27,6 +27,7 @@ neuronxcc\.nki\.tensor\..*  # the runtime's class is for isinstance alone; Tenso
 nki\.language\.NkiTensor\.__class_getitem__  # for shapes in annotations
 nki\.language\.NkiGrid\.__init__  # nl.tiles makes them
 nki\.language\.NkiScalar\.__init__  # nisa.scalar_load makes them
+nki\.isa\.NkiInstruction\.__init__  # instructions make them
 """
 TODAYS = """\
 import nki
