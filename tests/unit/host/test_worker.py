@@ -51,8 +51,10 @@ def test_an_exception_comes_back_with_where_it_was_raised(start):
 class Unpicklable(Exception):
     def __init__(self, first, second):
         super().__init__(f"{first} {second}")
-        if second == "here":  # other packages teach pickle what it cannot do by itself
-            self.lock = threading.Lock()
+        self.held = threading.Lock() if second == "here" else None
+
+    def __reduce__(self):  # some packages teach pickle what it cannot do by itself
+        return Unpicklable, self.args, vars(self)
 
 
 @pytest.mark.parametrize("where", ["here", "back"])

@@ -207,22 +207,11 @@ SHUFFLE = "nc_stream_shuffle"
 for order in (tuple(range(31)), (*range(31), 32)):
     legal = shuffled(order=(*range(31), 255))
     limit(SHUFFLE, "_shuffle_mask", legal, shuffled(order=order), KernelError, "list of 32")
-limit(
-    SHUFFLE,
-    "one_dtype(src, dst)",
-    shuffled(),
-    shuffled(tile(64, 8, dtype="float16")),
-    DtypeError,
-    "of one dtype",
-)
-limit(
-    SHUFFLE,
-    "same_free_size(src, dst)",
-    shuffled(tile(64, 2, 4)),
-    shuffled(tile(64, 9)),
-    ShapeError,
-    "elements a partition",
-)
+for rule, legal, illegal, error, text in (
+    ("one_dtype(src, dst)", TWO_QUADRANTS, tile(64, 8, dtype="float16"), DtypeError, "one dtype"),
+    ("same_free_size(src, dst)", tile(64, 2, 4), tile(64, 9), ShapeError, "elements a partition"),
+):
+    limit(SHUFFLE, rule, shuffled(legal), shuffled(illegal), error, text)
 for legal, illegal, count in ((96, 64, 32), (64, 32, 64), (0, 32, 96)):
     begins = [shuffled(from_partition(at, count), tile(count, 8)) for at in (legal, illegal)]
     if count == 32:  # a step of 64 is not asked of one quadrant; half of one is none
