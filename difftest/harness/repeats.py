@@ -87,16 +87,16 @@ def begin_case(data: Any) -> bool | None:
     return len(choices) <= 1 and all(isinstance(choice, int) for choice in choices)
 
 
-def choose(values: Any, wanted: int) -> None:
-    """Let Hypothesis choose this next of a range of sizes, or of a sequence, as of its own accord.
+def choose(source: Any, wanted: int) -> None:
+    """Let Hypothesis choose this next of a strategy of sizes, or of a sequence, of its own accord.
 
-    Of a range the size next to it; nothing of what is neither, or has it not.
+    Of a strategy the size next to it; nothing of what is neither, or has it not.
     """
     data: Any = current_build_context().data
-    if isinstance(values, range) and len(values) > 1:
+    if len(values := getattr(source, RANGE, range(0))) > 1:
         data.prefix, data.index = (0, min(max(values[0], wanted), values[-1]) // values.step), 0
-    elif isinstance(values, Sequence) and wanted in values:
-        data.prefix, data.index = (values.index(wanted),), 0
+    elif isinstance(source, Sequence) and wanted in source:
+        data.prefix, data.index = (source.index(wanted),), 0
 
 
 def points_of_run() -> Counter[int]:

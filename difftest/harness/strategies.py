@@ -290,8 +290,8 @@ def source_of(spec: KernelSpec, name: str, earlier: Mapping[str, Any]) -> Source
             )
     inner: Any = source if hasattr(source, RANGE) else getattr(source, "wrapped_strategy", source)
     low, high, few = (getattr(inner, name, None) for name in ("start", "end", "elements"))
-    if few and not getattr(inner, "_transformations", ()):
-        return (*few,)
+    if isinstance(few, Sequence) and not getattr(inner, "_transformations", ()):
+        return few  # a range may be long
     return sizes(low, high) if low and high and 0 < low < high else source
 
 
@@ -309,7 +309,7 @@ def _values(
             continue
         source: Any = source_of(spec, name, values)
         if wanted and (value := wanted(values, name, source)) is not None:
-            choose(getattr(source, RANGE, source), value)
+            choose(source, value)
         is_strategy = isinstance(source, SearchStrategy)
         values[name] = draw(source, label=name) if is_strategy else _one_of(source)
     return values
@@ -325,7 +325,7 @@ def conditions_of(spec: KernelSpec) -> list[Condition]:
     def ranges(values: Mapping[str, Any]) -> dict[str, Sequence[int]]:
         with suppress(Exception):  # the domain has no such values
             sources: Any = {name: source_of(spec, name, values) for name in spec.domain}
-            lists = {n: [*dict.fromkeys(of)] for n, of in sources.items() if is_choice(of)}
+            lists = {n: of for n, of in sources.items() if is_choice(of)}
             own: Any = {n: getattr(of, RANGE, lists.get(n, ())) for n, of in sources.items()}
             return {n: s for n, s in own.items() if values[n] in s and type(s[0]) is int}
         return {}
