@@ -29,19 +29,17 @@ from typing import Any, NamedTuple
 from difftest.backends.frames import is_installed, is_library
 
 TURNS = ("it never ran", "never a second turn", "never a third turn")
-"""What is said of a loop that made no turn, or one, or two."""
 BRANCHES = ("never true", "never false")
-"""What is said of a branch that was always passed over, or always taken."""
 SAYINGS = {True: TURNS, False: BRANCHES}
-"""Of what loops, and of what does not."""
+"""What is said of what loops and made no turn, or one, or two; and of a branch that was always
+passed over, or always taken."""
 _MONITORING: Any = getattr(sys, "monitoring", None)
 _TOOL = "difftest"
 _AFTERWARDS = os.path.join("difftest", "inspection", "inspector.py")
 """What looks at a launch when the kernel has run."""
 FREE_TOOLS = (5, 4)
 """Ids of ``sys.monitoring``: that of optimizers, and one that has no name, which HypoFuzz takes."""
-_Codes = dict[int, CodeType]
-"""By ``id``: functions of the same text at the same line of two files have equal code."""
+_Codes = dict[int, CodeType]  # by ``id``: functions of two files may have equal code
 
 
 class Fork(NamedTuple):

@@ -313,6 +313,8 @@ class _Function:
         self._run, self._function, self._home = run, function, home
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if any(isinstance(argument, _Anything) for argument in args):
+            return self._run.anything()  # such as int(table[0]) of another package's table
         function, texts = self._function, [*map(_text, args)]
         if self._home == "np." and any(isinstance(of, (list, tuple)) for of in args):
             with contextlib.suppress(AttributeError, TypeError):  # there is no such of objects
