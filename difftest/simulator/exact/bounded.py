@@ -140,7 +140,7 @@ def rounded(
     """
     sums = max([operand.sums for operand in operands], default=0)
     partial = adds and any(operand.partial for operand in operands)
-    if error is None and times == 1.0 and (value.astype(np.float32) == value).all():
+    if error is None and times == 1.0 and representable(value, FLOAT32):
         return Bounded(value, None, FLOAT32, sums, adds, partial)
     total = np.abs(value)
     if error is not None:
@@ -307,9 +307,12 @@ def is_integral(value: Float64) -> bool:
 
 
 def representable(value: Float64, dtype: DType) -> bool:
-    """Whether rounding into a dtype changes none of the values."""
-    kept = round_to(value.astype(np.float32), dtype)
-    return bool(((kept == value) | np.isnan(value)).all())
+    """Whether rounding into a dtype changes no value; most arrays with others tell so at once."""
+    for part in (value.flat[:16], value):
+        kept = round_to(part.astype(np.float32), dtype)
+        if not ((kept == part) | np.isnan(part)).all():
+            return False
+    return True
 
 
 def into(x: Bounded, dtype: DType, rounding: Rounding) -> Bounded:
