@@ -14,11 +14,10 @@ from typing import Any
 
 from difftest.lint.rule import TODAYS, Frontend, Group, Refusal, rule
 from difftest.lint.source import Spot
-from difftest.migration.rules import GONE
 from difftest.simulator.frontend.classic import isa as classic_isa
 from difftest.simulator.frontend.classic import language as classic_language
 from difftest.simulator.frontend.nki import collectives, isa, language
-from difftest.simulator.frontend.nki.levels import LIFETIMES
+from difftest.simulator.frontend.nki.levels import GONE, LIFETIMES
 
 _TODAYS: dict[str, Any] = {"group": Group.UPGRADE, "frontends": TODAYS}
 _FUNCTIONS: Mapping[bool, Mapping[str, Mapping[str, Any]]] = {

@@ -10,7 +10,8 @@ from operator import add, and_, mul, sub
 from typing import NamedTuple, cast
 
 from difftest.migration.imports import Names
-from difftest.migration.rules import GONE, LOST, MASK, NOT_AFFINE, NotMechanicalError
+from difftest.migration.rules import LOST, MASK, NOT_AFFINE, NotMechanicalError
+from difftest.simulator.frontend.nki.levels import GONE
 
 
 class Monomial(tuple[str, ...]):

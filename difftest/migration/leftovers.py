@@ -10,9 +10,10 @@ from typing import Any
 import libcst as cst
 
 from difftest.migration.calls import INSTRUCTIONS
-from difftest.migration.rules import GONE, INSIDE, MASK, OPERATOR, PLATFORM, UNKNOWN_CALL, Rule
+from difftest.migration.rules import INSIDE, MASK, OPERATOR, PLATFORM, UNKNOWN_CALL, Rule
 from difftest.migration.scope import Scope
 from difftest.simulator.frontend.nki import isa, language
+from difftest.simulator.frontend.nki.levels import GONE
 
 COMMENT = "# difftest migrate: {}; {}"
 SPACE = (cst.BaseParenthesizableWhitespace, cst.TrailingWhitespace, cst.EmptyLine)

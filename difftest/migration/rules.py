@@ -9,31 +9,6 @@ class NotMechanicalError(Exception):
     """A statement that no rule rewrites; the rule and the remedy are its arguments."""
 
 
-GONE = {
-    "nl.mgrid": ("there are no index grids", "index with slices, `.ap(...)` or `.permute(...)`"),
-    "nl.arange": ("there are no index tensors", "index with slices or `.ap(...)`"),
-    "nl.loop_reduce": ("there is no loop_reduce", "accumulate in PSUM, or add in a loop"),
-    "nl.atomic_rmw": ("there is no atomic_rmw", "use nisa.dma_compute"),
-    "nl.par_dim": (
-        "the first dimension of a tile is its partitions; there are no block dimensions",
-        "leave par_dim out, and keep blocks in a list or behind the partitions",
-    ),
-    "nki.compiler": ("nki.compiler is gone", "leave it out"),
-    "nki.baremetal": ("nki.baremetal is gone", "use @nki.jit"),
-    "nki.benchmark": ("nki.benchmark is gone", "use @nki.jit, and the profiler of the SDK"),
-    "nki.profile": ("nki.profile is gone", "use @nki.jit, and the profiler of the SDK"),
-    "nki.simulate_kernel": ("simulate_kernel is gone", "use nki.simulate(kernel)(...)"),
-    "nl.program_id": (
-        "a launch has as many programs as a logical core has cores, 1 or 2",
-        "loop over what the grid divided, in the kernel",
-    ),
-    "nl.spmd_dim": (
-        "a launch has as many programs as a logical core has cores, 1 or 2",
-        "launch kernel[2] for both cores, and loop in the kernel over the rest",
-    ),
-}
-"""Names without a mechanical successor: the rule and the remedy."""
-
 MASK = ("instructions have no mask", "slice the operands to what the mask leaves")
 NOT_AFFINE = (
     "a slice has a start, a size and a step",

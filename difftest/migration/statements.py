@@ -11,7 +11,6 @@ from difftest.migration.indices import EVERYTHING, box
 from difftest.migration.operands import NewOperand, expression
 from difftest.migration.rules import (
     CAST,
-    GONE,
     MASK,
     NEW_AXIS,
     OPERATOR,
@@ -22,6 +21,7 @@ from difftest.migration.rules import (
     NotMechanicalError,
 )
 from difftest.migration.scope import KnownTile
+from difftest.simulator.frontend.nki.levels import GONE
 
 
 class ExpressionWriter(FunctionWriter):

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from difftest.migration.indices import ONE, ZERO, GridAxis, GridIndex, Grids, MaskBox, Term
-from difftest.migration.rules import GONE, NOT_AFFINE, NotMechanicalError
+from difftest.migration.rules import NOT_AFFINE, NotMechanicalError
+from difftest.simulator.frontend.nki.levels import GONE
 
 
 @dataclass

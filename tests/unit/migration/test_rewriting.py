@@ -9,6 +9,7 @@ from difftest.migration import calls, rules
 from difftest.migration.functions import OF_RESULT
 from difftest.migration.rewriting import migrate
 from difftest.simulator.frontend import nki as today
+from difftest.simulator.frontend.nki.levels import GONE
 from tests.every import every
 
 HEAD = """\
@@ -133,7 +134,7 @@ LEFT = {
     "x = nl.load(a) if b else None": rules.INSIDE,
     "x = [nl.load(one) for one in a]": rules.INSIDE,
     "t = nisa.range_select(on_true_tile=a)": rules.UNKNOWN_CALL,
-    "i = nl.program_id(0)": rules.GONE["nl.program_id"],
+    "i = nl.program_id(0)": GONE["nl.program_id"],
     "t = b[..., None]": rules.NEW_AXIS,
     "from neuronxcc.nki import language, missing": rules.IMPORT,
     "from helpers import load": rules.OTHERS,

@@ -22,7 +22,7 @@ from difftest.simulator.errors import kernel_location, missing_name, not_modelle
 from difftest.simulator.frontend.arguments import Annotation, Unmodelled, not_taken
 from difftest.simulator.frontend.launchable import PARAMETER, NkiLaunchable, Target, need_function
 from difftest.simulator.frontend.nki import collectives, constants, isa, language
-from difftest.simulator.frontend.nki.levels import known_level
+from difftest.simulator.frontend.nki.levels import ending, known_level
 from difftest.simulator.frontend.nki.tensor import NkiTensor
 from difftest.simulator.index import as_integers
 from difftest.simulator.launch import called
@@ -165,12 +165,12 @@ def modules(level: str | None = None) -> dict[str, ModuleType]:
         __version__=f"{level or DOCUMENTED}.0",
         __difftest_embedded__=True,
     )
-    root.__getattr__ = lambda name: _missing(name, vars(root))  # type: ignore[method-assign]
+
+    def missing(name: str) -> NoReturn:
+        raise missing_name(ROOT, name, vars(root), ended=ending(f"nki.{name}"))
+
+    root.__getattr__ = missing  # type: ignore[method-assign]
     return {ROOT: root, **{f"{ROOT}.{name}": module for name, module in table.items()}}
-
-
-def _missing(name: str, names: Mapping[str, Any]) -> NoReturn:
-    raise missing_name(ROOT, name, names)
 
 
 def _module(name: str, names: Mapping[str, Any], source: Any = None) -> ModuleType:

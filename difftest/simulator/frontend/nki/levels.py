@@ -148,6 +148,30 @@ LIFETIMES = {
     for name, instead in rows.items()
 }
 """What not all levels have: a name, ``name(argument)``, or a use in words."""
+GONE = {
+    "nl.mgrid": ("there are no index grids", "index with slices, `.ap(...)` or `.permute(...)`"),
+    "nl.arange": ("there are no index tensors", "index with slices or `.ap(...)`"),
+    "nl.loop_reduce": ("there is no loop_reduce", "accumulate in PSUM, or add in a loop"),
+    "nl.atomic_rmw": ("there is no atomic_rmw", "use nisa.dma_compute"),
+    "nl.par_dim": (
+        "the first dimension of a tile is its partitions; there are no block dimensions",
+        "leave par_dim out, and keep blocks in a list or behind the partitions",
+    ),
+    "nki.compiler": ("nki.compiler is gone", "leave it out"),
+    "nki.baremetal": ("nki.baremetal is gone", "use @nki.jit"),
+    "nki.benchmark": ("nki.benchmark is gone", "use @nki.jit, and the profiler of the SDK"),
+    "nki.profile": ("nki.profile is gone", "use @nki.jit, and the profiler of the SDK"),
+    "nki.simulate_kernel": ("simulate_kernel is gone", "use nki.simulate(kernel)(...)"),
+    "nl.program_id": (
+        "a launch has as many programs as a logical core has cores, 1 or 2",
+        "loop over what the grid divided, in the kernel",
+    ),
+    "nl.spmd_dim": (
+        "a launch has as many programs as a logical core has cores, 1 or 2",
+        "launch kernel[2] for both cores, and loop in the kernel over the rest",
+    ),
+}
+"""Names of the classic dialect without a mechanical successor: the rule and the remedy."""
 
 
 _ARGUMENTS: dict[str, dict[str, str]] = defaultdict(dict)
@@ -203,6 +227,8 @@ def check_name(name: str) -> None:
 
 def ending(name: str) -> str:
     """What became of a name that the simulator has at no level, to be added to an error's text."""
+    if name in GONE:
+        return ": {}; {}".format(*GONE[name])
     row = LIFETIMES.get(name)
     return "" if row is None else f": it ended with NKI {row.ended}; {_remedy(name)}"
 

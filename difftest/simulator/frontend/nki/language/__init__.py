@@ -13,7 +13,7 @@ from difftest.simulator.frontend.arguments import unmodelled
 from difftest.simulator.frontend.nki.constants import MemoryRegion, NKIObject
 from difftest.simulator.frontend.nki.language.creation import GRIDS, TileSizes
 from difftest.simulator.frontend.nki.language.functions import FUNCTIONS
-from difftest.simulator.frontend.nki.levels import LIFETIMES, api_of, check_name
+from difftest.simulator.frontend.nki.levels import LIFETIMES, api_of, check_name, ending
 from difftest.simulator.frontend.nki.tensor import NkiTensor
 from difftest.simulator.frontend.nki.virtual_registers import NkiScalar
 from difftest.simulator.strictness import note
@@ -62,4 +62,5 @@ def __getattr__(name: str) -> Any:
     if name == "range":
         note(missing_name("nki.language", name, (), ended=" that AWS documents: use range"))
         return range
-    raise missing_name("nki.language", name, [*NAMES, *_CHECKED])
+    names = [*NAMES, *_CHECKED]
+    raise missing_name("nki.language", name, names, ended=ending(f"nl.{name}"))
