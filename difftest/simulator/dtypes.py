@@ -9,6 +9,7 @@ dtype's own bits; :func:`from_bits` and :func:`to_bits` cross that border, which
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import ml_dtypes
@@ -76,7 +77,7 @@ def name_of(dtype: np.dtype[Any]) -> str:
     return _MX_NAME_OF.get(dtype) or str(dtype)
 
 
-def as_dtype(spec: object, what: str = "") -> np.dtype[Any]:
+def as_dtype(spec: object, what: str = "", names: Iterable[str] = NAMES) -> np.dtype[Any]:
     """The NKI dtype that ``spec`` (a dtype, a NumPy scalar type or a name) stands for.
 
     ``what`` has it, for the error's text.
@@ -99,8 +100,8 @@ def as_dtype(spec: object, what: str = "") -> np.dtype[Any]:
             "NKI has no such dtype",
             happened=f"{what or 'a tensor'} has the dtype {getattr(spec, '__name__', spec)!s:.40}",
             received=f"{what} of dtype {spec!r}" if what else f"dtype {spec!r}",
-            limit=", ".join(sorted(NAMES)),
-            remedy="convert on the host, e.g. array.astype(np.float32)",
+            limit=", ".join(sorted(names)),
+            remedy="name one of those; convert an input on the host: array.astype(np.float32)",
         )
     return entry
 
@@ -112,8 +113,8 @@ def as_nki_dtype(spec: object, what: str = "") -> np.dtype[Any]:
     try:
         dtype: np.dtype[Any] = np.dtype(spec)  # type: ignore[call-overload]
     except TypeError:
-        return as_dtype(spec, what)
-    return dtype if dtype in _NKI_ONLY else as_dtype(spec, what)
+        return as_dtype(spec, what, NKI_NAMES)
+    return dtype if dtype in _NKI_ONLY else as_dtype(spec, what, NKI_NAMES)
 
 
 def need_arithmetic(dtype: np.dtype[Any]) -> None:

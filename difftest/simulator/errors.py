@@ -16,8 +16,11 @@ from contextvars import ContextVar
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
+
 Value = TypeVar("Value")
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_PASSED = (_PACKAGE, os.path.dirname(np.__file__) + os.sep)  # a kernel calls them
 _LAUNCH = (_PACKAGE + "launch.py", _PACKAGE + "baton.py")
 """Whence kernels are called."""
 
@@ -29,7 +32,7 @@ class _Code:
 
     def __init__(self, code: CodeType) -> None:
         self.code = code  # keeps it alive, so that its id stays its own
-        self.inside = code.co_filename.startswith(_PACKAGE)
+        self.inside = code.co_filename.startswith(_PASSED)
         self.in_launch = code.co_filename in _LAUNCH
         self.lines: dict[int, Location] = {}
         """Offset of a bytecode instruction -> its line. CPython would count through a table."""
@@ -48,7 +51,7 @@ def _known(code: CodeType) -> _Code:
 
 def is_inside(code: CodeType) -> bool:
     """Whether a code object belongs to the simulator, not to a kernel."""
-    return _known(code).inside
+    return code.co_filename.startswith(_PACKAGE)
 
 
 def near(file: str) -> str:
@@ -288,7 +291,7 @@ def missing_name(
     from difflib import get_close_matches
 
     asked_by_python = name.startswith("_")  # as pytest asks each name of a test's module
-    alike = [] if ended or asked_by_python else get_close_matches(name, names, 1)
+    alike = [] if ended or asked_by_python else get_close_matches(name, names, 1, 0.7)
     return MissingNameError(
         f"a kernel uses the names that {owner} has",
         happened=f"{kind} {owner!r} has no attribute {name!r}{ended}",

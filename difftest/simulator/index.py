@@ -34,7 +34,7 @@ def as_integer(value: object, what: str) -> int:
         happened="an index or a size is no integer",
         received=f"{what} {value!r:.80} ({type(value).__name__})",
         remedy="use // instead of / in index arithmetic; for an offset held in a tile use "
-        "nisa.tensor_copy_dynamic_src",
+        "nisa.tensor_copy_dynamic_src, or in today's dialect tensor.ap(..., scalar_offset=...)",
     )
 
 

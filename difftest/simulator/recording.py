@@ -193,7 +193,8 @@ def fuse_moves(events: list[Event], moved: Mapping[int, Allocation]) -> list[Eve
     """By a product that is left out: the matmul that accumulates saw the same."""
     for event in events:
         source = moved.get(event.number)
-        if source is not None and fused and not joined and _made(fused[-1], source):
+        is_made = source is not None and fused and fused[-1].writes[0].allocation is source
+        if source is not None and source.is_temporary and is_made and not joined:
             _join(fused[-1], event)
             joined = True
         elif event.writes and event.writes[0].allocation.is_absorbed:
@@ -203,10 +204,6 @@ def fuse_moves(events: list[Event], moved: Mapping[int, Allocation]) -> list[Eve
             fused.append(event)
             joined = False
     return fused
-
-
-def _made(producer: Event, source: Allocation) -> bool:
-    return source.is_temporary and producer.writes[0].allocation is source
 
 
 def _join(producer: Event, move: Event) -> None:

@@ -45,12 +45,7 @@ HOST_DTYPES: dict[str, Any] = {
     "float8_e5m2": ml_dtypes.float8_e5m2,
     "bool_": np.bool_,
 }
-"""Dtypes by their names in ``nki.language``; the others have the same name in NumPy."""
-
-
-def host_dtype(name: str) -> np.dtype[Any]:
-    """NumPy's dtype for one of NKI's, by its name in ``nki.language`` (tfloat32 has none)."""
-    return np.dtype(HOST_DTYPES.get(name, name))
+"""Dtypes by their names in ``nki.language``; the others but tfloat32 are NumPy's."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +66,7 @@ class Input:
 
     def array(self) -> np.ndarray[Any, Any]:
         values = eval(self.expression, {"np": np, "ml_dtypes": ml_dtypes})
-        return np.resize(values, self.shape).astype(host_dtype(self.dtype))
+        return np.resize(values, self.shape).astype(HOST_DTYPES.get(self.dtype, self.dtype))
 
     def source(self) -> str:
         dtype = f"ml_dtypes.{self.dtype}" if hasattr(ml_dtypes, self.dtype) else f"np.{self.dtype}"

@@ -149,7 +149,8 @@ def no_attribute(tensor: Any, name: str) -> Any:
     if name == "as_tile":
         return Unmodelled("as_tile of a tensor", "use the tensor itself, which is a tile")
     public = [attribute for attribute in dir(tensor) if not attribute.startswith("_")]
-    raise missing_name(type(tensor).__name__, name, public, kind="class")
+    ended = ", as NumPy's arrays have: use nki.language" * hasattr(np.ndarray, name)
+    raise missing_name(type(tensor).__name__, name, public, ended=ended, kind="class")
 
 
 def absent(

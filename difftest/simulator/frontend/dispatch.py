@@ -97,7 +97,8 @@ def _refitting(name: str, function: Callable[..., Any], closed: bool) -> Refit:
     """What a call is made with that the function's signature does not fit; or the error of it."""
 
     def refit(error: TypeError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
-        signature = inspect.signature(function)
+        own = inspect.signature(function).parameters.values()
+        signature = inspect.Signature([one.replace(annotation=one.empty) for one in own])
         if fits(signature, args, kwargs):
             raise error
         for keyword in _TODAYS.intersection(kwargs).difference(signature.parameters):

@@ -110,10 +110,6 @@ def tensor_tensor_result(call: Call) -> Result:
     return Result(shape, call.wanted_dtype(promote_dtypes(left.dtype, right.dtype)))
 
 
-def _op(call: Call) -> dict[str, Any]:
-    return {"op": call["op"].name}
-
-
 @instruction(
     Engine.VECTOR,
     Engine.GPSIMD,
@@ -130,7 +126,7 @@ def _op(call: Call) -> dict[str, Any]:
     only={"nki": (one_size("data1", "data2"),)},
     engine=_tensor_tensor_engine,
     result=tensor_tensor_result,
-    facts=_op,
+    facts=lambda call: {"op": call["op"].name},
     purpose=Purpose.COMBINE,
 )
 def tensor_tensor(call: Call, data1: Array, data2: Array) -> Array:

@@ -134,17 +134,13 @@ START = {
 def apply(op: str, left: Array, right: Array) -> Array:
     """One operator: on bit patterns, or on the operands as float32; the result is not rounded."""
     if op in BITVEC and op not in UNARY:
-        return np.asarray(BITVEC[op](*(_stored(side) for side in (left, right))))
+        stored = (s.astype(np.uint8) if s.dtype == BOOL else s for s in (left, right))
+        return np.asarray(BITVEC[op](*stored))
     if op in BITVEC:
         return np.asarray(BITVEC[op](left))
     if op in UNARY:
         return np.asarray(ARITHMETIC[op](to_float32(left)))
     return np.asarray(ARITHMETIC[op](to_float32(left), to_float32(right)))
-
-
-def _stored(values: Array) -> Array:
-    """Bools as the uint8 that holds them."""
-    return values.astype(np.uint8) if values.dtype == BOOL else values
 
 
 def bit_pattern(value: Any, dtype: DType) -> Array:

@@ -214,7 +214,7 @@ def matmul_of_integers(x):
     "NKI has no such dtype",
     "dtype <class 'numpy.float64'>",
     "bfloat16, bool, float16, float32",
-    "convert on the host, e.g. array.astype(np.float32)",
+    "convert an input on the host: array.astype(np.float32)",
 )
 def double_precision(x):
     nl.zeros(x.shape, np.float64)  # the line

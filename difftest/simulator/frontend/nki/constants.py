@@ -188,6 +188,9 @@ class NkiInstruction:
     def __init__(self, handle: tuple[Iteration, ...] = ()) -> None:
         self._turns = handle
 
+    def __repr__(self) -> str:
+        return "of an instruction, whose result lies in its dst"
+
     def depends_on(self, *producers: Any) -> NkiInstruction:
         """Run after ``producers``: here instructions run in program order anyway.
 

@@ -319,7 +319,7 @@ def public(function: Function, runs: Callable[..., Any] | None = None) -> Functi
             raise error
         options = _todays(name, args, kwargs)
         if options is None:
-            raise _misfit(function.__name__, signature, error, kwargs) from None
+            raise _misfit(function.__name__, signature, error, args, kwargs) from None
         return args, options
 
     wrapper = functools.wraps(function)(entering(leveled if rows else run, refit, "nki"))
@@ -373,14 +373,15 @@ def _todays(function: str, args: Arguments, kwargs: Mapping[str, Any]) -> dict[s
 
 
 def _misfit(
-    name: str, signature: inspect.Signature, error: TypeError, kwargs: dict[str, Any]
+    name: str, signature: inspect.Signature, error: TypeError, args: Arguments, kwargs: Any
 ) -> SignatureError:
     extra = next((argument for argument in kwargs if argument not in signature.parameters), None)
+    given = [*(("", value) for value in args), *((f"{k}=", v) for k, v in kwargs.items())]
     return SignatureError(
         "a call takes the parameters that its function is documented with",
         happened=str(error),
-        received=", ".join(f"{k}={getattr(v, '__name__', repr(v)):.60}" for k, v in kwargs.items())
-        or "positional arguments",
+        received=", ".join(f"{k}{getattr(v, '__name__', repr(v)):.60}" for k, v in given)
+        or "no arguments",
         limit=f"{name}({', '.join(signature.parameters)})",
         remedy=_ENDED.get(extra) if extra else None,
     )

@@ -130,8 +130,9 @@ def test_what_is_refused(use, rule, received):
 def test_numpys_functions_do_not_take_tiles():
     """NumPy says so itself; it does not loop over the tile for ever."""
     for function in (np.exp, np.sum, np.add.reduce):
-        with pytest.raises(TypeError, match="operand 'Tensor' does not support ufuncs"):
+        with pytest.raises(TypeError, match="NumPy computes nothing of a tensor; nki"):
             on_tiles(function, A)
     for function in (np.sort, np.ravel, np.array, float):
-        with pytest.raises(KernelError, match="a tile is no array"):
+        with pytest.raises(KernelError, match="a tile is no array") as caught:
             on_tiles(function, A)
+        assert caught.value.location.text.startswith("results = compute("), "not a line of NumPy's"

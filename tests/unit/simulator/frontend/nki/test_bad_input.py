@@ -30,8 +30,9 @@ from tests.unit.simulator.frontend.nki.kernels import raised, tile
             "arithmetic operators",
         ),
         (lambda: nl.ndarray((2, 0), nl.float32), ShapeError, "positive sizes"),
+        (lambda: nl.ndarray((2, 2.5), nl.float32), KernelError, "dialect tensor.ap(..., scalar"),
         (lambda: nl.ndarray((2, 2), nl.float32, buffer="dram"), KernelError, "nl.sbuf, nl.psum"),
-        (lambda: nl.ndarray((2, 2), "float64"), DtypeError, "no such dtype"),
+        (lambda: nl.ndarray((2, 2), "float64"), DtypeError, "float8_e4m3fn, "),
         (
             lambda: nl.add(tile((2, 2), nl.float8_e8m0fnu), tile((2, 2), nl.int32)),
             DtypeError,
@@ -76,7 +77,10 @@ from tests.unit.simulator.frontend.nki.kernels import raised, tile
             "nothing was accumulated",
         ),
         (lambda: nisa.no_such(1), AttributeError, "no_such"),
-        (lambda: nisa.tensor_copy(tile((2, 2))), TypeError, "missing 1 required"),
+        (lambda: nl.arange(4), AttributeError, "no index tensors; index with slices"),
+        (lambda: tile((2, 2)).sum(axis=1), AttributeError, "as NumPy's arrays have: use nki.lang"),
+        (lambda: nl.add(nisa.memset(tile((2, 2)), 0), 1), KernelError, "result lies in its dst"),
+        (lambda: nisa.tensor_copy(tile((2, 2))), TypeError, "received: tile [2, 2] float32"),
         (lambda: nl.affine_range(4, precise_schedule=True), TypeError, "'precise_schedule'"),
     ],
 )
