@@ -112,8 +112,8 @@ class Oracle(Follower):
 
     def before(self, call: Any, issued: Issue) -> None:
         self._where = issued.where  # of which a meaning may choose
-        if issued.left_of is None:  # afterwards what it writes may lie among what it has read
-            self._complete = all(map(_is_written, issued.operands))
+        # Afterwards what it writes may lie among what it has read.
+        self._complete = all(map(_is_written, (issued.left_of or issued).operands))
 
     def after(self, call: Any, issued: Issue) -> None:
         """Judge what it wrote, unless it is a part of what is judged as a whole."""

@@ -188,7 +188,8 @@ def finds_the_largest(x):
 
 def writes_a_part(x):
     out = nl.ndarray((x.shape[0], 2 * x.shape[1]), x.dtype, buffer=nl.shared_hbm)
-    nl.store(out[:, 1::2], nl.load(x))
+    part = nl.mgrid[0:6, 0:10].p < 4  # the first instruction has a mask
+    nl.store(out[:, 1::2], nl.load(x, mask=part), mask=part)
     return out
 
 
