@@ -56,9 +56,8 @@ class Rounding(NamedTuple):
 
 def _rounding(dtype: DType) -> Rounding:
     if dtype == TFLOAT32:
-        wide = np.finfo(np.float32)
         unit = 2.0 ** -(_TFLOAT32_MANTISSA + 1)
-        return Rounding(unit, float(wide.tiny) * 2.0**-11, float(wide.max))
+        return Rounding(unit, float(np.finfo(np.float32).tiny) * unit, (1 - unit) * 2.0**128)
     info: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     return Rounding(float(info.eps) / 2, float(info.smallest_subnormal) / 2, float(info.max))
 

@@ -109,6 +109,12 @@ def test_a_rounding_into_a_narrow_dtype_subnormals_too(dtype):
     assert ROUNDINGS[dtype].tiny == abs(round_to(half, dtype).astype(np.float32) - half)
 
 
+@every("dtype", sorted(ROUNDINGS, key=str))
+def test_the_largest_number_of_a_dtype_is_one_of_it(dtype):
+    largest = ROUNDINGS[dtype].largest
+    assert round_to(np.array([largest], np.float32), dtype) == largest
+
+
 def test_what_float32_holds_is_exact():
     assert bounded.add(Bounded(np.arange(5.0)), bounded.number(1)).error is None
     assert bounded.multiply(Bounded(np.arange(5.0)), bounded.number(0.1)).error is not None
