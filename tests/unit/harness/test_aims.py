@@ -386,3 +386,5 @@ def test_a_condition_is_at_its_line_and_knows_what_came_nearest():
     deep = {"rows": 1, "columns": 2}
     rows, columns = [{"rows": 1}, deep, deep], [{"columns": 2}, {"rows": 9}]
     assert groups_of([("", 1, rows), ("", 2, columns)], {"rows": range(9)}) == [[deep]]
+    many = [{"rows": 1, "columns": at} for at in range(65)]  # more than are kept happen to hold it
+    assert groups_of([("", 1, rows[:1]), ("", 2, many)], {}) == [rows[:1], many]
