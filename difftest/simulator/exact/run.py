@@ -90,7 +90,7 @@ class Plan:
         """Whether it puts its operand's numbers elsewhere, and computes nothing."""
         self.in_place = call.instruction.in_place
         written = call.destinations.get("dst") or call.result
-        self.computed = is_float(written.dtype) and not self.in_place
+        self.computed = is_float(written.dtype)
         """Whether it makes floats, for which an engine rounds wide integers to float32."""
         self.in_bits = any(type(op) is AluOp and op.bitvec for op in options.values())
         """Whether it makes patterns of bits, which no machine rounds."""
@@ -200,13 +200,11 @@ class Shadow(Follower):
         if isinstance(operand, Tile):
             if plan.of_tiles:
                 return operand
-            return (
-                self.stored(operand) if plan.by_dma else self.take(operand, computed=plan.computed)
-            )
+            return (self.stored if plan.by_dma else self.take)(operand, computed=plan.computed)
         if isinstance(operand, IndirectTile):
             self.sure(*map(self.take, operand._index_tiles))
             operand._resolve(skip=plan.skips, where=None if call.instruction.walk else where)
-            return self.stored(operand._base).shaped(operand._take)
+            return self.stored(operand._base, computed=plan.computed).shaped(operand._take)
         return operand
 
     def _through_indices(self, plan: Plan, call: Call, moved: Any, where: Any) -> Any:
@@ -277,10 +275,12 @@ class Shadow(Follower):
         shape = tile._tile_shape()
         return held.shaped(lambda array: array.reshape(shape))
 
-    def stored(self, tile: Tile) -> Bounded:
+    def stored(self, tile: Tile, *, computed: bool = False) -> Bounded:
         """A tile's numbers in its own shape, whether or not all were written."""
         held = self.held(tile)
-        return as_bounded(raw_values(tile), tile.dtype) if held is None else held
+        if held is None:
+            return as_bounded(raw_values(tile), tile.dtype, computed=computed)
+        return held
 
     def held(self, tile: Tile) -> Bounded | None:
         """A tile's numbers in its own shape; None where the machine's values are exact."""

@@ -47,3 +47,22 @@ def test_rows_that_either_side_skips_keep_theirs():
     assert (output.error > 0).all()
     expected = wide[[3, 1, 7, 5]] * [[1 / 3], [0.7], [1 / 3], [1 / 3]]
     np.testing.assert_allclose(whole.value, expected, rtol=1e-14)
+
+
+@jit
+def summed(wide, ones, rows):
+    pattern = [[32, 4], [1, 32]]
+    whole, gathered, scattered = nl.load(ones), nl.load(ones), stored(nl.load(ones))
+    picked, there = (x.ap(pattern, vector_offset=nl.load(rows)) for x in (wide, scattered))
+    for total, source in ((whole, wide), (gathered, picked), (there, wide)):
+        nisa.dma_compute(total, [total, source], nl.add)
+    return stored(whole), stored(gathered), scattered
+
+
+def test_a_dma_rounds_wide_integers_that_it_adds():
+    """To float32, and their sums: twice of 2**24 + 1 and 1, both times down."""
+    arrays = np.full((4, 32), 2**24 + 1, np.int32), np.ones((4, 32), np.float32)
+    result = launch(summed, [*arrays, np.arange(4, dtype=np.int32)[:, None]], exact=True)
+    for got, output in zip(result.outputs, result.exact.outputs, strict=True):
+        assert (got == 2**24).all()
+        assert (output.value - got <= output.error).all()
