@@ -362,9 +362,7 @@ def _call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """What a kernel returns; what would end its caller's process or test is an error of it."""
     try:
         return function(*args, **kwargs)
-    except (Exception, KeyboardInterrupt, ProgramStopped) as error:
-        if isinstance(error, TypeError) and "__array_ufunc__=None" in str(error):
-            error.args = (f"{error}: NumPy computes nothing of a tensor; nki.language does",)
+    except (Exception, KeyboardInterrupt, ProgramStopped):
         raise
     except BaseException as error:
         raise KernelExit(error).with_traceback(error.__traceback__) from None

@@ -48,7 +48,7 @@ TENSOR_AS_CONDITION = Misuse(
 TILE_AS_ARRAY = Misuse(
     "a tile is no array or number: its values exist when the kernel runs, not when it is traced",
     "a tile was used as a NumPy array or a number",
-    "use the functions of nki.language; return a tensor in HBM to see its values",
+    "use functions such as nl.exp and nisa.activation; return a tensor in HBM to see its values",
 )
 LENGTH_OF_SCALAR = Misuse(
     "a tile of no dimension has no length",

@@ -43,6 +43,31 @@ from difftest.simulator.strictness import doubt
 from difftest.simulator.trace import Space
 
 T = TypeVar("T", bound="Tile")
+OPERATORS = {
+    "add": "add",
+    "sub": "subtract",
+    "mul": "multiply",
+    "truediv": "divide",
+    "mod": "mod",
+    "pow": "power",
+    "lshift": "left_shift",
+    "rshift": "right_shift",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+}
+COMPARISONS = {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
+"""Python's operators, and what NumPy and ``nki.language`` call each."""
+_REFLECTED = {
+    **{getattr(np, name): f"__r{symbol}__" for symbol, name in OPERATORS.items()},
+    np.less: "__gt__",
+    np.less_equal: "__ge__",
+    np.greater: "__lt__",
+    np.greater_equal: "__le__",
+    np.equal: "__eq__",
+    np.not_equal: "__ne__",
+}
+"""By NumPy's function, what a tile calls it that is its second operand."""
 
 
 class Tile(Elements, Patterned):
@@ -133,6 +158,15 @@ class Tile(Elements, Patterned):
         raise TILE_AS_ARRAY(f"{self!r} used as a NumPy array or a number")
 
     __float__ = __int__ = __array__
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *given: Any, **how: Any) -> Any:
+        """Of ``np.float32(2) * tile`` the tile's operator; all else is no function of tiles."""
+        operator = getattr(type(given[-1]), _REFLECTED.get(ufunc, ""), None)
+        numpys = isinstance(given[0], (np.ndarray, np.generic))
+        if operator is None or not numpys or method != "__call__" or how:
+            name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+            raise TILE_AS_ARRAY(f"np.{name} of {self!r}")
+        return operator(given[1], given[0][()])  # a number was made an array of no dimension
 
     # -- data --------------------------------------------------------------------------------
 

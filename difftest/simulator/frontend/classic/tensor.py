@@ -31,7 +31,7 @@ from difftest.simulator.instructions.matmul import nc_transpose
 from difftest.simulator.instructions.record import ON_CHIP
 from difftest.simulator.misuses import ASSIGNMENT_TO_HBM
 from difftest.simulator.strictness import note
-from difftest.simulator.tile import Tile
+from difftest.simulator.tile import COMPARISONS, OPERATORS, Tile
 from difftest.simulator.trace import Space
 
 
@@ -39,10 +39,6 @@ class Tensor(Tile, AnyTensor):
     """A tensor or a part of it, with ``nki.tensor``'s methods and Python's operators."""
 
     __slots__ = ()
-
-    __array_ufunc__ = None
-    """NumPy scalars leave ``np.float32(2) * tile`` to the tile."""
-
     __getattr__ = no_attribute
 
     def __iter__(self) -> Iterator[Tensor]:
@@ -158,24 +154,8 @@ class Tensor(Tile, AnyTensor):
 
 
 _IN_PLACE = {"sub": "subtract", "mul": "multiply", "truediv": "divide"}
-_BOTH_WAYS = {
-    **_IN_PLACE,
-    "pow": "power",
-    "mod": "mod",
-    "lshift": "left_shift",
-    "rshift": "right_shift",
-    "and": "bitwise_and",
-    "or": "bitwise_or",
-    "xor": "bitwise_xor",
-}
-_COMPARISONS = {
-    "eq": "equal",
-    "ne": "not_equal",
-    "lt": "less",
-    "le": "less_equal",
-    "gt": "greater",
-    "ge": "greater_equal",
-}
+_BOTH_WAYS = {symbol: name for symbol, name in OPERATORS.items() if symbol != "add"}
+_COMPARISONS = {**COMPARISONS, "eq": "equal", "ne": "not_equal"}
 for _kind, _operate, _names in (
     ("", binary, _BOTH_WAYS | _COMPARISONS),
     ("r", lambda name, tile, other: binary(name, other, tile), _BOTH_WAYS),

@@ -41,7 +41,7 @@ from difftest.simulator.instructions.record import DMA_SPACES, Issue
 from difftest.simulator.misuses import ASSIGNMENT_BY_DMA
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.strictness import note
-from difftest.simulator.tile import Tile
+from difftest.simulator.tile import COMPARISONS, OPERATORS, Tile
 from difftest.simulator.trace import Engine, Purpose, Space
 
 Self = TypeVar("Self", bound="NkiTensor")
@@ -61,7 +61,6 @@ class NkiTensor(Views, Tile, NKIObject):
     """
 
     __slots__ = ()
-    __array_ufunc__ = None
     _may_collide = True  # kernels throw results away by a step of 0: dst.ap([[1, 128], [0, 512]])
     __hash__ = Tile.__hash__
     __getattr__ = no_attribute
@@ -163,25 +162,12 @@ class NkiTensor(Views, Tile, NKIObject):
 
 
 _OPERATORS = {
-    "add": "add",
-    "sub": "subtract",
-    "mul": "multiply",
-    "truediv": "divide",
-    "mod": "mod",
-    "pow": "power",
-    "and": "bitwise_and",
-    "or": "bitwise_or",
-    "xor": "bitwise_xor",
-    "lshift": "left_shift",
-    "rshift": "right_shift",
+    **OPERATORS,
+    **COMPARISONS,
     "matmul": "matmul",
     "neg": "negative",
     "abs": "abs",
     "invert": "invert",
-    "lt": "less",
-    "le": "less_equal",
-    "gt": "greater",
-    "ge": "greater_equal",
 }
 """Python's operators that no stub of NkiTensor has, and the function for each."""
 
