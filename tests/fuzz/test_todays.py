@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from difftest.simulator.dtypes import FLOAT32, TFLOAT32
+from difftest.simulator.exact.bounded import ROUNDINGS
 from difftest.simulator.frontend.nki import dynamic, views
 from difftest.simulator.instructions import matmul, search
 from difftest.simulator.pattern import Pattern
@@ -146,6 +148,17 @@ def test_a_planted_bug_is_a_disagreement(name: str, monkeypatch: pytest.MonkeyPa
     plant(monkeypatch)
     with pytest.raises(Disagreement):
         check(drawn)
+
+
+def test_what_comes_of_an_overflow_has_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reciprocal of an infinity is 0, and the exact run's is not. Other numbers have one."""
+    line = "t = nl.reciprocal(nl.load(a, dtype=nl.tfloat32))"
+    largest, three = (Input("a", (2, 3), "float32", f"[{of}]") for of in (3.4028e38, 3.0))
+    check(program(largest, (2, 3), line))
+    check(program(three, (2, 3), line))
+    monkeypatch.setitem(ROUNDINGS, TFLOAT32, ROUNDINGS[FLOAT32])
+    with pytest.raises(Disagreement, match="exactly, off by at most"):
+        check(program(three, (2, 3), line))
 
 
 @every(

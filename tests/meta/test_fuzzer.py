@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import Phase, settings
 
-from difftest.simulator.dtypes import FLOAT32, TFLOAT32, Array, DType
-from difftest.simulator.exact.bounded import ROUNDINGS
+from difftest.simulator.dtypes import Array, DType
 from difftest.simulator.instructions import reduce as reductions
 from difftest.simulator.memory import Storage
 from difftest.simulator.pattern import Pattern
@@ -108,28 +107,6 @@ def test_the_bits_of_a_view_are_compared(monkeypatch):
     monkeypatch.setattr(Storage, "bits", lambda self: np.zeros_like(original(self)))
     with pytest.raises(AssertionError, match="5 of 8 elements differ"):
         check(SEEN_AS_BITS)
-
-
-OVERFLOWS = Program(
-    (Input("a", (2, 3), "float32", "np.array([3.4028e38])"),),
-    (
-        Line("s = nl.load(a, dtype=nl.tfloat32)", "nl.load"),
-        Line("h = nl.ndarray((2, 3), nl.float32, buffer=nl.shared_hbm)", "nl.ndarray"),
-        Line("nl.store(h, nl.reciprocal(s))", "nl.store"),
-    ),
-    (Output("h", "nl.store"),),
-)
-"""A kernel that makes a finite number of an infinity, which a dtype has made of a finite one."""
-
-
-def test_what_comes_of_an_overflow_has_no_bound(monkeypatch):
-    """What comes of other numbers has one."""
-    check(OVERFLOWS)
-    three = replace(OVERFLOWS.inputs[0], expression="[3.0]")
-    check(third := replace(OVERFLOWS, inputs=(three,)))
-    monkeypatch.setitem(ROUNDINGS, TFLOAT32, ROUNDINGS[FLOAT32])
-    with pytest.raises(Disagreement, match="exactly, off by at most"):
-        check(third)
 
 
 MUTABLE = Program(
