@@ -44,10 +44,10 @@ def _near(values: Array) -> Array:
     most data whether there are many of them.
     """
     sample = np.abs(values.reshape(-1)[::17])
-    if np.count_nonzero((sample > 0) & (sample < 2.0**-14)) > sample.size // 16:
+    if np.count_nonzero((sample > 0) & (sample < 2.0**-14)) > sample.size // 64:
         apart = (np.abs(values) < 2.0**-14) * (1.5 * 2.0**28)
         values = np.copysign((values + apart) - apart, values)
-    if np.count_nonzero((sample >= 65520.0) & (sample < np.inf)) > sample.size // 16:
+    if np.count_nonzero((sample >= 65520.0) & (sample < np.inf)) > sample.size // 64:
         values = np.where(np.abs(values) >= 65520.0, np.copysign(np.inf, values), values)
     return values
 

@@ -176,20 +176,19 @@ def _fits_float16(values: Array) -> bool:
 def _round_float16(values: Array) -> Array:
     """To 10 mantissa bits, to nearest even; subnormal numbers to multiples of 2**-24.
 
-    Those are as far apart as the float32 numbers around 0.75.
+    What float16 tells apart of a number are the float32 numbers 2**13 times as far from 0.
     """
-    bits = values.view(np.uint32)
-    kept = (bits >> np.uint32(13)) & np.uint32(1)
-    kept += bits
-    kept += np.uint32(0xFFF)
-    kept &= np.uint32(0xFFFFE000)
-    rounded: Array = kept.view(np.float32)
     sizes = np.abs(values)
-    np.copyto(rounded, np.copysign(np.inf, values), where=sizes >= 65520.0)
-    subnormal = sizes < 2.0**-14
-    if subnormal.any():
-        small = values[subnormal]
-        rounded[subnormal] = np.copysign((small + 0.75) - 0.75, small)
+    bits = np.minimum(sizes, 2.0**16).view(np.uint32)
+    bits &= np.uint32(0x7F800000)
+    np.maximum(bits, np.uint32(0x38800000), out=bits)  # of 2**-14
+    bits += np.uint32(13 << 23)
+    rounded: Array = sizes + bits.view(np.float32)
+    rounded -= bits.view(np.float32)
+    np.copysign(rounded, values, out=rounded)
+    overflows = sizes >= 65520.0
+    if overflows.any():
+        np.copyto(rounded, np.copysign(np.inf, values), where=overflows)
     return rounded
 
 
