@@ -125,8 +125,7 @@ def kernel_location(frame: FrameType | None = None) -> Location | None:
 
     ``frame`` is one to begin with, where it is known that no kernel's line lies further in.
     """
-    if frame is None:
-        frame = sys._getframe(1)
+    frame = frame or sys._getframe(1)
     while frame is not None:
         entry = _CODES.get(id(frame.f_code)) or _known(frame.f_code)
         if not entry.inside:
@@ -142,8 +141,7 @@ def kernel_stack(frame: FrameType | None = None) -> tuple[Location, ...]:
     :func:`kernel_location`.
     """
     lines = []
-    if frame is None:
-        frame = sys._getframe(1)
+    frame = frame or sys._getframe(1)
     while frame is not None:
         entry = _CODES.get(id(frame.f_code)) or _known(frame.f_code)
         if not entry.inside:

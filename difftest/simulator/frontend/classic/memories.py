@@ -36,16 +36,12 @@ class Buffer:
         if not space.is_hbm:
             where = f"nki.compiler.{space.value}"
             modulo = self._in_psum if space is Space.PSUM else self._in_sbuf
-            self.auto_alloc = fitting(f"{where}.auto_alloc", self._auto_alloc)
+            self.auto_alloc = fitting(f"{where}.auto_alloc", lambda: self)  # the compiler places
             self.alloc = fitting(f"{where}.alloc", self._alloc)
             self.mod_alloc = fitting(f"{where}.mod_alloc", modulo)
 
     def __repr__(self) -> str:
         return f"nl.{self.space.value}"
-
-    def _auto_alloc(self) -> Buffer:
-        """``nki.compiler.sbuf.auto_alloc()``: the compiler places the tensor."""
-        return self
 
     def _alloc(self, func: Any) -> Placed:
         """``nki.compiler.sbuf.alloc(func)``: ``func`` says where each block of a tensor lies."""

@@ -29,6 +29,7 @@ oob_mode: Any = Named("oob_mode", {"error": 0, "skip": 1})
 matmul_perf_mode: Any = Named("matmul_perf_mode", {"none": "none", "double_row": "double_row"})
 nc_version: Any = Numbered("nc_version", {"gen2": 2, "gen3": 3, "gen4": 4})
 """Kernels compare generations with each other and with integers (aws-neuron/nki-library)."""
+dependency: Any = Named("dependency", {"runtime": "runtime", "schedule": "schedule"})
 dma_engine: Any = Named("dma_engine", {"dma": 1, "gpsimd_dma": 2})
 READ_AS["nisa.sendrecv(use_gpsimd_dma)"] = lambda value, dst: {
     "dma_engine": dma_engine.gpsimd_dma if value else dma_engine.dma
@@ -191,14 +192,21 @@ class NkiInstruction:
     def __repr__(self) -> str:
         return "of an instruction, whose result lies in its dst"
 
-    def depends_on(self, *producers: Any) -> NkiInstruction:
+    def depends_on(self, *producers: Any, kind: Any = None) -> NkiInstruction:
         """Run after ``producers``: here instructions run in program order anyway.
 
-        They are of the same loops on the device, or of some of them (stub at v2.32.0).
+        They are of the same loops on the device, or of some of them (stub at v2.32.0), but for
+        a hint to the compiler's schedulers (``kind``, page at v2.33).
         """
         own = self._on_device()
+        if kind is not None:
+            check_level("depends_on with a kind")
+            kind = member_of(dependency, kind, "depends_on")
         for producer in producers:
-            if isinstance(producer, NkiInstruction) and producer._on_device() - own:
+            if not isinstance(producer, NkiInstruction):
+                takes, got = "what instructions return", f"a {type(producer).__name__}"
+                raise not_taken("depends_on", takes, got, f"{producer!r:.80}")
+            if kind is not dependency.schedule and producer._on_device() - own:
                 takes = "producers of its own loop on the device, or of one around it"
                 got, remedy = "a producer of another loop", "issue both in one body"
                 raise not_taken("depends_on", takes, got, got, remedy=remedy)

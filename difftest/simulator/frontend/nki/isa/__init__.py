@@ -30,6 +30,7 @@ NAMES = {
     "NkiValidationError": NkiValidationError,
     "VirtualRegister": VirtualRegister,
     "constants": constants,
+    "dependency": constants.dependency,
     **constants.ENUMERATIONS,
     **{
         f"{name}_engine": constants.engine[name]

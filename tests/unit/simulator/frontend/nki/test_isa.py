@@ -136,7 +136,10 @@ def test_instructions_return_handles_that_depend_on_each_other():
         nl.fori_loop(0, 1, lambda i: inner.append(nisa.memset(x, 2.0).depends_on(first)))
         for consumer in (second, nisa.register_move(nisa.register_alloc(1), 1)):
             with pytest.raises(KernelError, match="depends_on takes producers of its own loop"):
-                consumer.depends_on(first, inner[0])
+                consumer.depends_on(first, inner[0], kind=nisa.dependency.runtime)
+            consumer.depends_on(*inner, kind=nisa.dependency.schedule)
+        with pytest.raises(KernelError, match="depends_on got a NkiTensor"):
+            second.depends_on(x)
         return x
 
     assert (on_nki_tiles(compute, A) == 2).all()
