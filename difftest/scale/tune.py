@@ -329,7 +329,7 @@ def tune(context: click.Context, /, test: str, start: tuple[str, ...], **options
         lines = with_spec(test, run)
     except KeyboardInterrupt:
         known = [line for tuner in tuners if tuner.attempts for line in _ladder(tuner, None)]
-        how = "the same command" if storage else "with --storage sqlite:///tune.db one"
+        how = "the same command" if storage else "with --storage sqlite:///tune.db a search"
         raise KeyboardInterrupt("\n".join([*known, f"stopped: {how} goes on"])) from None
     click.echo("\n".join(lines))
     context.exit(int(not tuners[0].ladder))

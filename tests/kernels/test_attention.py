@@ -49,11 +49,6 @@ def test_attention_heads(case):
     case.check()
 
 
-def sizes_of_values(q, k, v, causal):
-    """What the errors of a weighted mean scale with."""
-    return attention(q, k, abs(v), causal)
-
-
 @middling_cases
 @kernel_test(
     kernel=attention_heads,
@@ -74,7 +69,7 @@ def sizes_of_values(q, k, v, causal):
     dtypes=DTYPES,
     reduction=4,
     accumulation="bfloat16",
-    magnitude=sizes_of_values,
+    magnitude=lambda q, k, v, causal: attention(q, k, abs(v), causal),  # of a weighted mean
     edges=False,
 )
 def test_attention_heads_sees_the_right_keys(case):

@@ -129,15 +129,19 @@ def test_match_replace_pairs_duplicates_backwards():
 
 def test_instructions_return_handles_that_depend_on_each_other():
     def compute(x):
-        first = nisa.memset(x, 1.0, name="first")
+        first, register, inner = nisa.memset(x, 1.0, name="first"), nisa.register_alloc(1), []
         second = nisa.memset(x, 2.0)
         assert second.depends_on(first, first).depends_on(first) is second
-        inner = []
-        nl.fori_loop(0, 1, lambda i: inner.append(nisa.memset(x, 2.0).depends_on(first)))
-        for consumer in (second, nisa.register_move(nisa.register_alloc(1), 1)):
+
+        def body(i):
+            inner.extend((nisa.memset(x, 2.0).depends_on(first), nisa.register_move(register, 1)))
+            inner.append(nisa.register_load(register, nl.zeros((1, 1), nl.int32)))
+
+        nl.fori_loop(0, 1, body)
+        for producer in inner:
             with pytest.raises(KernelError, match="depends_on takes producers of its own loop"):
-                consumer.depends_on(first, inner[0], kind=nisa.dependency.runtime)
-            consumer.depends_on(*inner, kind=nisa.dependency.schedule)
+                second.depends_on(first, producer, kind=nisa.dependency.runtime)
+        nisa.register_move(register, 1).depends_on(*inner, kind=nisa.dependency.schedule)
         with pytest.raises(KernelError, match="depends_on got a NkiTensor"):
             second.depends_on(x)
         return x
