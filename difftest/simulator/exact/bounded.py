@@ -339,6 +339,15 @@ def into_integers(x: Bounded, dtype: DType) -> Bounded | None:
     return Bounded(value, error, dtype) if error.any() else None
 
 
+def low_bits(value: Array, about: Bounded | None) -> Bounded:
+    """Integers as their dtype keeps them: those of ``about`` that leave it, from its other end."""
+    exact = value.astype(np.float64)
+    if about is None:
+        return Bounded(exact, None, FLOAT32)
+    low, high = (np.rint(end).astype(np.int64).astype(value.dtype) for end in ends(about))
+    return Bounded(exact, np.maximum(np.abs(high - exact), np.abs(low - exact)), FLOAT32)
+
+
 def _whole(value: Float64, dtype: DType) -> Float64:
     if dtype == BOOL:
         return np.asarray(value != 0, dtype=np.float64)

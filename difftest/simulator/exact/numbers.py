@@ -23,6 +23,7 @@ from difftest.simulator.dtypes import FLOAT32, Array
 from difftest.simulator.exact import bounded
 from difftest.simulator.exact.bounded import FUNCTIONS, LARGEST_SUM, Bounded, Float64, spread
 from difftest.simulator.instructions.alu import AluOp
+from difftest.simulator.instructions.elementwise import in_integers
 from difftest.simulator.instructions.mx import scale_codes, spread_over_groups, unpack
 from difftest.simulator.instructions.record import Call, Masked
 from difftest.simulator.instructions.reduce import extreme_along
@@ -162,7 +163,10 @@ class Numbers(Lifted):
         return values * factor + shift
 
     def do_in_integers(self, left: Numbers, right: Numbers, op: AluOp, dtype: Any) -> Any:
-        return op.compute(left, right)
+        """Nothing rounds, and a result that leaves the dtype comes back at its other end."""
+        value = in_integers(left.held.value, right.held.value, op, dtype)
+        sure = left.held.error is right.held.error is None
+        return self._made(bounded.low_bits(value, None if sure else op.compute(left, right).held))
 
     def do_rsqrt(self, values: Numbers) -> Numbers:
         return self._made(FUNCTIONS["rsqrt"](values.held))

@@ -278,9 +278,7 @@ class Shadow(Follower):
     def stored(self, tile: Tile, *, computed: bool = False) -> Bounded:
         """A tile's numbers in its own shape, whether or not all were written."""
         held = self.held(tile)
-        if held is None:
-            return as_bounded(raw_values(tile), tile.dtype, computed=computed)
-        return held
+        return held or as_bounded(raw_values(tile), tile.dtype, computed=computed)
 
     def held(self, tile: Tile) -> Bounded | None:
         """A tile's numbers in its own shape; None where the machine's values are exact."""

@@ -155,9 +155,8 @@ class Tensor(Tile, AnyTensor):
 
 _IN_PLACE = {"sub": "subtract", "mul": "multiply", "truediv": "divide"}
 _BOTH_WAYS = {symbol: name for symbol, name in OPERATORS.items() if symbol != "add"}
-_COMPARISONS = {**COMPARISONS, "eq": "equal", "ne": "not_equal"}
 for _kind, _operate, _names in (
-    ("", binary, _BOTH_WAYS | _COMPARISONS),
+    ("", binary, _BOTH_WAYS | COMPARISONS | {"eq": "equal", "ne": "not_equal"}),
     ("r", lambda name, tile, other: binary(name, other, tile), _BOTH_WAYS),
     ("i", update, _IN_PLACE),
 ):

@@ -75,10 +75,16 @@ def test_an_array_that_is_filled_in_keeps_the_bounds():
 
 
 def test_integers_are_computed_in_the_operands_order():
-    """The machine's values are taken for exact ones of integers, so no bound shows this."""
-    left, right = numbers(5.0), numbers(3.0)
-    made = in_integers(left, right, ALU_OPS["subtract"], np.dtype(np.int32))
-    assert made.held.value.tolist() == [2]
+    """Without a rounding, and what leaves the dtype comes back at its other end, as the machine
+    has it: its values are taken for exact ones, so no bound shows this."""
+    left, right, op = numbers(5.0), numbers(3.0), ALU_OPS["subtract"]
+    made = in_integers(left, right, op, np.dtype(np.int32)).held
+    assert (made.value.tolist(), made.error.tolist()) == ([2], [1])
+    none = in_integers(left, left, op, np.dtype(np.uint32)).held
+    assert (none.value.tolist(), none.error.tolist()) == ([0], [2**32 - 1])
+    least = Numbers(left.run, Bounded(np.array([-(2.0**31)])))
+    most = in_integers(least, Numbers(left.run, number(1.0)), op, np.dtype(np.int32)).held
+    assert (most.value.tolist(), most.error) == ([2**31 - 1], None)
 
 
 def test_a_sum_goes_on_from_an_exact_start():

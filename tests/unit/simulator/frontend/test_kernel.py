@@ -226,24 +226,9 @@ REFUSED = [
     ("trace's option", lambda: nki.trace(scaled, debug=True), NotModelledError, "debug=True"),
     ("baremetal's option", lambda: baremetal(scaled, warmup=3), NotModelledError, "warmup=3"),
     ("no kernel", lambda: nki.simulate_kernel(3, DATA), KernelError, "int 3"),
-    (
-        "an argument too many",
-        lambda: nki.simulate_kernel(scaled, DATA, 1.0, 2.0),
-        KernelError,
-        "too many positional arguments",
-    ),
-    (
-        "an argument missing",
-        lambda: nki.simulate_kernel(scaled),
-        KernelError,
-        "missing a required argument: 'x'",
-    ),
-    (
-        "an argument that nobody knows",
-        lambda: nki.simulate_kernel(scaled, DATA, scale=3),
-        KernelError,
-        "got an unexpected keyword argument 'scale'",
-    ),
+    ("too many", lambda: nki.simulate_kernel(scaled, DATA, 1.0, 2.0), KernelError, "too many posi"),
+    ("one missing", lambda: nki.simulate_kernel(scaled), KernelError, "a required argument: 'x'"),
+    ("one unknown", lambda: nki.simulate_kernel(scaled, DATA, scale=3), KernelError, "'scale'"),
 ]
 
 

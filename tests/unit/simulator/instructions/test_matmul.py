@@ -65,58 +65,37 @@ def across_banks():
     total[:, 256:768] += nisa.nc_matmul(sbuf(8, 8), sbuf(8, 512))
 
 
-REFUSED = [
+REFUSED = {
+    ("nc_matmul takes a tile as stationary", "float "): lambda: nisa.nc_matmul(1.0, sbuf(16, 16)),
     (
-        "no tiles",
-        lambda: nisa.nc_matmul(1.0, sbuf(16, 16)),
-        "nc_matmul takes a tile as stationary",
-        "float ",
-        None,
-    ),
-    (
-        "more than a bank",
-        lambda: accumulated((8, 512)) or across_banks(),
         "a matmul accumulates inside one PSUM bank",
         "tile [8, 512] float32 in psum: bytes 1024 to 3071 of the partition",
-        "banks of 2048 bytes (512 float32, nl.tile_size.psum_fmax)",
-    ),
-    (
-        "another shape to accumulate into",
+    ): lambda: accumulated((8, 512)) or across_banks(),
+    ("nc_matmul writes dst of shape [8, 20]", "dst = tile [8, 16]"): (
         lambda: nl.zeros((8, 16), nl.float32, buffer=nl.psum).__iadd__(
             nisa.nc_matmul(sbuf(8, 8), sbuf(8, 20))
-        ),
-        "nc_matmul writes dst of shape [8, 20]",
-        "dst = tile [8, 16]",
-        None,
+        )
+    ),
+    ("nc_matmul's PE tiling: both are set, each (row, column)", "tile_position=()"): (
+        lambda: nisa.nc_matmul(sbuf(16, 16), sbuf(16, 16), tile_size=(32, 32))
     ),
     (
-        "a PE tile without position",
-        lambda: nisa.nc_matmul(sbuf(16, 16), sbuf(16, 16), tile_size=(32, 32)),
-        "nc_matmul's PE tiling: both are set, each (row, column)",
-        "tile_position=()",
-        None,
-    ),
-    (
-        "a mask that may be either operand's",
-        lambda: nisa.nc_matmul(sbuf(16, 16), sbuf(16, 16), mask=nl.arange(16)[None, :] < 4),
         "a product's mask says by its indices' shape which operand's free axis it limits",
         "indices of shape [1, 16]; both operands have 16 elements a partition",
-        None,
+    ): lambda: nisa.nc_matmul(sbuf(16, 16), sbuf(16, 16), mask=nl.arange(16)[None, :] < 4),
+    ("nl.transpose takes two dimensions", "tile [16, 4, 2] float32 in sbuf"): (
+        lambda: nl.transpose(sbuf(16, 4, 2))
     ),
-    (
-        "nl.transpose of three dimensions",
-        lambda: nl.transpose(sbuf(16, 4, 2)),
-        "nl.transpose takes two dimensions",
-        "tile [16, 4, 2] float32 in sbuf",
-        None,
-    ),
-]
+}
+"""By the rule and what is received, what is so refused."""
 
 
-@every("use, rule, received, limit", [row[1:] for row in REFUSED])
-def test_what_is_refused(use, rule, received, limit):
+@every("said, use", REFUSED.items())
+def test_what_is_refused(said, use):
+    rule, received = said
     with pytest.raises(NkiError) as caught:
         launch(use)
     assert rule in (caught.value.rule, caught.value.happened)
     assert received in caught.value.received
-    assert caught.value.limit == limit
+    banks = "banks of 2048 bytes (512 float32, nl.tile_size.psum_fmax)"
+    assert caught.value.limit == (banks if "PSUM bank" in rule else None)
