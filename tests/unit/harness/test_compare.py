@@ -2,7 +2,10 @@ import ml_dtypes
 import numpy as np
 
 from difftest.harness.compare import compare, tolerated
+from difftest.harness.questions import _arithmetic
+from difftest.harness.rounding import unit_roundoff
 from difftest.harness.verdict import Inconclusive, Match, Mismatch
+from difftest.simulator.exact.run import ExactOutput
 from tests.every import every
 
 FLOAT32 = np.dtype("float32")
@@ -175,3 +178,15 @@ def test_a_mismatch_outweighs_an_inconclusive_output():
 def test_an_output_without_dimensions_can_be_wrong():
     verdict = compare_one(1.0, np.float32(2)[...])
     assert (verdict.kind, verdict.wrong, verdict.box, verdict.first.index) == ("value", 1, (), ())
+
+
+@every("dtype", ["bfloat16", "float16", "float32"])
+def test_the_rounding_into_the_output_is_counted_once(dtype):
+    """By the bound of an exact run: what rounds right lies within it, and no neighbour does."""
+    dtype = np.dtype(dtype)
+    unit = unit_roundoff(dtype)
+    value = np.array([1 + unit / 4])
+    output = ExactOutput(value, value * unit)
+    for got, right in ((1, True), (1 + 2 * unit, False), (1 - 2 * unit, False)):
+        verdict = _arithmetic(0, dtype, np.array([got], dtype), output)
+        assert isinstance(verdict, Match) == right
