@@ -166,15 +166,6 @@ def missed(coverage: Coverage) -> list[Missed]:
     return places
 
 
-@dataclass
-class _State:
-    """Where a frame is: the line that runs, the fork that it begins, and turns so far."""
-
-    line: int = 0
-    fork: Fork | None = None
-    turns: dict[Fork, int] = field(default_factory=dict)
-
-
 class WatchedCall:
     """What one run of a kernel did: ``forks`` and what is ``done`` as :class:`Coverage` has it.
 
@@ -184,7 +175,8 @@ class WatchedCall:
     def __init__(self) -> None:
         self.done: set[tuple[str, int, int]] = set()
         self.codes: _Codes = {}
-        self._states: dict[int, _State] = {}
+        self._frames: dict[int, dict[int, int]] = {}
+        """By ``id``: at 0 the line that runs, at the line of a loop its turns so far."""
 
     @property
     def forks(self) -> set[tuple[str, int, bool]]:
@@ -194,40 +186,34 @@ class WatchedCall:
     def start(self, frame: FrameType) -> None:
         """A function begins."""
         self.codes[id(frame.f_code)] = frame.f_code
-        self._states[id(frame)] = _State()
+        self._frames[id(frame)] = {0: 0}
 
     def line(self, frame: FrameType, line: int) -> None:
-        """A line of a function is about to run."""
-        state = self._states.get(id(frame))
+        """A line of a function is about to run; 0 where it returns."""
+        state = self._frames.get(id(frame))
         if state is None:
             return  # it began before anybody watched
-        before, fork = state.fork, forks_of(frame.f_code).get(line)
-        if before is not None and before is not fork:
-            self._left(frame.f_code, state, before, line in before.body)
-        if fork is not None and fork.loops and not fork.line <= state.line < fork.body.stop:
-            state.turns[fork] = 0
-        state.fork, state.line = fork, line
+        forks, before, state[0] = forks_of(frame.f_code), state[0], line
+        left, fork = forks.get(before), forks.get(line)
+        if left is not None and left is not fork:
+            what = 0 if line in left.body else 1
+            if left.loops:
+                what = len(TURNS) if what else state.get(left.line, 0)
+                state[left.line] = what + 1
+            if what < len(TURNS):
+                self.done.add((frame.f_code.co_filename, left.line, what))
+        if fork is not None and fork.loops and not fork.line <= before < fork.body.stop:
+            state[fork.line] = 0
 
     def end(self, frame: FrameType) -> None:
         """A function returns."""
-        state = self._states.pop(id(frame), None)
-        if state is not None and state.fork is not None:
-            self._left(frame.f_code, state, state.fork, False)
+        self.line(frame, 0)
+        self._frames.pop(id(frame), None)
 
     def tell(self, kernel: str, coverage: Coverage) -> None:
         """Add it all to what cases did."""
         coverage.saw(kernel, self.forks)
         coverage.done |= self.done
-
-    def _left(self, code: CodeType, state: _State, fork: Fork, into_body: bool) -> None:
-        file, line = code.co_filename, fork.line
-        if not fork.loops:
-            self.done.add((file, line, 0 if into_body else 1))
-        elif into_body:
-            turn = state.turns.get(fork, 0)
-            state.turns[fork] = turn + 1
-            if turn < len(TURNS):
-                self.done.add((file, line, turn))
 
 
 class Watch:
@@ -239,10 +225,9 @@ class Watch:
     def __init__(self, monitoring: Any = _MONITORING) -> None:
         self._monitor = monitoring
         self.unknown = ""
-        self._done: set[tuple[str, int, int]] = set()
-        self._homes: tuple[str, ...] = ()
-        self._over: _Codes = {}
-        self._watched: _Codes = {}
+        self._homes: set[str] = set()
+        self._left: dict[int, tuple[CodeType, set[tuple[str, int, int]]]] = {}
+        """By ``id`` the codes that ran, and what their forks have not shown."""
         self._codes: dict[Callable[..., Any], _Codes] = {}
         self._seen: WatchedCall | None = None
         self._tool: int | None = None
@@ -251,12 +236,11 @@ class Watch:
     def call(self, kernel: Callable[..., Any]) -> Iterator[WatchedCall]:
         """Watch what is called within the scope."""
         self._seen = seen = WatchedCall()
-        # The kernel's own package counts, installed or not.
-        module = sys.modules.get(str(getattr(kernel, "__module__", "")).split(".")[0])
-        folders = [*getattr(module, "__path__", ())] or [getattr(module, "__file__", None) or ""]
-        new = {os.path.realpath(folder) for folder in folders if folder and is_installed(folder)}
-        if not new <= {*self._homes}:
-            self._homes += (*sorted(new),)
+        home = str(getattr(kernel, "__module__", ""))
+        root = home.partition(".")[0]  # the kernel's own package counts, installed or not
+        file = getattr(sys.modules.get(home), "__file__", None)
+        if root not in self._homes and is_installed(file or ""):
+            self._homes.add(root)
             if self._tool is not None:
                 self._monitor.restart_events()
         if self._monitor is not None and self._tool is None:
@@ -270,31 +254,41 @@ class Watch:
     def learn(self, kernel: Callable[..., Any], seen: WatchedCall) -> None:
         """What a case did counts: functions that have nothing more to show are left alone."""
         self._codes.setdefault(kernel, {}).update(seen.codes)
-        self._done |= seen.done
-        for code in tuple(self._watched.values()):
-            forks = forks_of(code).values()
-            every = ((one.line, what) for one in forks for what, _ in enumerate(SAYINGS[one.loops]))
-            if all((code.co_filename, *one) in self._done for one in every):
-                self._over[id(code)] = self._watched.pop(id(code))
-                if self._tool is not None:
+        for code, left in self._left.values():
+            if left:
+                left -= seen.done
+                if not left and self._tool is not None:
                     self._monitor.set_local_events(self._tool, code, 0)
 
     def close(self) -> None:
         """Watch no more."""
         if self._tool is not None:
-            for code in self._watched.values():
+            for code, _ in self._left.values():
                 self._monitor.set_local_events(self._tool, code, 0)
             self._monitor.set_events(self._tool, 0)
             self._monitor.free_tool_id(self._tool)
             self._tool = None
 
-    def _is_own(self, code: CodeType) -> bool:
-        """Whether it is the kernel's author's, and has forks that have not shown all."""
-        file = code.co_filename
-        if id(code) in self._over or code.co_name.startswith("<") or is_library(file):
+    def _is_own(self, frame: FrameType) -> bool:
+        """Whether its function is the author's, and has forks that have not shown all."""
+        code, file = frame.f_code, frame.f_code.co_filename
+        if id(code) in self._left:
+            return bool(self._left[id(code)][1])
+        if code.co_name.startswith("<") or is_library(file):
             return False
-        is_authors = not is_installed(file) or os.path.realpath(file).startswith(self._homes)
-        return is_authors and bool(forks_of(code))
+        root = str(frame.f_globals.get("__name__")).partition(".")[0]
+        return (root in self._homes or not is_installed(file)) and bool(forks_of(code))
+
+    def _start(self, frame: FrameType, seen: WatchedCall) -> None:
+        code, file = frame.f_code, frame.f_code.co_filename
+        if id(code) not in self._left:
+            forks = forks_of(code).values()
+            left = {(file, of.line, n) for of in forks for n in range(len(SAYINGS[of.loops]))}
+            self._left[id(code)] = code, left
+            if self._tool is not None:
+                events = self._monitor.events
+                self._monitor.set_local_events(self._tool, code, events.LINE | events.PY_RETURN)
+        seen.start(frame)
 
     def _install(self) -> None:
         free = [tool for tool in FREE_TOOLS if self._monitor.get_tool(tool) is None]
@@ -309,14 +303,10 @@ class Watch:
         self._monitor.set_events(self._tool, events.PY_START)
 
     def _on_start(self, code: CodeType, offset: int) -> Any:
-        if not self._is_own(code):
+        if not self._is_own(frame := sys._getframe(1)):
             return self._monitor.DISABLE
         if self._seen is not None:
-            if id(code) not in self._watched:
-                self._watched[id(code)] = code
-                events = self._monitor.events
-                self._monitor.set_local_events(self._tool, code, events.LINE | events.PY_RETURN)
-            self._seen.start(sys._getframe(1))
+            self._start(frame, self._seen)
         return None
 
     def _on_event(self, code: CodeType, line: int, *returned: object) -> None:
@@ -328,7 +318,8 @@ class Watch:
     @contextlib.contextmanager
     def _tracing(self, kernel: Callable[..., Any], seen: WatchedCall) -> Iterator[None]:
         """Every call costs while somebody traces: a kernel that has shown all goes untraced."""
-        shown = kernel in self._codes and not self._codes[kernel].keys() & self._watched.keys()
+        codes = self._codes.get(kernel)
+        shown = codes is not None and not any(self._left[at][1] for at in codes)
         if shown or sys.gettrace() is not None:
             if not shown:
                 self.unknown = "a debugger or a coverage tool traces; from Python 3.12 on both can"
@@ -343,13 +334,11 @@ class Watch:
             return local
 
         def start(frame: FrameType, event: str, _: object) -> Any:
-            code = frame.f_code
-            if not self._is_own(code):
-                if code.co_filename.endswith(_AFTERWARDS):
+            if not self._is_own(frame):
+                if frame.f_code.co_filename.endswith(_AFTERWARDS):
                     sys.settrace(None)
                 return None
-            self._watched[id(code)] = code
-            seen.start(frame)
+            self._start(frame, seen)
             return local
 
         start.of_kernels = True  # type: ignore[attr-defined] # the simulator spares itself
