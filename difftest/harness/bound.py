@@ -75,7 +75,7 @@ def check_each(runner: Runner, spec: KernelSpec, case: Case) -> dict[str, Verdic
     runner.right = {}
     if not spec.others:
         return runner.check(spec, case)
-    reference = runner.reference(spec, case, spec.inputs_of(case))
+    reference = runner.reference(spec, case)
     verdicts: dict[str, Verdict] = {}
     failures: dict[str, DifferentialFailure] = {}
     outputs: dict[str, Outputs] = {}

@@ -21,22 +21,24 @@ _NO_LITERAL = re.compile(r"(?<!')\b(inf|nan)\b")
 class Case:
     """Values for the names of a spec's domain, a dtype, and a recipe for each input.
 
-    ``dtypes`` has those inputs whose dtype is not the case's.
+    ``dtypes`` has those inputs whose dtype is not the case's, ``shapes`` those arrays that are not
+    as their dimensions say.
     """
 
     values: Mapping[str, Any]
     dtype: str
     data: Mapping[str, Recipe]
     dtypes: Mapping[str, str] = field(default_factory=dict)
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def dtype_of(self, name: str) -> str:
         """The dtype of an input."""
         return self.dtypes.get(name, self.dtype)
 
     def __repr__(self) -> str:
-        dtypes = f", dtypes={dict(self.dtypes)!r}" if self.dtypes else ""
-        text = f"Case(values={self.values!r}, dtype={self.dtype!r}, data={self.data!r}{dtypes})"
-        return _NO_LITERAL.sub(r"float('\1')", text)
+        fields = ((n, of) for n, of in vars(self).items() if of or n not in ("dtypes", "shapes"))
+        text = ", ".join(f"{name}={of!r}" for name, of in fields)
+        return _NO_LITERAL.sub(r"float('\1')", f"Case({text})")
 
     def label(self) -> str:
         """A test id: values and dtype."""
@@ -44,8 +46,9 @@ class Case:
         return "-".join([*parts, self.dtype, *self.dtypes.values()])
 
     def to_json(self) -> str:
-        """One line, for ``pytest --case``."""
-        fields = {name: value for name, value in vars(self).items() if value or name != "dtypes"}
+        """One line, for ``pytest --case``, which knows no ``shapes``."""
+        own = vars(self).items()
+        fields = {n: of for n, of in own if n != "shapes" and (of or n != "dtypes")}
         return json.dumps(fields, default=_plain, separators=(",", ":"))
 
 
@@ -57,12 +60,11 @@ def _plain(value: Recipe | Mapping[str, Any]) -> Any:
 class Edge:
     """A call near the contract's edge; ``why`` is what sets it apart, e.g. ``"K=129"``.
 
-    ``shapes`` are those that differ from what dimensions say. One ``inside`` the domain has to be
-    accepted; the reference of one that ``fills`` a memory may take too long.
+    One ``inside`` the domain has to be accepted; the reference of one that ``fills`` a memory may
+    take too long.
     """
 
     case: Case
     why: str
-    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     inside: bool = False
     fills: bool = False

@@ -98,14 +98,15 @@ def _edge(
     values: Mapping[str, Any] | None,
     spec: KernelSpec,
     why: str,
-    dtypes: tuple[str, dict[str, str]] | tuple[()] = (),
-    **how: Any,
+    dtype: str | None = None,
+    *,
+    inside: bool = False,
+    **own: Any,
 ) -> Iterator[Edge]:
     """The call of these values, if the spec has data for them."""
     with contextlib.suppress(NoDataError):
         if values is not None:
-            case = simplest_case(spec, values, *(dtypes or (spec.dtypes[0],)))
-            yield Edge(case, why, **how)
+            yield Edge(simplest_case(spec, values, dtype, **own), why, inside)
 
 
 def plainest(spec: KernelSpec, fixed: Mapping[str, Value]) -> dict[str, Any] | None:
@@ -162,7 +163,7 @@ def _other_dtypes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
             for other in spec.dtypes[:2]:
                 if own != other and (len(free) > 1 or own == foreign):
                     why = f"{name} of {own} beside {other}"
-                    yield from _edge(base, spec, why, dtypes=(other, {name: own}))
+                    yield from _edge(base, spec, why, other, dtypes={name: own})
 
 
 @dataclass(frozen=True)
@@ -304,10 +305,9 @@ def check_edges(runner: Runner, spec: KernelSpec) -> None:
         record = functools.partial(run_recorded, runner, backend)
         filling = fillings_of(spec, record) if backend.name == _TRACING else ()
         for edge in itertools.chain(edges_of(spec), filling):
-            runner.now, inputs = (spec, edge.case), spec.inputs_of(edge.case, edge.shapes)
+            runner.now = spec, edge.case
             exact = runner.settings_of(spec, edge.case) if spec.reduction is None else None
-            call = make_call(spec, edge.case, inputs, edge.shapes, exact=exact)
-            outcome = run_kernel(backend, call)
+            outcome = run_kernel(backend, make_call(spec, edge.case, exact=exact))
             # Where a memory is full the reference is not waited for without end:
             # np.eye(n)[indices] is a fine one-hot encoding of all sizes that are drawn, and takes
             # 21 GiB where the kernel's tile fills SBUF.
@@ -322,8 +322,7 @@ def run_recorded(runner: Runner, backend: Backend, spec: KernelSpec, case: Case)
     # No trace depends on random numbers, and to draw them takes longer than to compute with them.
     data = {name: Ones() if isinstance(r, Random) else r for name, r in case.data.items()}
     runner.now = spec, case
-    call = make_call(spec, case, spec.inputs_of(replace(case, data=data)), record=True)
-    return run_kernel(backend, call)
+    return run_kernel(backend, make_call(spec, replace(case, data=data), record=True))
 
 
 def judge_edge(
@@ -349,9 +348,8 @@ def _verdict(runner: Runner, spec: KernelSpec, edge: Edge, outcome: Outcome) -> 
             spec = replace(spec, output_dtype=tuple(dtypes))
     elif not edge.inside:
         return verdict_on(None, outcome)
-    inputs = spec.inputs_of(edge.case, edge.shapes)
     try:
-        return verdict_on(reference_of(spec, edge.case, inputs), outcome)
+        return verdict_on(reference_of(spec, edge.case), outcome)
     except ReferenceRefusal as refusal:
         if spec.rejects or edge.inside:
             return verdict_on(refusal.error, outcome)

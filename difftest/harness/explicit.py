@@ -51,7 +51,7 @@ def case_from_json(document: object, spec: KernelSpec) -> Case:
 
 def _case_of(document: object, spec: KernelSpec) -> Case:
     if isinstance(document, Mapping) and set(document) == set(spec.domain):
-        document = json.loads(simplest_case(spec, document, spec.dtypes[0]).to_json())
+        document = json.loads(simplest_case(spec, document).to_json())
     own = {name: spec.input(name).dtypes for name in spec.inputs if spec.input(name).dtypes}
     fields = (*_FIELDS, "dtypes") if own else _FIELDS
     if not isinstance(document, dict) or set(document) != set(fields):
@@ -93,11 +93,12 @@ def explicit_cases(spec: KernelSpec) -> Iterator[Case]:
 
 
 def simplest_case(
-    spec: KernelSpec, values: Mapping[str, Any], dtype: str, others: Mapping[str, str] | None = None
+    spec: KernelSpec, values: Mapping[str, Any], dtype: str | None = None, **own: Mapping[str, Any]
 ) -> Case:
     """A case of these values: random data, or the plainest of an input's own.
 
-    ``others`` has those inputs that have another dtype than the case.
+    The ``dtype`` is the first of the spec's if it is None; ``dtypes`` and ``shapes`` of arrays that
+    differ may be the case's ``own``.
 
     Raises
     ------
@@ -105,18 +106,18 @@ def simplest_case(
         an end to what it can draw.
     """
     dtypes = {name: kinds[0] for name in spec.inputs if (kinds := spec.input(name).dtypes)}
-    dtypes |= others or {}
-    data: dict[str, Recipe] = {}
+    dtypes |= own.pop("dtypes", {})
+    dtype, data = dtype or spec.dtypes[0], dict[str, Recipe]()
     for seed, name in enumerate(spec.inputs):
         mine = dtypes.get(name, dtype)
         if spec.input(name).data is not None:
-            own = simplest(functools.partial(data_of, spec, name, values, mine))
-            if own is None:
+            recipe = simplest(functools.partial(data_of, spec, name, values, mine))
+            if recipe is None:
                 raise NoDataError(
                     f"inputs[{name!r}].data: found nothing for {values}; accepted: data for each "
                     "example and each rejection"
                 )
-            data[name] = own
+            data[name] = recipe
         else:
             data[name] = Random(seed) if is_float(np.dtype(mine)) else Integers(seed, 4)
-    return Case(dict(values), dtype, data, dtypes)
+    return Case(dict(values), dtype, data, dtypes, **own)

@@ -10,7 +10,7 @@ import os
 import shlex
 import subprocess
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
@@ -28,7 +28,6 @@ from difftest.inspection import finding_text
 
 Row = tuple[str, str]
 """A label and a text."""
-Shapes = Mapping[str, tuple[int, ...]]
 _LABEL = 13
 _FEW_LINES = 2
 """How much a report says of rounding errors, unless it is asked for all."""
@@ -80,11 +79,10 @@ def text_of(title: str, rows: Iterable[Row], findings: Iterable[Finding] = ()) -
     return "\n".join([title, textwrap.indent(told, "  "), *map(finding_text, findings)])
 
 
-def case_rows(spec: KernelSpec, case: Case, shapes: Shapes) -> list[Row]:
-    """What was run; ``shapes`` has those arrays that are not as their dimensions say."""
+def case_rows(spec: KernelSpec, case: Case) -> list[Row]:
+    """What was run."""
     values = [f"{name}={value}" for name, value in case.values.items()]
-    own = {name: shapes.get(name) or spec.shape(name, case.values) for name in spec.inputs}
-    data = [(name, f"{shape} {case.data[name]!r}") for name, shape in own.items()]
+    data = [(name, f"{spec.shape_of(case, name)} {case.data[name]!r}") for name in spec.inputs]
     return [("case", ", ".join([*values, case.dtype])), *data]
 
 
@@ -105,10 +103,10 @@ def rejection_text(spec: KernelSpec, rejection: Rejection, backend: str, outcome
     return text_of(f"{spec.name} must refuse {values}", rows)
 
 
-def short(spec: KernelSpec, case: Case, shapes: Shapes | None = None) -> str:
+def short(spec: KernelSpec, case: Case) -> str:
     """The sizes of a case and its dtype: enough to know it by, in a line with other words."""
     sizes = {name: value for name, value in case.values.items() if name not in spec.parameters}
-    own = [*case.dtypes.items(), *(shapes or {}).items()]
+    own = [*case.dtypes.items(), *case.shapes.items()]
     said = [f"{name}={value}" for name, value in sizes.items()]
     return ", ".join([*said, case.dtype, *(f"{name} of {value}" for name, value in own)])
 
@@ -167,8 +165,8 @@ class ToldFailure(AssertionError):
 class CaseFailure(ToldFailure):
     """A case that fails its test; the text is the report, with the line that runs it again.
 
-    ``shapes`` are of arrays that are not as the case says; ``fresh`` is what came of the case in a
-    process of its own, if it was not the same; ``saved`` its file for ``difftest replay``, if any.
+    ``fresh`` is what came of the case in a process of its own, if it was not the same; ``saved``
+    its file for ``difftest replay``, if any.
     """
 
     def __init__(
@@ -179,7 +177,6 @@ class CaseFailure(ToldFailure):
         findings: Iterable[Finding] = (),
     ) -> None:
         self.spec, self.case, self.again = spec, case, again
-        self.shapes: Shapes = {}
         self.findings = (*(one for one in findings if one.severity is not Severity.NOTE),)
         self.fresh = self.saved = ""
         super().__init__()
@@ -200,7 +197,7 @@ class CaseFailure(ToldFailure):
         again = [("run again", self.again.command(self.case))] if self.again else []
         again += [("fresh run", self.fresh)] if self.fresh else []
         again += [("replay", quoted(["difftest", "replay", self.saved]))] if self.saved else []
-        rows = [*case_rows(self.spec, self.case, self.shapes), *self.rows(), *again]
+        rows = [*case_rows(self.spec, self.case), *self.rows(), *again]
         return text_of(f"{self.spec.name} {self.title()}", rows, self.findings)
 
 
@@ -244,7 +241,7 @@ class DifferentialFailure(CaseFailure):
                 what, _, end = error.partition(":")
                 end = end and f":{end}"
         where = f" on {next(iter(self.wrong))}" if len(self.verdicts) > 1 else ""
-        return f"{self.spec.name}: {what}{where} at {short(self.spec, self.case, self.shapes)}{end}"
+        return f"{self.spec.name}: {what}{where} at {short(self.spec, self.case)}{end}"
 
     @property
     def verdict(self) -> Mismatch | OneSided:
@@ -370,10 +367,10 @@ class EdgeFailure(DifferentialFailure, NotRejectedError):
     ) -> None:
         # A line runs it alone only where the test's spec can say such a case.
         own = {name for name in spec.inputs if spec.input(name).dtypes}
-        is_case = not edge.shapes and edge.case.dtype in spec.dtypes and own == {*edge.case.dtypes}
-        super().__init__(spec, edge.case, dict([verdict]), again)
+        case, self.edge = edge.case, edge
+        is_case = not case.shapes and case.dtype in spec.dtypes and own == {*case.dtypes}
+        super().__init__(spec, case, dict([verdict]), again)
         self.again = again and again._replace(edges="" if is_case else edge.why)
-        self.edge, self.shapes = edge, edge.shapes
 
     def title(self) -> str:
         what = "accept this call, and" if self.edge.inside else "refuse this call, or"

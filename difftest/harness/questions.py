@@ -157,7 +157,7 @@ class Reference:
         return outputs if [array.shape for array in outputs] == shapes else None
 
 
-def reference_of(spec: KernelSpec, case: Case, inputs: tuple[Array, ...]) -> Reference:
+def reference_of(spec: KernelSpec, case: Case) -> Reference:
     """What the reference says of a case.
 
     Raises
@@ -165,7 +165,7 @@ def reference_of(spec: KernelSpec, case: Case, inputs: tuple[Array, ...]) -> Ref
     ReferenceRefusal : see :func:`difftest.harness.reference.call_reference`.
     ReferenceDefect : see there; or it runs one of the kernels that it is to judge.
     """
-    arrays = dict(zip(spec.inputs, inputs, strict=True))
+    arrays = dict(zip(spec.inputs, spec.inputs_of(case), strict=True))
     launched: list[object] = []
     with witnessing(lambda testimony: launched.append(function_of(testimony.kernel))):
         outputs = call_reference(spec.reference, arrays, spec.parameters_of(case.values))

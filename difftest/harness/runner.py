@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -165,10 +165,9 @@ class Runner:
     ) -> Trial:
         """A case that no backend has run yet, with what its reference says."""
         self.now = spec, case
-        arrays = reference.inputs.values() if isinstance(reference, Reference) else None
-        inputs = spec.inputs_of(case) if arrays is None else tuple(arrays)
         if reference is None:
-            reference = self.reference(spec, case, inputs)
+            reference = self.reference(spec, case)
+        inputs = (*getattr(reference, "inputs", {}).values(),) or spec.inputs_of(case)
         self.traces, self.outputs = {}, {}
         return Trial(spec, case, inputs, reference, self.settings_of(spec, case))
 
@@ -304,25 +303,22 @@ class Runner:
         except ReferenceDefect as defect:
             raise BrokenReferenceError(spec, case, defect, self.again) from defect.__cause__
 
-    def reference(
-        self, spec: KernelSpec, case: Case, inputs: tuple[Array, ...]
-    ) -> Reference | Exception:
+    def reference(self, spec: KernelSpec, case: Case) -> Reference | Exception:
         """What the reference says, or the error with which it refuses the case."""
         self.now = spec, case
         with self._defects(spec, case):
             try:
-                return reference_of(spec, case, inputs)
+                return reference_of(spec, case)
             except ReferenceRefusal as refusal:
                 return refusal.error
 
     def check_rejection(self, spec: KernelSpec, rejection: Rejection) -> None:
         """Each backend must refuse the case, with the text that the spec says."""
-        case = simplest_case(spec, rejection.values, rejection.dtype or spec.dtypes[0])
-        case = replace(case, dtypes={**case.dtypes, **rejection.dtypes})
+        own = {"dtypes": rejection.dtypes, "shapes": rejection.shapes}
+        case = simplest_case(spec, rejection.values, rejection.dtype, **own)
         self.now = spec, case
         for backend in self.backends:
-            call = make_call(spec, case, spec.inputs_of(case, rejection.shapes), rejection.shapes)
-            outcome = run_kernel(backend, call)
+            outcome = run_kernel(backend, make_call(spec, case))
             text = str(outcome.error) if isinstance(outcome, Rejected) else None
             if text is None or not re.search(rejection.match, text):
                 raise NotRejectedError(rejection_text(spec, rejection, backend.name, outcome))
@@ -331,21 +327,18 @@ class Runner:
 
 
 def make_call(
-    spec: KernelSpec,
-    case: Case,
-    inputs: tuple[Array, ...],
-    shapes: Mapping[str, tuple[int, ...]] | None = None,
-    **how: Any,
+    spec: KernelSpec, case: Case, inputs: Iterable[Array] | None = None, **how: Any
 ) -> KernelCall:
-    """The call of a case, all that it holds copied: what one backend does to them no other sees."""
-    shapes = shapes or {}
+    """The call of a case, all that it holds copied: what one backend does to them no other sees.
+
+    ``inputs`` are its arrays, if they are made already.
+    """
+    own = spec.inputs_of(case) if inputs is None else [array.copy() for array in inputs]
     return KernelCall(
         kernel=spec.kernel,
-        inputs=tuple(array.copy() for array in inputs),
+        inputs=tuple(own),
         outputs=tuple(
-            poisoned(
-                shapes.get(name) or spec.shape(name, case.values), spec.output_dtype_of(case, index)
-            )
+            poisoned(spec.shape_of(case, name), spec.output_dtype_of(case, index))
             for index, name in enumerate(spec.outputs)
         ),
         parameters=copy.deepcopy(spec.parameters_of(case.values)),

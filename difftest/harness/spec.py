@@ -202,16 +202,16 @@ class KernelSpec:
         entry = self.inputs[argument] if argument in self.inputs else self.outputs[argument]
         return (entry.dimensions if isinstance(entry, Input) else entry).split()
 
-    def inputs_of(
-        self, case: Case, shapes: Mapping[str, tuple[int, ...]] | None = None
-    ) -> tuple[Array, ...]:
-        """The input arrays, made anew at each call; ``shapes`` replaces those of the spec."""
-        own = {name: self.shape(name, case.values) for name in self.inputs} | dict(shapes or {})
-        dtypes = {name: np.dtype(case.dtype_of(name)) for name in self.inputs}
-        problem = too_large((own[name], dtypes[name].itemsize) for name in self.inputs)
-        if problem:
+    def shape_of(self, case: Case, argument: str) -> tuple[int, ...]:
+        """The shape of an input or output in a case."""
+        return case.shapes.get(argument) or self.shape(argument, case.values)
+
+    def inputs_of(self, case: Case) -> tuple[Array, ...]:
+        """The input arrays, made anew at each call."""
+        forms = {n: (self.shape_of(case, n), np.dtype(case.dtype_of(n))) for n in self.inputs}
+        if problem := too_large((shape, dtype.itemsize) for shape, dtype in forms.values()):
             raise SpecError(f"inputs of {case.label()}: {problem}")
-        return tuple(case.data[name].build(own[name], dtypes[name]) for name in self.inputs)
+        return tuple(case.data[name].build(*form) for name, form in forms.items())
 
     def input(self, name: str) -> Input:
         """An input, with what it has of its own."""

@@ -58,7 +58,7 @@ def details(runner: Runner, failure: CaseFailure | None, *, page: bool) -> str:
 
         shown: list[Any] = [_largest(entry) for entry in runner.histories.values() if entry.agreed]
         if failure is not None:
-            shown = [(failure.spec, failure.case, failure.shapes)]
+            shown = [(failure.spec, failure.case)]
         document["performance"] = [row for case in shown if (row := performance_document(*case))]
     return json.dumps(document)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ def failure_document(failure: CaseFailure) -> dict[str, Any]:
     document: dict[str, Any] = {
         "kernel": spec.name,
         "title": failure.title(),
-        "rows": [list(row) for row in [*case_rows(spec, case, failure.shapes), *failure.rows()]],
+        "rows": [list(row) for row in [*case_rows(spec, case), *failure.rows()]],
         "again": failure.again.command(case) if failure.again else "",
         "saved": failure.saved,
         "findings": findings(failure.findings),
@@ -146,16 +146,13 @@ def culprit(failure: DifferentialFailure, mismatch: Mismatch) -> Event | None:
     first, output = mismatch.first, mismatch.output
     if first is None or output is None:
         return None
-    trace, _ = trace_of(failure.spec, failure.case, failure.shapes)
+    trace, _ = trace_of(failure.spec, failure.case)
     return None if trace is None else writer_of(trace, output, mismatch.shape, first.index)
 
 
-def trace_of(
-    spec: KernelSpec, case: Case, shapes: Mapping[str, tuple[int, ...]]
-) -> tuple[Trace | None, str]:
+def trace_of(spec: KernelSpec, case: Case) -> tuple[Trace | None, str]:
     """What a case does on the embedded simulator, and what stopped it; None if it does nothing."""
-    call = make_call(spec, case, spec.inputs_of(case, shapes), shapes)
-    outcome = EmbeddedSimulator().run(call._replace(record=True))
+    outcome = EmbeddedSimulator().run(make_call(spec, case, record=True))
     if isinstance(outcome, Ran):
         return outcome.trace, ""
     frames = (entry.tb_frame for entry in entries(outcome.error))

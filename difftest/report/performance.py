@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -30,15 +29,13 @@ BINS, WIDTH, LANE = 240, 900, 44
 """Columns of time in the timeline, and the size of a lane in the picture's units."""
 
 
-def performance_document(
-    spec: KernelSpec, case: Case, shapes: Mapping[str, tuple[int, ...]] | None = None
-) -> dict[str, Any] | None:
+def performance_document(spec: KernelSpec, case: Case) -> dict[str, Any] | None:
     """What is predicted of a case, up to where it stopped; None if the simulator runs none of it.
 
-    ``shapes`` has those arrays whose shapes are not what the case says. Nothing in it is measured.
+    Nothing in it is measured.
     """
     with unless_broken(f"the predicted time of {spec.name}"):
-        trace, stopped = trace_of(spec, case, shapes or {})
+        trace, stopped = trace_of(spec, case)
         document = {"kernel": spec.name, "title": short(spec, case), "case": label(case)}
         document["stopped"] = stopped
         return {**document, **_predicted(trace)} if trace else None

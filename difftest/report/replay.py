@@ -131,7 +131,7 @@ def _replay(
     """What comes of one kernel, and a run of it."""
     backend = EmbeddedSimulator(saved.level, saved.strictness)
     runner = Runner((backend,), record=True, verbose=True)
-    call = make_call(spec, edge.case, spec.inputs_of(edge.case, edge.shapes), edge.shapes)
+    call = make_call(spec, edge.case)
     exact = call._replace(exact=runner.settings_of(spec, edge.case), record=True)
 
     def run() -> Any:

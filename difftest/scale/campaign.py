@@ -38,7 +38,6 @@ from difftest.harness.failures import (
 )
 from difftest.harness.questions import Reference
 from difftest.harness.repeats import Repeats
-from difftest.harness.rounding import Array
 from difftest.harness.runner import Runner, run_kernel
 from difftest.harness.spec import KernelSpec
 from difftest.harness.tally import Tally
@@ -207,12 +206,10 @@ class CampaignRunner(Runner):
             hypothesis.event(feature)
         return verdicts
 
-    def reference(
-        self, spec: KernelSpec, case: Case, inputs: tuple[Array, ...]
-    ) -> Reference | Exception:
+    def reference(self, spec: KernelSpec, case: Case) -> Reference | Exception:
         """See :class:`Runner`; one that breaks down is a finding too."""
         try:
-            return super().reference(spec, case, inputs)
+            return super().reference(spec, case)
         except BrokenReferenceError as failure:
             self._keep(failure)
             raise

@@ -155,7 +155,7 @@ class Tuner:
             bound = self._task_bound(place.spec, case)
             if bound >= limit:
                 return Attempt(point, BOUND, bound)
-            call = make_call(place.spec, case, place.spec.inputs_of(case))
+            call = make_call(place.spec, case)
             with place.in_place():
                 ran = run_kernel(EmbeddedSimulator(place.level), call._replace(record=True))
             if not isinstance(ran, Ran) or ran.trace is None:
@@ -199,7 +199,7 @@ class Tuner:
         own = {name: values[name] for name in place.spec.domain}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return place, simplest_case(place.spec, own, place.spec.dtypes[0])
+            return place, simplest_case(place.spec, own)
 
     def _task_bound(self, spec: KernelSpec, case: Case) -> float:
         """Microseconds that the inputs and outputs take, each once: known without any run."""

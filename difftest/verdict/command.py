@@ -88,9 +88,8 @@ def audited(spec: KernelSpec, count: int, *, moves: bool = False) -> Audit:
 
 
 def _look(audit: Audit, runner: Runner, spec: KernelSpec, case: Case) -> None:
-    inputs = spec.inputs_of(case)
-    reference = runner.reference(spec, case, inputs)
-    call = make_call(spec, case, inputs, exact=runner.settings_of(spec, case))
+    reference = runner.reference(spec, case)
+    call = make_call(spec, case, exact=runner.settings_of(spec, case))
     outcome = run_kernel(runner.backends[0], call)
     if isinstance(reference, Exception) or not isinstance(outcome, Ran):
         audit.reasons.add("the kernel or the reference refuses cases")
@@ -101,7 +100,7 @@ def _look(audit: Audit, runner: Runner, spec: KernelSpec, case: Case) -> None:
         audit.reasons.add(getattr(verdict, "reason", "") or "the kernel is wrong")
         return
     audit.decided += 1
-    unwritten = tuple(None for _ in outcome.outputs)
+    unwritten, inputs = tuple(None for _ in outcome.outputs), (*reference.inputs.values(),)
     fakes = [impostors(output, inputs) for output in outcome.outputs]
     for name in fakes[0]:
         result = outcome._replace(outputs=tuple(fake[name] for fake in fakes), unwritten=unwritten)

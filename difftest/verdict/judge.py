@@ -293,6 +293,6 @@ def corner(spec: KernelSpec, pick: Callable[..., int]) -> dict[str, Any] | None:
             elif (plain := plainest(spec, values)) is not None:
                 values[name] = plain[name]
         fits = elements_of(spec, values) <= MOST_ELEMENTS
-        return values if fits and simplest_case(spec, values, spec.dtypes[0]) else None
+        return values if fits and simplest_case(spec, values) else None
     except (SpecError, LookupError):
         return None

@@ -137,7 +137,7 @@ def test_what_runs_no_ranks_says_so():
 
     spec = spec_of(in_place)
     case = simplest_case(spec, CASE, "float32")
-    call = make_call(spec, case, spec.inputs_of(case))
+    call = make_call(spec, case)
     outcome = ByDialect({"newer": Backend()}, {}).run(call)
     assert isinstance(outcome, Unsupported)
     assert "sdk runs no ranks" in str(outcome.error)
@@ -149,9 +149,9 @@ def test_what_runs_no_ranks_says_so():
 def test_the_number_of_ranks_is_no_edge_of_a_contract():
     values = {"groups": GROUPS[0], "ranks": 2, "rows": 129, "columns": 1}
     spec = spec_of(in_place, rejects=(Rejection(values, "128"),))
-    edges = [edge for edge in edges_of(spec) if "ranks" in edge.why or edge.shapes]
-    assert {len(shape) for edge in edges for shape in edge.shapes.values()} == {2, 3}
-    assert all(edge.shapes.get(name, (2,))[0] == 2 for edge in edges for name in ("x", "out"))
+    edges = [edge for edge in edges_of(spec) if "ranks" in edge.why or edge.case.shapes]
+    assert {len(shape) for edge in edges for shape in edge.case.shapes.values()} == {2, 3}
+    assert all(edge.case.shapes.get(name, (2,))[0] == 2 for edge in edges for name in ("x", "out"))
     assert all(edge.case.values["ranks"] == 2 for edge in edges)
 
 

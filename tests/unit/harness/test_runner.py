@@ -191,7 +191,7 @@ def test_outputs_of_a_call_are_poisoned_and_have_the_outputs_dtype():
     def into(a, b, result): ...
 
     spec = add_spec(into, outputs={"result": "n 2"}, output_dtype="bfloat16")
-    (result,) = make_call(spec, CASE, spec.inputs_of(CASE)).outputs
+    (result,) = make_call(spec, CASE).outputs
     assert (result.shape, result.dtype) == ((4, 2), np.dtype("bfloat16"))
     assert np.isnan(result).all()
 

@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -62,7 +63,7 @@ def test_inputs_are_made_anew():
 
 
 def test_inputs_may_take_other_shapes():
-    _, b = matrix_and_vector().inputs_of(MATRIX_AND_VECTOR, {"b": (5,)})
+    _, b = matrix_and_vector().inputs_of(replace(MATRIX_AND_VECTOR, shapes={"b": (5,)}))
     assert b.shape == (5,)
 
 

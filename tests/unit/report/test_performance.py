@@ -74,7 +74,8 @@ def test_a_page_does_not_wait_for_a_long_kernel(monkeypatch):
 
 def test_a_case_is_predicted_up_to_where_it_stops():
     """The second copy, of an array that is too long, is refused: there is the first alone."""
-    said = performance_document(SPEC, case(128), {"right": (129, 512)})
+    wide = dataclasses.replace(case(128), shapes={"right": (129, 512)})
+    said = performance_document(SPEC, wide)
     assert said["stopped"] == "ShapeError"
     assert [count for _, count, *_ in said["lines"]] == [1]
 
