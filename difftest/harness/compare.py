@@ -18,8 +18,7 @@ n roundings of size u each, gamma is the smaller of
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -130,35 +129,30 @@ def compare(
     wrote; it is empty if the backend cannot tell.
     """
     forms = [(output.value, output.dtype) for output in expected]
-    numbers = range(len(outputs))
-    ask = partial(map, check_values, numbers, expected, outputs)
-    return judge_outputs(forms, outputs, unwritten, ask)
+    wrong = wrong_form(forms, outputs, unwritten)
+    return wrong or joined([*map(check_values, range(len(outputs)), expected, outputs)])
 
 
-def judge_outputs(
+def wrong_form(
     forms: Sequence[tuple[Array, np.dtype[Any]]],
     outputs: Sequence[Array],
     unwritten: Sequence[Mask | None],
-    ask: Callable[[], Iterable[Answer | None]],
-) -> Answer:
-    """The verdict on outputs of these values and dtypes: ``ask`` only if all forms are right."""
+) -> Answer | None:
+    """What is wrong with outputs for values and dtypes like these, whatever their values are."""
     if len(outputs) != len(forms):
         message = f"the kernel returned {len(outputs)} outputs, the reference {len(forms)}"
         return Mismatch("outputs", None, message)
-    masks = tuple(unwritten) or (None,) * len(outputs)
-    wrong = [
-        _check_form(index, *form, got, mask)
-        for index, (form, got, mask) in enumerate(zip(forms, outputs, masks, strict=True))
-    ]
-    verdicts = wrong if any(wrong) else [*ask()]
-    return first_of(verdicts) or _all_match(verdicts)
+    each = enumerate(zip(forms, outputs, unwritten or (None,) * len(outputs), strict=True))
+    return first_of([_check_form(index, *form, got, mask) for index, (form, got, mask) in each])
 
 
-def _all_match(verdicts: Verdicts) -> Answer:
-    """The match of outputs that all match; a mismatch if they have no element.
+def joined(verdicts: Verdicts) -> Answer:
+    """The verdict on outputs with these; a mismatch if they have no element.
 
     Where no element is finite, nothing is proved.
     """
+    if wrong := first_of(verdicts):
+        return wrong
     matches = [verdict for verdict in verdicts if isinstance(verdict, Match)]
     elements = sum(match.elements for match in matches)
     nonfinite = sum(match.nonfinite for match in matches)

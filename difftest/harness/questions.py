@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,8 +25,9 @@ from difftest.harness.compare import (
     around,
     check_values,
     first_of,
-    judge_outputs,
+    joined,
     tolerated,
+    wrong_form,
 )
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal, as_float64, call_reference
 from difftest.harness.rounding import (
@@ -214,42 +215,43 @@ def _magnitudes(reference: Reference) -> tuple[Float64, ...]:
 
 
 def answer(reference: Reference, ran: Ran) -> Answer:
-    """The verdict on all outputs of a run that has an exact run beside it."""
+    """The verdict on all outputs of a run that has an exact run beside it.
+
+    Both questions of each output; one of integers, and where a rounded value has decided.
+    """
     assert ran.exact is not None
-    ask = partial(_ask, reference, ran.outputs, ran.exact)
-    return judge_outputs(reference.forms, ran.outputs, ran.unwritten, ask)
-
-
-def _ask(reference: Reference, outputs: tuple[Array, ...], exact: ExactRun) -> list[Answer | None]:
-    """Both questions of each output; one of integers, and where a rounded value has decided."""
+    if wrong := wrong_form(reference.forms, ran.outputs, ran.unwritten):
+        return wrong
     dtypes = [dtype for _, dtype in reference.forms]
-    joined = [bool(exact.doubts) or not is_float(dtype) for dtype in dtypes]
-    if wrong := _algorithm(reference, joined, exact):  # asks nothing where all are joined
-        return [wrong]
-    return [
-        _as_a_whole(index, reference.precise[index], dtypes[index], got, output)
-        if joined[index]
-        else _arithmetic(index, dtypes[index], got, output)
-        for index, (got, output) in enumerate(zip(outputs, exact.outputs, strict=True))
-    ]
+    as_one = [bool(ran.exact.doubts) or not is_float(dtype) for dtype in dtypes]
+    if lost := _algorithm(reference, as_one, ran.exact):  # asks nothing where all are one
+        return lost
+    return joined(
+        [
+            _as_a_whole(index, reference.precise[index], dtypes[index], got, output)
+            if as_one[index]
+            else _arithmetic(index, dtypes[index], got, output)
+            for index, (got, output) in enumerate(zip(ran.outputs, ran.exact.outputs, strict=True))
+        ]
+    )
 
 
 def _algorithm(
-    reference: Reference, joined: Sequence[bool], exact: ExactRun
+    reference: Reference, as_one: Sequence[bool], exact: ExactRun
 ) -> Mismatch | Inconclusive | None:
     """The exact run against the reference; once more against a reference in float64."""
-    wrong = first_of(_compare_algorithms(reference, "precise", joined, exact))
+    wrong = first_of(_compare_algorithms(reference, "precise", as_one, exact))
     if wrong is None or reference.wide is None or reference.wide is reference.precise:
         return wrong
-    return wrong if first_of(_compare_algorithms(reference, "wide", joined, exact)) else None
+    return wrong if first_of(_compare_algorithms(reference, "wide", as_one, exact)) else None
 
 
 def _compare_algorithms(
-    reference: Reference, which: str, joined: Sequence[bool], exact: ExactRun
+    reference: Reference, which: str, as_one: Sequence[bool], exact: ExactRun
 ) -> list[Answer | None]:
     verdicts: list[Answer | None] = []
     for index, (value, output) in enumerate(zip(reference.values, exact.outputs, strict=True)):
-        if joined[index] or _has_bits(value, output.value):
+        if as_one[index] or _has_bits(value, output.value):
             continue
         raw, dtype = getattr(reference, which)[index], reference.dtype_of(index)
         value = raw.astype(np.float64, copy=False)
