@@ -203,8 +203,6 @@ class History:
     agreed: deque[Case] = field(default_factory=lambda: deque(maxlen=KEPT))
     failing: list[Case] = field(default_factory=list)
     largest: dict[str, tuple[Case, Mismatch]] = field(default_factory=dict)
-    _said: dict[Mismatch, tuple[str, ...]] = field(default_factory=dict)
-    """What each of them looks like, which each failing case asks again."""
 
     def failed(self, case: Case, backend: str, verdict: Mismatch) -> None:
         self.failing.append(case)
@@ -219,9 +217,7 @@ class History:
         said, where = looks_of(self.spec, case, verdict), ""
         if not said and backend in self.largest:
             other, larger = self.largest[backend]
-            if larger not in self._said:
-                self._said[larger] = looks_of(self.spec, other, larger)
-            said = self._said[larger]
+            said = looks_of(self.spec, other, larger)
             sizes = ", ".join(f"{name}={size}" for name, size in other.values.items())
             where = f" (in {sizes}, which fails too)"
         dtype = one_dtype(case, self.agreed, self.failing)
