@@ -47,17 +47,20 @@ KEPT = 100
 _NARROW = (np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16))
 
 
-def looks_like(
-    mismatch: Mismatch, inputs: Mapping[str, Array], again: Again, sizes: Sequence[int] = ()
-) -> tuple[str, ...]:
-    """What the wrong values look like, and where they are; empty where nothing can be said.
-
-    ``again`` is the reference on inputs that lack something; ``sizes`` are of tiles, beside the
-    machine's own.
-    """
-    seen = mismatch.evidence
-    if seen is None:
+def looks_of(spec: KernelSpec, case: Case, mismatch: Mismatch) -> tuple[str, ...]:
+    """What a wrong output of a case looks like, and where; empty where nothing can be said."""
+    seen, index, parameters = mismatch.evidence, mismatch.output, spec.parameters_of(case.values)
+    if seen is None or index is None:
         return ()
+
+    def again(inputs: Mapping[str, Array]) -> Float64 | None:
+        try:
+            return as_float64(call_reference(spec.reference, inputs, parameters))[index]
+        except (ReferenceDefect, ReferenceRefusal, IndexError):
+            return None
+
+    inputs = dict(zip(spec.inputs, spec.inputs_of(case), strict=True))
+    sizes = [value for value in parameters.values() if type(value) is int]
     with np.errstate(all="ignore"):
         content = next(_contents(mismatch, seen, inputs, again), "")
     return tuple(filter(None, (content, last_tile(seen.wrong, sizes))))
@@ -223,22 +226,6 @@ class History:
         dtype = one_dtype(case, self.agreed, self.failing)
         said = (*(f"{text}{where}" for text in said[:1]), *said[1:])
         return "; ".join(filter(None, (*said, dtype)))
-
-
-def looks_of(spec: KernelSpec, case: Case, mismatch: Mismatch) -> tuple[str, ...]:
-    """What a wrong output of a case looks like; see :func:`looks_like`."""
-    index = mismatch.output or 0
-    parameters = spec.parameters_of(case.values)
-
-    def again(inputs: Mapping[str, Array]) -> Float64 | None:
-        try:
-            return as_float64(call_reference(spec.reference, inputs, parameters))[index]
-        except (ReferenceDefect, ReferenceRefusal, IndexError):
-            return None
-
-    inputs = dict(zip(spec.inputs, spec.inputs_of(case), strict=True))
-    sizes = [value for value in parameters.values() if type(value) is int]
-    return looks_like(mismatch, inputs, again, sizes)
 
 
 def one_dtype(case: Case, agreed: Sequence[Case], failing: Sequence[Case]) -> str:

@@ -1,13 +1,14 @@
 """Each mistake is recognised by what it leaves, and what is near it is not."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import ml_dtypes
 import numpy as np
 
 from difftest.harness.case import Case
 from difftest.harness.compare import around, compare, tolerated
-from difftest.harness.explanation import History, last_tile, looks_like, nearest, one_dtype
+from difftest.harness.explanation import History, last_tile, looks_of, nearest, one_dtype
 from difftest.harness.failures import DifferentialFailure
 from difftest.harness.recipes import Random, Zeros
 from tests.every import every
@@ -25,7 +26,14 @@ def said(got, reference, **inputs):
     value = reference(**inputs).astype(np.float64)
     bound = tolerated(value, got.dtype, np.abs(value), (4, F32))
     verdict = compare([bound], [got])
-    return looks_like(verdict, inputs, lambda other: reference(**other).astype(np.float64))
+    return looks_of(*spec_and_case(reference, inputs), verdict)
+
+
+def spec_and_case(reference, inputs):
+    """As much of them as is asked for."""
+    spec = SimpleNamespace(reference=reference, parameters_of=lambda values: {}, inputs=inputs)
+    spec.inputs_of = lambda case: (*inputs.values(),)
+    return spec, SimpleNamespace(values={})
 
 
 def same(x):
@@ -123,7 +131,7 @@ def test_an_exact_run_that_differs_has_not_rounded():
     off, value = np.nextafter(A, F32.type(np.inf)), A.astype(np.float64)
     for question, text in (("arithmetic", "rounding only: at most 1 times"), ("algorithm", "")):
         verdict = compare([around(value, F32, 0.0, question)], [off])
-        (content, *_) = *looks_like(verdict, {"x": A}, lambda inputs: value), ""
+        (content, *_) = *looks_of(*spec_and_case(same, {"x": A}), verdict), ""
         assert content.startswith(text)
         assert bool(content) == bool(text)
 
@@ -198,4 +206,4 @@ def test_the_report_says_what_the_largest_failing_case_looks_like():
 
 def test_without_evidence_nothing_is_said():
     verdict = compare([tolerated(A.astype(float), F32, A, (0, F32))], [A.T])
-    assert looks_like(replace(verdict, evidence=None), {}, lambda inputs: None) == ()
+    assert looks_of(*spec_and_case(same, {}), replace(verdict, evidence=None)) == ()
