@@ -117,7 +117,7 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
             verdicts = getattr(error, "verdicts", {})
             runner.repeats.has_failed = True
             if LIMITS.expired > expired:
-                runner.repeats.expired(spec, case, error)
+                runner.repeats.over = case, error
             if isinstance(error, DifferentialFailure) and runner.repeats.is_last:
                 plain = error.on_plain_data(lambda other: run(other, **fixtures))
                 if plain is not error:

@@ -32,8 +32,8 @@ class Repeats:
         self._replaced: dict[int, bool] = {}
         self._in_a_row = 0
         self.has_failed = False
-        self.over: tuple[int, BaseException] | None = None
-        """The case whose time was over, and its failure: none is run after it."""
+        self.over: tuple[Case, BaseException] | None = None
+        """The case whose time was over, and its failure: each smaller one would take as long."""
 
     def is_one(self, spec: KernelSpec, case: Case) -> bool:
         """Whether the case agreed before, and none is drawn in its place: it need not run again.
@@ -43,8 +43,9 @@ class Repeats:
         UnsatisfiedAssumption : it agreed before, and another is to be drawn.
         """
         if self.over is not None:
-            mark, error = self.over
-            raise error if mark == _mark(spec, case) else UnsatisfiedAssumption("not made smaller")
+            last, error = self.over
+            is_it = repr(case) == repr(last)
+            raise error if is_it else UnsatisfiedAssumption("not made smaller")
         choices = hash(repr(current_build_context().data.choices))
         agreed = _mark(spec, case) in self._agreed
         if choices not in self._replaced:
@@ -61,10 +62,6 @@ class Repeats:
     def is_last(self) -> bool:
         """Whether the case that failed is the one that Hypothesis has shrunk it to."""
         return self.over is None and current_build_context().is_final
-
-    def expired(self, spec: KernelSpec, case: Case, error: BaseException) -> None:
-        """The time of a case was over: each smaller one would take as long."""
-        self.over = _mark(spec, case), error
 
 
 def _mark(spec: KernelSpec, case: Case) -> int:
