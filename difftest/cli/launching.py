@@ -119,9 +119,9 @@ def known_dtypes(names: Iterable[str]) -> list[np.dtype[Any]]:
 def with_case(name: str, text: str, use: Callable[[Any, KernelArguments], Result]) -> Result:
     """What ``use`` makes of the kernel of the test ``PATH::TEST`` and a case of it, as JSON."""
     from difftest.harness.explicit import CaseError, case_from_json
+    from difftest.harness.runner import call_of_case
     from difftest.harness.spec_arguments import SpecError
     from difftest.host.collecting import with_spec  # pytest and Hypothesis: for tests alone
-    from difftest.migration.proof import call_of_case
 
     def of_spec(spec: KernelSpec) -> Result:
         try:

@@ -45,6 +45,7 @@ from difftest.harness.repeats import Repeats
 from difftest.harness.rounding import Array
 from difftest.harness.signature import home_of
 from difftest.harness.spec import KernelSpec, Rejection
+from difftest.harness.spec_arguments import SpecError
 from difftest.harness.strategies import conditions_of
 from difftest.harness.tally import Tally
 from difftest.harness.verdict import (
@@ -349,6 +350,14 @@ def make_call(
         by_rank=spec.by_rank,
         **how,
     )
+
+
+def call_of_case(spec: KernelSpec, case: Case) -> tuple[list[Array], dict[str, Any]]:
+    """The arrays that a kernel is called with, zeros for those that it writes, and the others."""
+    if spec.ranks:
+        raise SpecError("ranks: received a test of several ranks; accepted: one that has none")
+    call = make_call(spec, case)
+    return [*call.inputs, *map(np.zeros_like, call.outputs)], dict(call.parameters)
 
 
 def verdict_on(reference: Reference | Exception | None, outcome: Outcome) -> Verdict:

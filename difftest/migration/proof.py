@@ -84,21 +84,9 @@ def calls_of_shapes(
     return [example for dtype in dtypes for example in examples(call(dtype), count)]
 
 
-def call_of_case(spec: KernelSpec, case: Case) -> tuple[list[Array], dict[str, Any]]:
-    """The arrays that a kernel is called with, zeros for those that it writes, and the others."""
-    from difftest.harness.spec_arguments import SpecError
-
-    if spec.ranks:
-        raise SpecError("ranks: received a test of several ranks; accepted: one that has none")
-    outputs = [
-        np.zeros(spec.shape(name, case.values), spec.output_dtype_of(case, index))
-        for index, name in enumerate(spec.outputs)
-    ]
-    return [*spec.inputs_of(case), *outputs], spec.parameters_of(case.values)
-
-
 def calls_of_spec(spec: KernelSpec, count: int) -> list[ProofCall]:
     """Calls with ``count`` cases of a kernel test's domain, arrays to write to among them."""
+    from difftest.harness.runner import call_of_case
     from difftest.harness.simplest import examples
     from difftest.harness.strategies import cases
 

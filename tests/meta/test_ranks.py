@@ -11,12 +11,11 @@ from difftest.backends.sdk import ByDialect
 from difftest.harness.edges import edges_of
 from difftest.harness.explicit import simplest_case
 from difftest.harness.failures import DifferentialFailure
-from difftest.harness.runner import make_call
+from difftest.harness.runner import call_of_case, make_call
 from difftest.harness.spec import KernelSpec, Rejection
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.strategies import sizes
 from difftest.harness.verdict import Match
-from difftest.migration.proof import call_of_case
 from difftest.simulator.frontend.nki import collectives as ncc
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
