@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 
-from difftest.harness.coverage import Coverage
+from difftest.harness.coverage import Coverage, coverage_from_list
 from difftest.harness.verdict import BothRejected, Inconclusive, Verdict
 
 PROPERTY = "difftest"
@@ -122,3 +122,13 @@ class Tally:
 
     def _row(self, kernel: str, backend: str) -> Counts:
         return self.rows.setdefault((kernel, backend), Counts())
+
+
+def tally_from_json(text: str) -> Tally:
+    """The tally that :meth:`Tally.to_json` wrote."""
+    document = json.loads(text)
+    rows = {(kernel, backend): Counts(**row) for kernel, backend, row in document["rows"]}
+    agreements = {(*key,): (same, cases) for *key, same, cases in document["agreements"]}
+    document |= {name: set(document[name]) for name in ("doubts", "broken")}
+    document |= {"reasons": Counter(document["reasons"]), "rows": rows, "agreements": agreements}
+    return Tally(**{**document, "coverage": coverage_from_list(document["coverage"])})

@@ -216,8 +216,8 @@ def save_failure(item: pytest.Item, request: Request, failure: CaseFailure) -> s
 
 def tally_of(reports: Iterable[Any], stopped: Iterable[Any]) -> Tally:
     """The sum of the tallies that reports of tests carry, or properties of those stopped."""
-    from difftest.harness.tally import PROPERTY
-    from difftest.report.total import tally_from_json, total_of
+    from difftest.harness.tally import PROPERTY, tally_from_json
+    from difftest.report.total import total_of
 
     calls = [one.user_properties for one in reports if getattr(one, "when", "") == "call"]
     properties = map(dict, [*calls, *stopped])

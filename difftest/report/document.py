@@ -23,11 +23,11 @@ from difftest.harness.coverage import missed
 from difftest.harness.explanation import History
 from difftest.harness.failures import CaseFailure
 from difftest.harness.spec import elements_of
-from difftest.harness.tally import PROPERTY
+from difftest.harness.tally import PROPERTY, tally_from_json
 from difftest.host.output import write_file
 from difftest.report.failure import failure_document, findings
 from difftest.report.page import markdown_text, page_text
-from difftest.report.total import labels_of, tally_from_json, total_of
+from difftest.report.total import labels_of, total_of
 
 if TYPE_CHECKING:
     from difftest.backends.base import Backend

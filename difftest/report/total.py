@@ -1,24 +1,11 @@
-"""The counts of many tests: read from what each test's process has sent, and added up."""
+"""The counts of many tests, added up."""
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Sequence
 
-from difftest.harness.coverage import coverage_from_list
 from difftest.harness.signature import told_apart
-from difftest.harness.tally import Counts, Tally
-
-
-def tally_from_json(text: str) -> Tally:
-    """The tally that :meth:`Tally.to_json` wrote."""
-    document = json.loads(text)
-    rows = {(kernel, backend): Counts(**row) for kernel, backend, row in document["rows"]}
-    agreements = {(*key,): (same, cases) for *key, same, cases in document["agreements"]}
-    document |= {name: set(document[name]) for name in ("doubts", "broken")}
-    document |= {"reasons": Counter(document["reasons"]), "rows": rows, "agreements": agreements}
-    return Tally(**{**document, "coverage": coverage_from_list(document["coverage"])})
+from difftest.harness.tally import Tally
 
 
 def labels_of(tallies: Sequence[Tally]) -> dict[tuple[str, str], str]:

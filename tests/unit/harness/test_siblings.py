@@ -9,7 +9,7 @@ from difftest.harness.recipes import Iota, Ones
 from difftest.harness.runner import Runner
 from difftest.harness.spec import Rejection
 from difftest.harness.spec_arguments import SpecError
-from difftest.report.total import tally_from_json
+from difftest.harness.tally import tally_from_json
 from tests.every import every
 from tests.unit.standin import PlainBackend, add, add_spec
 

@@ -1,6 +1,6 @@
-from difftest.harness.tally import Counts, Tally
+from difftest.harness.tally import Counts, Tally, tally_from_json
 from difftest.harness.verdict import BothRejected, Inconclusive, Match, Mismatch, OneSided
-from difftest.report.total import tally_from_json, total_of
+from difftest.report.total import total_of
 
 ERROR = ValueError("no")
 
