@@ -1,6 +1,5 @@
 """Each mistake is recognised by what it leaves, and what is near it is not."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import ml_dtypes
@@ -202,8 +201,3 @@ def test_the_report_says_what_the_largest_failing_case_looks_like():
         "  looks like:  a missing term: as if b were all 0 (in n=64, which fails too)"
         in str(failure).splitlines()
     )
-
-
-def test_without_evidence_nothing_is_said():
-    verdict = compare([tolerated(A.astype(float), F32, A, (0, F32))], [A.T])
-    assert looks_of(*spec_and_case(same, {}), replace(verdict, evidence=None)) == ()
