@@ -246,12 +246,9 @@ def nearest(case: Case, agreed: Sequence[Case]) -> Case | None:
         pairs = [(value, other.values[name]) for name, value in case.values.items()]
         differ = [(mine, theirs) for mine, theirs in pairs if mine != theirs]
         data = sum(recipe != other.data[name] for name, recipe in case.data.items())
-        numbers = (
-            abs(np.log((1 + abs(mine)) / (1 + abs(theirs))))
-            for mine, theirs in differ
-            if isinstance(mine, int | float) and isinstance(theirs, int | float)
-        )
-        return len(differ) + data + (case.dtype != other.dtype), float(sum(numbers))
+        numbers = [pair for pair in differ if all(isinstance(of, int | float) for of in pair)]
+        far = np.abs(np.diff(np.log1p(np.abs(np.array(numbers, np.float64))))).sum()
+        return len(differ) + data + (case.dtype != other.dtype), float(far)
 
     kind = case.values, case.dtype
     others = [other for other in agreed if (other.values, other.dtype) != kind]
@@ -318,8 +315,7 @@ def of_data(verdict: Verdict, reference: Reference | Exception) -> str:
         return ""
     if not all(np.isfinite(array.astype(np.float64)).all() for array in reference.inputs.values()):
         return ""
-    for index, value in enumerate(reference.values):
-        dtype = reference.dtype_of(index)
+    for value, dtype in reference.forms:
         largest = float(float_info(dtype).max) if is_float(dtype) else math.inf
         if (np.abs(value) > largest).any():
             return (
