@@ -14,6 +14,7 @@ from typing import Any
 
 from difftest.harness.recipes import Recipe
 
+_RARE = ("dtypes", "shapes")
 _NO_LITERAL = re.compile(r"(?<!')\b(inf|nan)\b")
 
 
@@ -36,8 +37,7 @@ class Case:
         return self.dtypes.get(name, self.dtype)
 
     def __repr__(self) -> str:
-        fields = ((n, of) for n, of in vars(self).items() if of or n not in ("dtypes", "shapes"))
-        text = ", ".join(f"{name}={of!r}" for name, of in fields)
+        text = ", ".join(f"{name}={of!r}" for name, of in self._fields().items())
         return _NO_LITERAL.sub(r"float('\1')", f"Case({text})")
 
     def label(self) -> str:
@@ -46,10 +46,12 @@ class Case:
         return "-".join([*parts, self.dtype, *self.dtypes.values()])
 
     def to_json(self) -> str:
-        """One line, for ``pytest --case``, which knows no ``shapes``."""
-        own = vars(self).items()
-        fields = {n: of for n, of in own if n != "shapes" and (of or n != "dtypes")}
-        return json.dumps(fields, default=_plain, separators=(",", ":"))
+        """One line, for ``pytest --case``."""
+        return json.dumps(self._fields(), default=_plain, separators=(",", ":"))
+
+    def _fields(self) -> dict[str, Any]:
+        """Those of all cases, and those that this one has."""
+        return {name: of for name, of in vars(self).items() if of or name not in _RARE}
 
 
 def _plain(value: Recipe | Mapping[str, Any]) -> Any:

@@ -15,11 +15,11 @@ from difftest.harness.recipes import Integers, Random, Recipe, RecipeError, reci
 from difftest.harness.rounding import is_float
 from difftest.harness.simplest import simplest
 from difftest.harness.spec import KernelSpec
-from difftest.harness.spec_arguments import SpecError
+from difftest.harness.spec_arguments import SpecError, gridded
 from difftest.harness.strategies import data_of
 
 _FIELDS = ("values", "dtype", "data")
-"""And ``dtypes``, where inputs have dtypes of their own."""
+"""And ``dtypes``, where inputs have dtypes of their own; and what ``shapes`` differ, if any."""
 
 
 class CaseError(ValueError):
@@ -54,15 +54,18 @@ def _case_of(document: object, spec: KernelSpec) -> Case:
         document = json.loads(simplest_case(spec, document).to_json())
     own = {name: spec.input(name).dtypes for name in spec.inputs if spec.input(name).dtypes}
     fields = (*_FIELDS, "dtypes") if own else _FIELDS
-    if not isinstance(document, dict) or set(document) != set(fields):
+    if not isinstance(document, dict) or set(document) - {"shapes"} != set(fields):
         lacks = [field for field in fields if isinstance(document, dict) and field not in document]
         raise CaseError(
             f"received {json.dumps(document)}; accepted: an object of {', '.join(fields)}, or of "
             f"{', '.join(spec.domain)} alone{'; it lacks ' * bool(lacks)}{', '.join(lacks)}"
         )
-    values, dtype, data, dtypes = (document.get(name, {}) for name in (*_FIELDS, "dtypes"))
+    every = (document.get(name, {}) for name in (*_FIELDS, "dtypes", "shapes"))
+    values, dtype, data, dtypes, shapes = every
     names = (*spec.inputs, *spec.outputs)
-    keys = {"values": (values, spec.domain), "data": (data, spec.inputs), "dtypes": (dtypes, own)}
+    some = shapes if isinstance(shapes, dict) and {*shapes} <= {*names} else names
+    keys: Any = {"values": (values, spec.domain), "data": (data, spec.inputs)}
+    keys |= {"dtypes": (dtypes, own), "shapes": (shapes, some)}
     for field, (received, accepted) in keys.items():
         if not isinstance(received, dict) or set(received) != set(accepted):
             said = ", ".join(received) if isinstance(received, dict) else repr(received)
@@ -74,10 +77,10 @@ def _case_of(document: object, spec: KernelSpec) -> Case:
         if kind not in known:
             raise CaseError(f"{field}: received {kind!r}; accepted: {', '.join(known)}")
     recipes = {name: recipe_from_json(data[name]) for name in spec.inputs}
-    case = Case({name: values[name] for name in spec.domain}, dtype, recipes, dtypes)
-    shapes = [spec.shape(name, values) for name in names]
-    widths = [np.dtype(case.dtype_of(name)).itemsize for name in names]
-    if problem := too_large(zip(shapes, widths, strict=True)):
+    shapes = {name: gridded(f"shapes.{name}", shape) for name, shape in shapes.items()}
+    case = Case({name: values[name] for name in spec.domain}, dtype, recipes, dtypes, shapes)
+    widths = {name: np.dtype(case.dtype_of(name)).itemsize for name in names}
+    if problem := too_large((spec.shape_of(case, name), width) for name, width in widths.items()):
         raise CaseError(f"values: {problem}")
     return case
 

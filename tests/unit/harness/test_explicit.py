@@ -25,8 +25,9 @@ CASE = Case({"m": 2, "flag": True, "n": 3}, "bfloat16", {"a": Ones(), "b": Rando
 
 @given(cases(SPEC))
 def test_a_case_comes_back_from_json_and_from_its_text(case):
-    assert case_from_json(case.to_json(), SPEC) == case
-    assert eval(repr(case), {name: getattr(difftest, name) for name in difftest.__all__}) == case
+    for one in (case, replace(case, shapes={"b": (5,)})):
+        assert case_from_json(one.to_json(), SPEC) == one
+        assert eval(repr(one), {name: getattr(difftest, name) for name in difftest.__all__}) == one
 
 
 def test_a_text_with_what_is_no_literal_of_python_is_pasted_as_others_are():
@@ -83,6 +84,8 @@ def test_json_in_another_order_gives_the_specs_order():
             '"data": {"a": "ones", "b": "twos"}}',
             "data: recipe: received 'twos'; accepted: one of zeros",
         ),
+        (CASE.to_json()[:-1] + ',"shapes":{"c":[5]}}', "shapes: received c; accepted: a, b"),
+        (CASE.to_json()[:-1] + ',"shapes":{"b":5}}', "shapes.b: received 5; accepted: a tuple"),
         (
             '{"values": {"m": 1, "flag": true, "n": 2.5}, "dtype": "float32", '
             '"data": {"a": "ones", "b": "ones"}}',
