@@ -175,8 +175,8 @@ class WatchedCall:
     def __init__(self) -> None:
         self.done: set[tuple[str, int, int]] = set()
         self.codes: _Codes = {}
-        self._frames: dict[int, dict[int, int]] = {}
-        """By ``id``: at 0 the line that runs, at the line of a loop its turns so far."""
+        self._frames: dict[int, tuple[dict[int, Fork], dict[int, int]]] = {}
+        """By ``id`` their forks, and at 0 the line that runs, at a loop's line its turns so far."""
 
     @property
     def forks(self) -> set[tuple[str, int, bool]]:
@@ -186,14 +186,14 @@ class WatchedCall:
     def start(self, frame: FrameType) -> None:
         """A function begins."""
         self.codes[id(frame.f_code)] = frame.f_code
-        self._frames[id(frame)] = {0: 0}
+        self._frames[id(frame)] = forks_of(frame.f_code), {0: 0}  # to ask at each line takes longer
 
     def line(self, frame: FrameType, line: int) -> None:
         """A line of a function is about to run; 0 where it returns."""
-        state = self._frames.get(id(frame))
-        if state is None:
+        if id(frame) not in self._frames:
             return  # it began before anybody watched
-        forks, before, state[0] = forks_of(frame.f_code), state[0], line
+        forks, state = self._frames[id(frame)]
+        before, state[0] = state[0], line
         left, fork = forks.get(before), forks.get(line)
         if left is not None and left is not fork:
             what = 0 if line in left.body else 1
