@@ -334,11 +334,12 @@ def _arithmetic(index: int, dtype: np.dtype[Any], got: Array, output: ExactOutpu
         return Match(finite, True, got.size - finite)
     if _is_sure(got, output):
         return _unless_excused(Match(got.size, exact), index, dtype, output)
-    # The bound counts the rounding into the output's dtype, which the ends of the interval get too.
-    bound = np.fmax(_bound(output) - ulp(output.value, dtype) / 2, 0.0)
-    sizes = np.abs(output.value)
+    # What the bound counts of the rounding into the output's dtype, which its ends get once more:
+    # half a unit, or all where less would make infinities of what rounds to the largest number.
+    sizes, largest = np.abs(output.value), float(float_info(dtype).max)
+    last = np.where(sizes > largest, sizes * unit_roundoff(dtype), ulp(sizes, dtype) / 2)
     flushed = (got == 0) & (sizes < FLUSHED) & (not exact)
-    bound = np.where(flushed, np.fmax(bound, sizes), bound)
+    bound = np.fmax(_bound(output) - last, np.where(flushed, sizes, 0.0))
     within = around(output.value, dtype, bound, ARITHMETIC, exact=exact)
     return _unless_excused(check_values(index, within, got), index, dtype, output)
 
