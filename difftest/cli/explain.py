@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import textwrap
+from difflib import get_close_matches
 from pathlib import Path
 from shutil import get_terminal_size
 
@@ -67,10 +68,15 @@ def _text(answer: Explained) -> str:
     return "\n".join([f"{answer.said}: {cause.meaning}", *lines])
 
 
-def _nothing(log: str, path: Path) -> str:
+def _nothing(what: str, path: Path) -> str:
     if not path.is_file():
-        return f"{log!r} is no file, no name of NKI, no rule of lint, and no code that is known"
-    last = [f"  {row}" for row in log.splitlines() if row.strip()][-_LAST:]
+        from difftest.cli.signatures import signatures
+
+        names = [name.rpartition(".")[2] for name in signatures()]
+        near = get_close_matches(what.rpartition(".")[2], names, 1, 0.8)
+        told = f"{what!r} is no file, no function of NKI, no rule of lint, no code that is known"
+        return f"{told}; did you mean {near[0]}?" if near else told
+    last = [f"  {row}" for row in what.splitlines() if row.strip()][-_LAST:]
     told = (
         f"{path} has no code or text that is known.\n"
         "A log that ends in the middle is often that of a compiler that was killed: see the "

@@ -90,7 +90,7 @@ def lint(
         diagnostics += request.of_trace(run.trace)
     if text := FORMATS[form](diagnostics, request.levels):
         click.echo(text)
-    if form == "text":
+    if form == "text" and (diagnostics or not unread):
         click.echo(summary(diagnostics, request.levels), err=True)
     denied = any(request.levels.of(entry.rule) is reading.Level.DENY for entry in diagnostics)
     context.exit(2 if unread else int(denied))

@@ -226,6 +226,7 @@ def test_a_file_that_is_no_python_is_told_and_the_others_are_read(file, tmp_path
     result = lint(tmp_path, tmp_path / "empty")
     assert result.exit_code == lint(tmp_path / "empty").exit_code == 2
     assert "broken.py: cannot be read" in result.stderr
+    assert "nothing found" not in lint(other).stderr
     assert "empty has no Python file" in result.stderr
     assert "NKU302" in result.stdout
 

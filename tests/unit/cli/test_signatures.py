@@ -26,6 +26,8 @@ def test_a_rule_of_lint_is_explained_by_its_page():
 
 
 def test_a_name_that_nobody_knows_has_no_signature():
+    said = CliRunner().invoke(main, ["explain", "nisa.activaton"])
+    assert " ".join(said.stderr.split()).endswith("; did you mean activation?")
     assert explained_name("nisa.activate_all") == explained_name("nl.activation") == ""
 
 
