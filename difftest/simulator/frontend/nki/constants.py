@@ -200,7 +200,7 @@ class NkiInstruction:
         """
         own = self._on_device()
         if kind is not None:
-            check_level("depends_on with a kind")
+            check_level("depends_on of a kind")
             kind = member_of(dependency, kind, "depends_on")
         for producer in producers:
             if not isinstance(producer, NkiInstruction):

@@ -136,7 +136,7 @@ _ROWS: dict[tuple[str, str | None], dict[str, str]] = {
         "nl.tiles": "loops over slices",
         "nl.uint64": "nl.uint32",
         "nl.ndarray with an address in HBM": "no address",
-        "depends_on with a kind": "leave kind out",
+        "depends_on of a kind": "leave kind out",
         "nisa.scalar_load": "nisa.register_load",
         "nisa.scalar_store": "nisa.register_store",
     },

@@ -44,7 +44,6 @@ def looped(register):
         pass
 
 
-SCHEDULE = nisa.dependency.schedule
 IN_WORDS = {
     "a buffer named by a string": lambda: nl.ndarray((2, 2), nl.float32, buffer="psum"),
     "buffer=None": lambda: nl.ndarray((2, 2), nl.float32, buffer=None),
@@ -54,7 +53,7 @@ IN_WORDS = {
     "a number for a member of an enumeration": lambda: nisa.dma_copy(
         nl.ndarray((2, 2), nl.float32), tile((2, 2)), dge_mode=3
     ),
-    "depends_on with a kind": lambda: nisa.memset(tile((2, 2)), 0).depends_on(kind=SCHEDULE),
+    "depends_on of a kind": lambda: nisa.NkiInstruction().depends_on(kind=nisa.dependency.runtime),
     "nisa.affine_select with offset third": lambda: selected(0, 1, tile((4, 4)), 0.0),
     "nisa.tensor_scalar_reduce without reduce_res": lambda: nisa.tensor_scalar_reduce(
         tile((2, 2)), tile((2, 2)), nl.add, 1.0, nl.add
