@@ -16,7 +16,9 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
+import inspect
 import linecache
+import opcode
 import os
 import sys
 import threading
@@ -330,7 +332,9 @@ class Watch:
             if event == "line":
                 seen.line(frame, frame.f_lineno)
             elif event == "return":
-                seen.end(frame)
+                at = opcode.opname[frame.f_code.co_code[frame.f_lasti]]
+                if not frame.f_code.co_flags & inspect.CO_GENERATOR or at.startswith("RETURN_"):
+                    seen.end(frame)
             return local
 
         def start(frame: FrameType, event: str, _: object) -> Any:
@@ -338,7 +342,8 @@ class Watch:
                 if frame.f_code.co_filename.endswith(_AFTERWARDS):
                     sys.settrace(None)
                 return None
-            self._start(frame, seen)
+            if frame.f_lineno == frame.f_code.co_firstlineno:  # else a generator goes on
+                self._start(frame, seen)
             return local
 
         start.of_kernels = True  # type: ignore[attr-defined] # the simulator spares itself

@@ -109,6 +109,19 @@ def test_a_branch_at_the_end_of_a_function_is_passed_over(watch):
     assert (1, "never false") not in found
 
 
+def generated(n):
+    for turn in range(n):
+        yield -turn
+    if n > 3:
+        yield from range(n)
+
+
+def test_a_generator_that_goes_on_is_the_same_call(watch):
+    found = said(generated, coverage_of(watch, lambda n: [*generated(n)], 2))
+    assert found == [(1, "never a third turn"), (3, "never true")]
+    assert said(generated, coverage_of(watch, lambda n: [*generated(n)], 5)) == [(3, "never false")]
+
+
 def test_turns_of_loops(watch):
     assert said(loops, coverage_of(watch, loops, 0)) == [
         (1, "it never ran"),
