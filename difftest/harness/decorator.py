@@ -67,9 +67,17 @@ def _test_of(make: Callable[Arguments, KernelSpec]) -> Callable[Arguments, Decor
         ------
         SpecError : an argument contradicts the others, or the function does not take ``case``.
         """
-        return functools.partial(decorate, make(*none, **arguments))
+        try:
+            signature.bind(*none, **arguments)
+        except TypeError as error:
+            accepted = ", ".join(signature.parameters)
+            raise SpecError(f"kernel_test: {error}; accepted: {accepted}") from None
+        try:
+            return functools.partial(decorate, make(*none, **arguments))
+        except SpecError as error:  # whose text says what lines of ours do not
+            raise error.with_traceback(None) from None
 
-    kernel_test.__signature__ = inspect.signature(make)  # type: ignore[attr-defined]
+    kernel_test.__signature__ = signature = inspect.signature(make)  # type: ignore[attr-defined]
     return kernel_test
 
 

@@ -24,6 +24,8 @@ _SEQUENCES = {
 class SpecError(ValueError):
     """A KernelSpec contradicts itself; the text names the argument and what it accepts."""
 
+    __module__ = "difftest"  # where authors find it; a longer name would cut its text off
+
 
 def checked(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """A spec's arguments, sequences as tuples: each is of a kind that can be asked further."""

@@ -123,6 +123,11 @@ def test_a_function_that_cannot_be_called_on_a_case_is_refused(text, message):
         decorate(add_spec(), namespace["test_add"])
 
 
+def test_an_argument_that_no_spec_has_is_refused():
+    with pytest.raises(SpecError, match=r"unexpected keyword argument 'atol'; accepted: kernel, "):
+        decorator.kernel_test(kernel=add, reference=add_reference, domain={}, inputs={}, atol=0.1)
+
+
 def test_the_decorator_takes_what_a_spec_takes():
     taken = inspect.signature(decorator.kernel_test).parameters
     assert {"kernel", "kernels", "domain", "machine"} < set(taken)
