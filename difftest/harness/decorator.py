@@ -104,6 +104,7 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
 
     def run(case: Case, **fixtures: Any) -> BoundCase:
         bound = BoundCase(spec, case, fixtures.pop(RUNNER_FIXTURE))
+        bound.runner.now = spec, case  # also of what the function does before it checks it
         function(case=bound, **fixtures)
         if not bound.verdicts:
             told = f"the test of {spec.name} compared nothing: its function must call case.check()"

@@ -103,9 +103,9 @@ def test_the_whole_text_of_a_refusal(project):
 def test_the_whole_text_of_an_assertion_of_the_tests_own(project):
     """Its case runs again by a line, and Hypothesis's words do not stand beside it."""
     project.add_test()
-    with (project.pytester.path / "test_add.py").open("a") as file:
-        file.write("\n    from hypothesis import note\n    note('as noted')\n")
-        file.write("    assert case.values['n'] < 3\n")
+    path, check = project.pytester.path / "test_add.py", "    case.check()"
+    own = "    from hypothesis import note\n    note('as noted')\n    assert case.values['n'] < 3\n"
+    path.write_text(path.read_text().replace(check, own + check))
     result = project.run("--simulate")
     result.stdout.fnmatch_lines(
         [
