@@ -55,7 +55,9 @@ def _case_of(document: object, spec: KernelSpec) -> Case:
     own = {name: spec.input(name).dtypes for name in spec.inputs if spec.input(name).dtypes}
     fields = (*_FIELDS, "dtypes") if own else _FIELDS
     if not isinstance(document, dict) or set(document) - {"shapes"} != set(fields):
-        lacks = [field for field in fields if isinstance(document, dict) and field not in document]
+        given = {*document} if isinstance(document, dict) else {*fields}
+        meant = spec.domain if given & {*spec.domain} else fields
+        lacks = [name for name in meant if name not in given]
         raise CaseError(
             f"received {json.dumps(document)}; accepted: an object of {', '.join(fields)}, or of "
             f"{', '.join(spec.domain)} alone{'; it lacks ' * bool(lacks)}{', '.join(lacks)}"

@@ -64,6 +64,7 @@ def test_json_in_another_order_gives_the_specs_order():
             'received {"values": {}}; accepted: an object of values, dtype, data, or of m, flag, n '
             "alone; it lacks dtype, data",
         ),
+        ('{"m": 1}', "or of m, flag, n alone; it lacks flag, n"),
         ('{"m": 1, "flag": true, "n": -2}', "values: a: dimension n: received -2; accepted: an"),
         (
             '{"values": {"m": 1}, "dtype": "float32", "data": {}}',
