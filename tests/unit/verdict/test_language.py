@@ -138,6 +138,7 @@ BODY = (
     "x = a.shape[1]\nif x == -1:\n    0\n"
     + "elif x == -1:\n    0\n" * 400
     + "plan = Taller(a.shape[0])\nassert plan.rows == a.shape[0], f'{type(a).__name__}'\n"
+    "assert (lambda **own: own)(**{'_own': 1}) == {'_own': 1}\n"
     "print('{:>{}}'.format('x', 3), Op.PLUS.value)\ntile = total(a, b, getattr(nl, 'add'))\n"
     "nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=other.one())\n"
     "return store(tile)"
