@@ -132,10 +132,12 @@ def test_instructions_return_handles_that_depend_on_each_other():
         first, register, inner = nisa.memset(x, 1.0, name="first"), nisa.register_alloc(1), []
         second = nisa.memset(x, 2.0)
         assert second.depends_on(first, first).depends_on(first) is second
+        second.depends_on(*[nisa.memset(x, 2.0) for _ in nl.affine_range(1)])  # is unrolled
 
         def body(i):
             inner.extend((nisa.memset(x, 2.0).depends_on(first), nisa.register_move(register, 1)))
-            inner.append(nisa.register_load(register, nl.zeros((1, 1), nl.int32)))
+            one = nl.zeros((1, 1), nl.int32)
+            inner.extend((nisa.register_load(register, one), nisa.register_store(one, register)))
 
         nl.fori_loop(0, 1, body)
         for producer in inner:
