@@ -28,7 +28,6 @@ WITH_WHOLE = ("dma_gather", "dma_scatter", "tensor_copy_dynamic_src", "tensor_co
 """Examples that index an operand of theirs once more."""
 OF_PLAIN = ("tensor_partition_reduce",)
 """Instructions whose order of additions nobody documents: of no odd values."""
-CURVED = ("exponential",)
 MASKED, MASKED_WALKS = 33, 75
 """Percent of the calls that have a mask; of those that walk their axes in an order of their own."""
 
@@ -153,7 +152,7 @@ def call(scene: Scene, example: str) -> None:
     if scene.dialect == "classic" and not drawn.is_classic:
         return
     sums = [o for o in drawn.options if isinstance(o, Accumulate) and o is not Accumulate.IDLE]
-    if sums and (drawn.close or example in CURVED):
+    if sums and (drawn.close or example == "exponential"):
         return  # the registers would keep what is only close for others
     for name, tensor in drawn.beside.items():
         text = f"np.array({np.asarray(tensor.values).reshape(-1).tolist()})"

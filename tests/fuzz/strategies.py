@@ -18,7 +18,6 @@ from tests.fuzz.program import Program
 from tests.fuzz.scene import Choices, EndedError, Scene
 
 LOOPS = ("affine_range", "sequential_range", "static_range")
-DEEPEST = 2
 SPOILT = {"classic": 20, "nki": 30}
 """In how many of a hundred programs a rule may be broken."""
 MACHINES_OF = {"classic": ("trn2", "trn2", "trn2", "trn1"), "nki": ("trn2", "trn3")}
@@ -30,7 +29,7 @@ def statement(scene: Scene) -> None:
     """One statement: a drawn call of an instruction, what ``nl`` has besides, or a loop."""
     choices = scene.choices
     nested = len(scene.integers) - len(scene.grid)
-    if nested < (DEEPEST if scene.dialect == "classic" else 1) and choices.chance(10):
+    if nested < (2 if scene.dialect == "classic" else 1) and choices.chance(10):
         count, length = choices.integer(1, 3), choices.integer(1, 3)
         scene.loop(choices.pick(LOOPS), count, lambda: several(scene, length))
         return

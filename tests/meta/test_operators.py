@@ -22,7 +22,6 @@ from tests.meta.operators import OPERATORS
 
 NIGHTLY = settings.get_current_profile_name() == "nightly"
 CASES = 1000 if NIGHTLY else 25
-PLANTED_CASES = 50
 PLANTED = [
     (operator, kernel, question)
     for operator in OPERATORS.values()
@@ -58,7 +57,7 @@ def test_a_correct_kernel_is_never_red(name):
     ("operator", "kernel", "question"), PLANTED, ids=[kernel.__name__ for _, kernel, _ in PLANTED]
 )
 def test_a_planted_error_is_found(operator, kernel, question):
-    findings = examined(operator.spec(kernel), PLANTED_CASES, until_red=True)
+    findings = examined(operator.spec(kernel), 50, until_red=True)
     assert findings.first is not None
     assert findings.first[1] == question
 
