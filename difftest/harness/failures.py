@@ -312,12 +312,8 @@ class DifferentialFailure(CaseFailure):
     @cached_property
     def looks(self) -> dict[str, str]:
         """By backend what its wrong values look like; of those that say something."""
-        said = {
-            backend: self.history.looks(self.case, backend, verdict)
-            for backend, verdict in self.wrong.items()
-            if isinstance(verdict, Mismatch)
-        }
-        return {backend: text for backend, text in said.items() if text}
+        wrong = [(on, v) for on, v in self.wrong.items() if isinstance(v, Mismatch)]
+        return {on: text for on, v in wrong if (text := self.history.looks(self.case, on, v))}
 
 
 class HazardFailure(CaseFailure):

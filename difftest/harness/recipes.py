@@ -39,12 +39,6 @@ class Seeded:
 
     seed: int = 0
 
-    def _values(self, shape: Shape, dtype: np.dtype[Any]) -> Float64:
-        return self._drawn(np.random.default_rng(self.seed), shape, dtype)
-
-    def _drawn(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
-        raise NotImplementedError
-
 
 @dataclass(frozen=True)
 class Recipe:
@@ -75,9 +69,10 @@ class Recipe:
 
     def build(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """The array of this shape whose elements are rounded once into ``dtype``."""
-        return round_once(self._values(shape or (1,), dtype).reshape(shape), dtype)
+        generator = np.random.default_rng(getattr(self, "seed", 0))
+        return round_once(self._values(generator, shape or (1,), dtype).reshape(shape), dtype)
 
-    def _values(self, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+    def _values(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
         raise NotImplementedError
 
     def to_json(self) -> str | dict[str, Any]:
@@ -92,21 +87,21 @@ class Recipe:
 class Zeros(Recipe):
     """All elements 0."""
 
-    def _values(self, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+    def _values(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
         return np.zeros(shape)
 
 
 class Ones(Recipe):
     """All elements 1."""
 
-    def _values(self, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+    def _values(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
         return np.ones(shape)
 
 
 class Iota(Recipe):
     """Element i, in row-major order, is i modulo a prime: 251, or less where a dtype holds less."""
 
-    def _values(self, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+    def _values(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
         turns = map(np.arange, _IOTA_PERIODS)
         period = next(at.size for at in turns if np.array_equal(round_once(at, dtype), at))
         return np.arange(math.prod(shape), dtype=np.float64) % period
@@ -122,7 +117,7 @@ class Fill(Recipe):
     value: float
     overrides: tuple[tuple[int, float], ...] = ()
 
-    def _values(self, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+    def _values(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
         values = np.full(shape, float(self.value))
         for position, value in self.overrides:
             values.flat[position % values.size] = value
@@ -139,7 +134,7 @@ class Integers(Seeded, Recipe):
     is_random = True
     bound: int = 1
 
-    def _drawn(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+    def _values(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
         low = 0 if dtype.kind == "u" else -self.bound
         return generator.integers(low, self.bound + 1, shape).astype(np.float64)
 
@@ -154,7 +149,7 @@ class Random(Seeded, Recipe):
     is_random = True
     spread: int = 0
 
-    def _drawn(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+    def _values(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
         values = generator.standard_normal(shape)
         if self.spread:
             values *= np.exp2(generator.uniform(-self.spread, self.spread, shape))
@@ -172,7 +167,7 @@ class Outliers(Seeded, Recipe):
     is_random = True
     values: tuple[float, ...] = (-0.0,)
 
-    def _drawn(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+    def _values(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
         drawn = generator.standard_normal(shape)
         places = np.flatnonzero(generator.random(drawn.size) < 1 / 8)
         if drawn.size > 1 and places.size in (0, drawn.size):  # at least one, and one that is none
