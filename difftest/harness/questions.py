@@ -8,7 +8,7 @@ to. Neither needs a number from the user.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -75,10 +75,6 @@ class Reference:
     inputs: Mapping[str, Array]
     outputs: tuple[Array, ...]
 
-    def dtype_of(self, index: int) -> np.dtype[Any]:
-        """The dtype that output ``index`` of the kernel has."""
-        return self.spec.output_dtype_of(self.case, index)
-
     @cached_property
     def values(self) -> tuple[Float64, ...]:
         """Its outputs, float64."""
@@ -87,7 +83,8 @@ class Reference:
     @cached_property
     def forms(self) -> list[tuple[Float64, np.dtype[Any]]]:
         """Its outputs, float64, each with the dtype of the kernel's."""
-        return [(value, self.dtype_of(index)) for index, value in enumerate(self.values)]
+        dtype_of = self.spec.output_dtype_of
+        return [(value, dtype_of(self.case, index)) for index, value in enumerate(self.values)]
 
     @cached_property
     def is_finite(self) -> bool:
@@ -219,41 +216,41 @@ def answer(reference: Reference, ran: Ran) -> Answer:
 
     Both questions of each output; one of integers, and where a rounded value has decided.
     """
-    assert ran.exact is not None
+    exact = ran.exact
+    assert exact is not None
     if wrong := wrong_form(reference.forms, ran.outputs, ran.unwritten):
         return wrong
-    dtypes = [dtype for _, dtype in reference.forms]
-    as_one = [bool(ran.exact.doubts) or not is_float(dtype) for dtype in dtypes]
-    if lost := _algorithm(reference, as_one, ran.exact):  # asks nothing where all are one
+    if lost := _algorithm(reference, exact):
         return lost
-    return joined(
-        [
-            _as_a_whole(index, reference.precise[index], dtypes[index], got, output)
-            if as_one[index]
-            else _arithmetic(index, dtypes[index], got, output)
-            for index, (got, output) in enumerate(zip(ran.outputs, ran.exact.outputs, strict=True))
-        ]
-    )
+    each = enumerate(zip(reference.forms, ran.outputs, exact.outputs, strict=True))
+    verdicts = [
+        _arithmetic(index, dtype, got, output)
+        if _are_two(exact, dtype)
+        else _as_a_whole(index, reference.precise[index], dtype, got, output)
+        for index, ((_, dtype), got, output) in each
+    ]
+    return joined(verdicts)
 
 
-def _algorithm(
-    reference: Reference, as_one: Sequence[bool], exact: ExactRun
-) -> Mismatch | Inconclusive | None:
+def _are_two(exact: ExactRun, dtype: np.dtype[Any]) -> bool:
+    return not exact.doubts and is_float(dtype)
+
+
+def _algorithm(reference: Reference, exact: ExactRun) -> Mismatch | Inconclusive | None:
     """The exact run against the reference; once more against a reference in float64."""
-    wrong = first_of(_compare_algorithms(reference, "precise", as_one, exact))
+    wrong = first_of(_compare_algorithms(reference, "precise", exact))
     if wrong is None or reference.wide is None or reference.wide is reference.precise:
         return wrong
-    return wrong if first_of(_compare_algorithms(reference, "wide", as_one, exact)) else None
+    return wrong if first_of(_compare_algorithms(reference, "wide", exact)) else None
 
 
-def _compare_algorithms(
-    reference: Reference, which: str, as_one: Sequence[bool], exact: ExactRun
-) -> list[Answer | None]:
+def _compare_algorithms(reference: Reference, which: str, exact: ExactRun) -> list[Answer | None]:
     verdicts: list[Answer | None] = []
-    for index, (value, output) in enumerate(zip(reference.values, exact.outputs, strict=True)):
-        if as_one[index] or _has_bits(value, output.value):
+    each = zip(reference.forms, exact.outputs, strict=True)
+    for index, ((value, dtype), output) in enumerate(each):
+        if not _are_two(exact, dtype) or _has_bits(value, output.value):
             continue
-        raw, dtype = getattr(reference, which)[index], reference.dtype_of(index)
+        raw = getattr(reference, which)[index]
         value = raw.astype(np.float64, copy=False)
         if _is_surely_free(value, output):
             continue

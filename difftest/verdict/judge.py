@@ -73,7 +73,8 @@ def coarse(reference: Reference, index: int, got: Array, value: Array) -> Mismat
     That is how far the reference moves where its inputs move by half a unit of the coarsest dtype
     of the contract, and half a unit of each value, times a small factor and the growth of a sum.
     """
-    spec, case, dtype = reference.spec, reference.case, reference.dtype_of(index)
+    spec, case = reference.spec, reference.case
+    dtype = spec.output_dtype_of(case, index)
     if not is_float(dtype) or got.shape != value.shape or not got.size:
         return None
     names = [dtype.name, spec.accumulation, *(case.dtype_of(name) for name in spec.inputs)]
