@@ -32,9 +32,8 @@ from difftest.harness.case import Case, Edge
 from difftest.harness.explicit import NoDataError, simplest_case
 from difftest.harness.failures import BrokenReferenceError, EdgeFailure
 from difftest.harness.limits import LIMITS, USED, CaseLimitError, limit
-from difftest.harness.questions import reference_of
+from difftest.harness.questions import Reference
 from difftest.harness.recipes import Ones, Random
-from difftest.harness.reference import ReferenceDefect, ReferenceRefusal
 from difftest.harness.repeats import RANGE
 from difftest.harness.rounding import is_float
 from difftest.harness.runner import Runner, make_call, run_kernel, verdict_on
@@ -348,15 +347,15 @@ def _verdict(runner: Runner, spec: KernelSpec, edge: Edge, outcome: Outcome) -> 
             spec = replace(spec, output_dtype=tuple(dtypes))
     elif not edge.inside:
         return verdict_on(None, outcome)
+    is_promised = edge.inside or bool(spec.rejects)
     try:
-        return verdict_on(reference_of(spec, edge.case), outcome)
-    except ReferenceRefusal as refusal:
-        if spec.rejects or edge.inside:
-            return verdict_on(refusal.error, outcome)
-        reason = f"its reference refuses it: {refusal.error}"
-    except ReferenceDefect as defect:
-        is_slow = edge.fills and isinstance(defect.__cause__, CaseLimitError)
-        if (spec.rejects or edge.inside) and not is_slow:
-            raise BrokenReferenceError(spec, edge.case, defect, runner.again) from defect.__cause__
-        reason = str(defect).splitlines()[0]
+        reference = runner.reference(spec, edge.case)
+        if is_promised or isinstance(reference, Reference):
+            with runner.defects(spec, edge.case):
+                return verdict_on(reference, outcome)
+        reason = f"its reference refuses it: {reference}"
+    except BrokenReferenceError as broken:
+        if is_promised and not (edge.fills and isinstance(broken.raised, CaseLimitError)):
+            raise
+        reason = broken.defect.happened
     return Inconclusive(f"{edge.why}, is beyond what is drawn: {reason}")

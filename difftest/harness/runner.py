@@ -182,7 +182,7 @@ class Runner:
         if right and not (alike and all(mask is None for mask in getattr(ran, "unwritten", ()))):
             right, (call, ran) = None, self._launched(trial, backend, trial.settings)
         outcome = ran if right else self._with_exact_run(trial, backend, ran)
-        with self._defects(spec, case):
+        with self.defects(spec, case):
             verdict, said = right or verdict_on(reference, outcome), ""
         if isinstance(outcome, Ran):
             trial.findings += outcome.findings
@@ -297,7 +297,7 @@ class Runner:
         return outcome
 
     @contextmanager
-    def _defects(self, spec: KernelSpec, case: Case) -> Iterator[None]:
+    def defects(self, spec: KernelSpec, case: Case) -> Iterator[None]:
         """A defect of the reference fails the test."""
         try:
             yield
@@ -307,7 +307,7 @@ class Runner:
     def reference(self, spec: KernelSpec, case: Case) -> Reference | Exception:
         """What the reference says, or the error with which it refuses the case."""
         self.now = spec, case
-        with self._defects(spec, case):
+        with self.defects(spec, case):
             try:
                 return reference_of(spec, case)
             except ReferenceRefusal as refusal:
