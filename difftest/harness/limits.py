@@ -64,14 +64,14 @@ LIMITS = CaseLimits()
 
 
 def limit(seconds: float | None, memory: float | None) -> contextlib.ExitStack:
-    """Hold calls to these limits, each None to leave it; what is returned takes that back."""
+    """Hold calls to these limits, or to what is less already; what is returned takes that back."""
     if memory is not None and not USED.exists():
         raise OSError("this system cannot limit a process; Linux can")
     undo = contextlib.ExitStack()
     for name, value in (("seconds", seconds), ("memory", memory)):
-        undo.callback(setattr, LIMITS, name, getattr(LIMITS, name))
-        if value is not None:
-            setattr(LIMITS, name, value)
+        before = getattr(LIMITS, name)
+        undo.callback(setattr, LIMITS, name, before)
+        setattr(LIMITS, name, min((n for n in (value, before) if n is not None), default=None))
     return undo
 
 
