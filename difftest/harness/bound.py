@@ -26,6 +26,7 @@ from difftest.harness.rounding import Array
 from difftest.harness.runner import Runner
 from difftest.harness.signature import home_of, name_of, told_apart
 from difftest.harness.spec import KernelSpec
+from difftest.harness.tally import Counts
 from difftest.harness.verdict import Match, Verdict
 
 Outputs = Mapping[str, tuple[Array, ...]]  # by the name of the backend
@@ -94,8 +95,8 @@ def check_each(runner: Runner, spec: KernelSpec, case: Case) -> dict[str, Verdic
         for backend in ours.keys() & theirs.keys()
     }
     for pair, equal in agreed.items():
-        same, count = runner.tally.agreements.get(pair, (0, 0))
-        runner.tally.agreements[pair] = same + equal, count + 1
+        row = runner.tally.agreements.setdefault(pair, Counts())
+        row.cases, row.exact = row.cases + 1, row.exact + equal
     for name, failure in failures.items():
         alike = {k for (*two, _), equal in agreed.items() if equal and name in two for k in two}
         failure.others = (*(_said(k, failures, alike) for k in outputs if k != name),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 
 from difftest.harness.coverage import Coverage, coverage_from_list
 from difftest.harness.verdict import BothRejected, Inconclusive, Verdict
@@ -48,8 +48,8 @@ class Tally:
     reasons: Counter[str] = field(default_factory=Counter)
     doubts: set[str] = field(default_factory=set)
     broken: set[str] = field(default_factory=set)
-    agreements: dict[tuple[str, str, str], tuple[int, int]] = field(default_factory=dict)
-    """Two kernels of one contract and a backend -> cases with equal outputs, and cases."""
+    agreements: dict[tuple[str, str, str], Counts] = field(default_factory=dict)
+    """Of two kernels of one contract on a backend; ``exact`` are cases with equal outputs."""
     homes: dict[str, str] = field(default_factory=dict)
     """The module that a kernel of this name is defined in."""
     coverage: Coverage = field(default_factory=Coverage)
@@ -102,9 +102,8 @@ class Tally:
         names = names or {}
         for (kernel, backend), row in other.rows.items():
             self._row(names.get(kernel, kernel), backend).add(row)
-        for key, (same, cases) in other.agreements.items():
-            before = self.agreements.get(key, (0, 0))
-            self.agreements[key] = (before[0] + same, before[1] + cases)
+        for pair, row in other.agreements.items():
+            self.agreements.setdefault(pair, Counts()).add(row)
         self.reasons += other.reasons
         self.doubts |= other.doubts
         self.broken |= other.broken
@@ -114,8 +113,8 @@ class Tally:
         """One line, which a pytest-xdist worker sends to its controller."""
         document = {
             **vars(self),
-            "rows": [[*key, asdict(row)] for key, row in self.rows.items()],
-            "agreements": [[*key, *counts] for key, counts in self.agreements.items()],
+            "rows": [[*key, vars(row)] for key, row in self.rows.items()],
+            "agreements": [[*key, vars(row)] for key, row in self.agreements.items()],
             "coverage": self.coverage.to_list(),
         }
         return json.dumps(document, default=sorted)
@@ -127,8 +126,8 @@ class Tally:
 def tally_from_json(text: str) -> Tally:
     """The tally that :meth:`Tally.to_json` wrote."""
     document = json.loads(text)
-    rows = {(kernel, backend): Counts(**row) for kernel, backend, row in document["rows"]}
-    agreements = {(*key,): (same, cases) for *key, same, cases in document["agreements"]}
+    for name in ("rows", "agreements"):
+        document[name] = {(*key,): Counts(**row) for *key, row in document[name]}
     document |= {name: set(document[name]) for name in ("doubts", "broken")}
-    document |= {"reasons": Counter(document["reasons"]), "rows": rows, "agreements": agreements}
-    return Tally(**{**document, "coverage": coverage_from_list(document["coverage"])})
+    reasons, coverage = Counter(document["reasons"]), coverage_from_list(document["coverage"])
+    return Tally(**{**document, "reasons": reasons, "coverage": coverage})

@@ -33,8 +33,8 @@ def table_text(tally: Tally, verbose: bool) -> list[str]:
     """The counts of each kernel; those of twins are one, and of many those that ask for nothing."""
     twins = {
         (second, backend): first
-        for (first, second, backend), (same, cases) in tally.agreements.items()
-        if same == cases
+        for (first, second, backend), row in tally.agreements.items()
+        if row.exact == row.cases
     }
     rows: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for (kernel, backend), counts in sorted(tally.rows.items()):
@@ -58,12 +58,12 @@ def table_text(tally: Tally, verbose: bool) -> list[str]:
 
 def _said_of_twins(tally: Tally) -> Iterator[str]:
     """Once of all kernels of one contract whose bits agree in all cases, and of each other pair."""
-    agree = sum(same == cases for same, cases in tally.agreements.values())
+    agree = sum(row.exact == row.cases for row in tally.agreements.values())
     if agree:
         yield f"twins: all bits agree in all cases of {agree} pair{'s' if agree > 1 else ''}"
-    for (first, second, backend), (same, cases) in sorted(tally.agreements.items()):
-        if same != cases:
-            yield f"{first} and {second} on {backend}: all bits agree in {same} of {cases} cases"
+    for (one, other, on), row in sorted(tally.agreements.items()):
+        if row.exact != row.cases:
+            yield f"{one} and {other} on {on}: all bits agree in {row.exact} of {row.cases} cases"
 
 
 def _inconclusive(tally: Tally, verbose: bool) -> Iterator[str]:

@@ -12,7 +12,7 @@ TALLY = Tally(
         ("add", "embedded"): Counts(cases=7, elements=9, both_rejected=1, inconclusive=3),
     },
     Counter({"add: no digit of output 0 is sure": 3, "matmul: no digit of output 1 is sure": 1}),
-    agreements={("add (neuronxcc)", "add (nki)", "embedded"): (6, 7)},
+    agreements={("add (neuronxcc)", "add (nki)", "embedded"): Counts(cases=7, exact=6)},
 )
 
 
@@ -29,13 +29,15 @@ def test_the_whole_summary():
 def test_twins_whose_bits_agree_are_one_row_and_zeros_have_no_column():
     counts = Counts(cases=7, elements=9)
     rows = {(f"add ({one})", "embedded"): counts for one in ("neuronxcc", "nki")}
-    tally = Tally(rows, agreements={("add (nki)", "add (neuronxcc)", "embedded"): (7, 7)})
+    tally = Tally(
+        rows, agreements={("add (nki)", "add (neuronxcc)", "embedded"): Counts(cases=7, exact=7)}
+    )
     assert summary_lines(tally, ["embedded"], []) == [
         "kernel  cases  elements",
         "add        14        18",
         "twins: all bits agree in all cases of 1 pair",
     ]
-    tally.agreements["add (nki)", "add (neuronxcc)", "embedded"] = (6, 7)
+    tally.agreements["add (nki)", "add (neuronxcc)", "embedded"] = Counts(cases=7, exact=6)
     assert [line.split("  ")[0] for line in summary_lines(tally, ["embedded"], [])][1:3] == [
         "add (neuronxcc)",
         "add (nki)",
