@@ -92,10 +92,6 @@ def _is_settled(node: ast.If | ast.While | ast.For) -> bool:
     return isinstance(node.test, ast.Constant) or isinstance(node.body[-1], ast.Raise)
 
 
-Place = tuple[str, int]
-"""A file, and the line on which a fork begins."""
-
-
 @dataclass
 class Coverage:
     """What cases did at the forks of the code that they ran: facts, each a row of a table.

@@ -87,11 +87,6 @@ class Reference:
         return [(value, dtype_of(self.case, index)) for index, value in enumerate(self.values)]
 
     @cached_property
-    def is_finite(self) -> bool:
-        """Whether its outputs are, in the dtypes of the kernel's."""
-        return all(np.isfinite(round_once(*form)).all() for form in self.forms if is_float(form[1]))
-
-    @cached_property
     def bounds(self) -> tuple[Expected, ...]:
         """Its outputs with the bound that follows from the spec alone."""
         spec, case = self.spec, self.case

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -217,8 +217,24 @@ class Runner:
     def suspected(
         self, trial: Trial, backend: Backend, call: KernelCall, ran: Ran
     ) -> Mismatch | None:
-        """What is wrong with a run whatever its values are, if anything."""
-        return misused(tuple(trial.spec.inputs), trial.inputs, call.inputs, ran)
+        """What is wrong with a run whatever its values are; None if it read all its inputs."""
+        rule = "A kernel reads its inputs; what it writes in place is named under outputs="
+        for name, before, now in zip(trial.spec.inputs, trial.inputs, call.inputs, strict=True):
+            width = f"u{before.dtype.itemsize}"
+            changed = bytes_of(before).view(width) != bytes_of(now).view(width)
+            count, did = int(np.count_nonzero(changed)), ""
+            if count:
+                first = [int(index) for index in np.argwhere(changed.reshape(before.shape))[0]]
+                did = f"overwrites its input {name}: {count} of {changed.size} elements, the first "
+                did += f"at {first}. {rule}"
+            elif any(array is now for array in ran.written):
+                did = f"writes to its input {name}, and what it writes is what was there in this "
+                did += f"case. {rule}"
+            elif any(array is now for array in ran.returned):
+                did = f"returns its input {name} itself, to which it wrote nothing"
+            if did:
+                return Mismatch("inputs", None, f"the kernel {did}", changed.size, count)
+        return None
 
     def conclude(self, trial: Trial) -> dict[str, Verdict]:
         """The verdicts on a case that has run; a DifferentialFailure if one is wrong."""
@@ -415,29 +431,3 @@ def run_kernel(backend: Backend, call: KernelCall) -> Outcome:
         raise
     except BaseException as error:  # Skipped and Failed of pytest, SystemExit
         return Crashed(error)
-
-
-def misused(
-    names: Sequence[str], inputs: Sequence[Array], after: Sequence[Array], ran: Ran
-) -> Mismatch | None:
-    """What is wrong with a kernel that wrote to an input or returned it; None if it read them all.
-
-    Inputs have ``names``; they are ``inputs`` before the call, and as they are ``after`` it.
-    """
-    rule = "A kernel reads its inputs; what it writes in place is named under outputs="
-    for name, before, now in zip(names, inputs, after, strict=True):
-        width = f"u{before.dtype.itemsize}"
-        changed = bytes_of(before).view(width) != bytes_of(now).view(width)
-        count, did = int(np.count_nonzero(changed)), ""
-        if count:
-            first = [int(index) for index in np.argwhere(changed.reshape(before.shape))[0]]
-            did = f"overwrites its input {name}: {count} of {changed.size} elements, the first at "
-            did += f"{first}. {rule}"
-        elif any(array is now for array in ran.written):
-            did = f"writes to its input {name}, and what it writes is what was there in this case. "
-            did += rule
-        elif any(array is now for array in ran.returned):
-            did = f"returns its input {name} itself, to which it wrote nothing"
-        if did:
-            return Mismatch("inputs", None, f"the kernel {did}", changed.size, count)
-    return None

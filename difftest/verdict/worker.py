@@ -32,7 +32,7 @@ import numpy as np
 
 from difftest.backends.base import KernelCall, Ran, poisoned
 from difftest.backends.embedded import EmbeddedSimulator
-from difftest.harness.coverage import Coverage, Place, Watch, coverage_from_list
+from difftest.harness.coverage import Coverage, Watch, coverage_from_list
 from difftest.harness.signature import signature_of
 from difftest.host.naming import function_in, is_function
 from difftest.simulator.dtypes import NKI_NAMES
@@ -125,7 +125,7 @@ class ClosedWorld:
             _MARK: self._way,
             _OWNER: self._own_of,
         }
-        self.ways: dict[Place, dict[int, set[int]]] = {}
+        self.ways: dict[tuple[str, int], dict[int, set[int]]] = {}
 
     def module(self, name: str) -> ModuleType:
         """A module of the candidate's, run if it has not been."""
@@ -271,7 +271,7 @@ class Service:
         self.lasting: Any = None  # the kernel of modules that no run begins anew
         self.watch = Watch()
         self.taken = Coverage()
-        self.ways: dict[Place, dict[int, set[int]]] = {}
+        self.ways: dict[tuple[str, int], dict[int, set[int]]] = {}
 
     def answer(self, frame: Frame) -> Frame:
         """What comes of a request; whatever a kernel raises is part of it."""
