@@ -117,7 +117,6 @@ def tolerated(
 
 
 Answer = Match | Mismatch | Inconclusive
-Verdicts = Sequence[Answer | None]
 
 
 def compare(
@@ -146,7 +145,7 @@ def wrong_form(
     return first_of([_check_form(index, *form, got, mask) for index, (form, got, mask) in each])
 
 
-def joined(verdicts: Verdicts) -> Answer:
+def joined(verdicts: Sequence[Answer | None]) -> Answer:
     """The verdict on outputs with these; a mismatch if they have no element.
 
     Where no element is finite, nothing is proved.
@@ -164,7 +163,7 @@ def joined(verdicts: Verdicts) -> Answer:
     return Mismatch("empty", None, "no element was compared: the outputs are empty")
 
 
-def first_of(verdicts: Verdicts) -> Mismatch | Inconclusive | None:
+def first_of(verdicts: Sequence[Answer | None]) -> Mismatch | Inconclusive | None:
     """The first mismatch, or else the first that tells nothing; None if all match."""
     kinds = (Mismatch, Inconclusive)
     return next((one for kind in kinds for one in verdicts if isinstance(one, kind)), None)
@@ -226,33 +225,29 @@ def _mismatch(
     if kind == "value" and expected.exact and not expected.question:
         why = "nothing here rounds" if is_float(expected.dtype) else "these are integers"
         message = f"values differ, and {why}: each must be equal"
-    places = np.nonzero(every) if every.ndim else ()
-    low, high = as_float64(expected.interval())
+    ends, value = expected.interval(), expected.value
+    at = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
+    low, high = (str(end[at]) for end in ends)
+    whole = not is_float(expected.dtype) and float(value[at]).is_integer()
+    first = WrongElement(
+        index=at,
+        got="never written" if kind == "unwritten" else str(got[at]),
+        expected=str(int(value[at])) if whole else str(value[at]),
+        error=_error_in_ulp(float(got[at]), float(value[at]), expected.dtype),
+        allowed=f"exactly {low}" if low == high else f"{low} to {high}",
+    )
+    places, (least, most) = np.nonzero(every) if every.ndim else (), as_float64(ends)
     return Mismatch(
         kind=kind,
         output=index,
         message=message,
         elements=got.size,
         wrong=int(every.sum()),
-        first=_first(kind, wrong, expected, got),
-        box=tuple((int(at.min()), int(at.max()) + 1) for at in places),
+        first=first,
+        box=tuple((int(axis.min()), int(axis.max()) + 1) for axis in places),
         shape=got.shape,
         question=expected.question,
-        evidence=WrongOutput(got, expected.value, low, high, every),
-    )
-
-
-def _first(kind: str, wrong: Mask, expected: Expected, got: Array) -> WrongElement:
-    index = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
-    value = expected.value[index]
-    low, high = (str(end[index]) for end in expected.interval())
-    whole = not is_float(expected.dtype) and float(value).is_integer()
-    return WrongElement(
-        index=index,
-        got="never written" if kind == "unwritten" else str(got[index]),
-        expected=str(int(value)) if whole else str(value),
-        error=_error_in_ulp(float(got[index]), float(value), expected.dtype),
-        allowed=f"exactly {low}" if low == high else f"{low} to {high}",
+        evidence=WrongOutput(got, value, least, most, every),
     )
 
 
