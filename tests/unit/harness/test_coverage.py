@@ -221,14 +221,6 @@ def test_a_body_on_the_line_of_its_head_is_no_fork():
     assert forks_of(namespace["one"].__code__) == {}
 
 
-def test_reach_travels():
-    coverage = Coverage()
-    coverage.saw("add", [("add.py", 7, True), ("add.py", 9, False)])
-    coverage.done.add(("add.py", 7, 1))
-    coverage.unknown.add("why")
-    assert coverage_from_list(coverage.to_list()) == coverage
-
-
 def test_kernels_of_one_file_are_merged():
     """What one kernel does at a fork of a shared function need not be done by the other."""
     first, second = Coverage(), Coverage()

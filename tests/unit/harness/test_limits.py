@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 import pytest
 
-from difftest.harness.limits import within_limits
+from difftest.harness.limits import LIMITS, limit, within_limits
 from tests.every import every
 
 
@@ -71,3 +71,8 @@ def test_a_change_amid_calls_is_told_of_the_call_that_made_it(what, change):
             assert before == (*after, np.get_printoptions(), sys.stdout)
     said = f"call 2 changed {what}, put back after the call"
     assert [str(one.message) for one in told] == [said] * bool(what)
+
+
+def test_the_tightest_limit_holds():
+    with limit(2.0, None), limit(1.0, None), limit(3.0, None):
+        assert LIMITS.seconds == 1.0

@@ -14,6 +14,10 @@ def counted():
     tally.count("add", "other", Inconclusive("vague"))
     tally.count("add", "other", OneSided("kernel", ERROR))
     tally.count_rejection("add", "other")
+    tally.agreements["add", "sub", "plain"] = Counts(cases=3, exact=2)
+    tally.coverage.saw("add", [("add.py", 7, True), ("add.py", 9, False)])
+    tally.coverage.done.add(("add.py", 7, 1))
+    tally.coverage.unknown.add("why")
     return tally
 
 
@@ -47,6 +51,7 @@ def test_merge_adds():
     total = counted()
     total.merge(counted())
     assert total.rows["add", "plain"] == Counts(8, 30, nonfinite=4, exact=2, both_rejected=2)
+    assert total.agreements == {("add", "sub", "plain"): Counts(cases=6, exact=4)}
     other = Tally()
     other.merge(counted())
     assert other == counted()
