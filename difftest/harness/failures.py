@@ -270,8 +270,8 @@ class DifferentialFailure(CaseFailure):
                     break
                 try:
                     run(replace(failure.case, data={**data, **dict.fromkeys(names, recipe)}))
-                except DifferentialFailure as plainer:
-                    if plainer.kind == self.kind:
+                except Exception as plainer:  # what is of another kind is another bug
+                    if isinstance(plainer, DifferentialFailure) and plainer.kind == self.kind:
                         failure = plainer
                         break
         return failure

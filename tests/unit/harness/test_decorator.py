@@ -100,6 +100,7 @@ def test_a_failure_is_told_on_the_plainest_data_that_fail_alike(kernel, inputs, 
         with pytest.raises(DifferentialFailure) as caught:
             random(test)(difftest_runner=runner())
         assert caught.value.case.data == data
+        assert caught.value.on_plain_data(lambda case: {}[case]) is caught.value, "another bug"
         with pytest.raises(DifferentialFailure) as again:
             check_each(runner(), spec, case_from_json(caught.value.case.to_json(), spec))
         assert again.value.headline == caught.value.headline
