@@ -7,10 +7,13 @@ number of what is copied, of a copy that is not whole yet: it may hold itself.
 from __future__ import annotations
 
 import abc
+import builtins
 import contextlib
 import enum
+import itertools
+import re
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 StandIn = Callable[[Any], Any]
@@ -20,6 +23,7 @@ DRY = "<dry run>"
 _WRITTEN = 1 << 9  # the flag of a class that is written in Python
 _WHOLE = (bool, bytes, complex, float, int, str)
 _LEFT = {"__slots__", "__init_subclass__", "__del__", "_abc_impl"}  # of a class that is copied
+_KEYS = 64  # of a table, that are looked at
 _SLOTS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 
 
@@ -62,17 +66,16 @@ def of_object(value: Any, stand_in: StandIn, made: dict[int, Any]) -> Any:
 
 def attributes_of(value: Any, stand_in: StandIn) -> dict[str, Any]:
     """Copies of what an object holds."""
-    return {name: stand_in(own) for name, own in _attributes(value)}
-
-
-def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
+    copies = {}
     for kind in type(value).__mro__:
         for name, slot in vars(kind).items():
             if type(slot) is types.MemberDescriptorType and kind.__flags__ & _WRITTEN:
                 with contextlib.suppress(AttributeError):  # it is empty
-                    yield name, slot.__get__(value)
+                    copies[name] = stand_in(slot.__get__(value))
     with contextlib.suppress(AttributeError):  # there are slots alone
-        yield from object.__getattribute__(value, "__dict__").items()
+        own = object.__getattribute__(value, "__dict__")
+        copies |= {name: stand_in(held) for name, held in own.items()}
+    return copies
 
 
 def of_class(kind: Any, stand_in: StandIn, made: dict[int, Any]) -> Any:
@@ -108,3 +111,52 @@ def of_code(code: types.CodeType) -> types.CodeType:
     constants = [tuple(c) if isinstance(c, frozenset) else c for c in code.co_consts]
     constants = [of_code(c) if isinstance(c, types.CodeType) else c for c in constants]
     return code.replace(co_consts=tuple(constants), co_filename=DRY + code.co_filename)
+
+
+class World(dict[str, Any]):
+    """The names of a module and of Python, with what stands for them."""
+
+    def __init__(self, run: Any, names: Mapping[str, Any]) -> None:
+        self.__dict__.update(_run=run, _names=names)
+        self.update(__name__=names.get("__name__"), __builtins__=run.builtins)
+
+    def __missing__(self, name: str) -> Any:
+        value = self._names[name] if name in self._names else vars(builtins)[name]
+        return self.setdefault(name, self._run.stand_in(value))
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self or name in self._names:
+            return self[name]
+        raise AttributeError(name)
+
+
+class _Asking:
+    """A collection that asks whether a key is each of its own: for a hash nothing is."""
+
+    shown: Mapping[str, Any] = {}  # numbers, by their texts
+
+    def __getitem__(self: Any, key: Any) -> Any:
+        self._ask(key, self if isinstance(self, dict) else range(len(self)))
+        return super().__getitem__(key)  # type: ignore[misc]
+
+    def __contains__(self: Any, key: Any) -> Any:
+        self._ask(key, self)
+        return super().__contains__(key)  # type: ignore[misc]
+
+    def get(self: Any, key: Any, default: Any = None) -> Any:
+        self._ask(key, self)
+        return super().get(key, default)  # type: ignore[misc]
+
+    def _ask(self, key: Any, own: Iterable[Any]) -> None:
+        for one in itertools.islice(own, _KEYS if type(key) not in (int, slice) else 0):
+            _ = bool(_parts(one, {}) == _parts(key, self.shown))
+
+
+def _parts(key: Any, shown: Mapping[str, Any]) -> Any:
+    """A key; of a text such as "217x300" the numbers, as they are known, and what is between."""
+    if not isinstance(key, str):
+        return key
+    return [shown.get(at, int(at)) if at.isdecimal() else at for at in re.split(r"(\d+)", key)]
+
+
+ASKING = {of: type(of.__name__, (_Asking, of), {}) for of in (dict, frozenset, list, set, tuple)}

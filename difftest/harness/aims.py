@@ -12,36 +12,44 @@ import functools
 import itertools
 import math
 import random
+import re
 import sys
 import traceback
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from types import CodeType
 from typing import Any, NamedTuple
 
 import numpy as np
+from hypothesis.control import assume, current_build_context
 
 from difftest.backends.sdk import function_of
 from difftest.harness.limits import USED, CaseLimitError, limit, within_limits
+from difftest.harness.repeats import RANGE
 from difftest.harness.rounding import Array
 from difftest.harness.signature import call_of
-from difftest.harness.sized import Asked, DryRun
-from difftest.harness.spec import KernelSpec, Value
+from difftest.harness.sized import Asked, DryRun, Endless, value_of
+from difftest.harness.spec import KernelSpec, Source, is_choice
 
 _SHARE, _NAMES, _LEAST, _FEW = 0.6, 0.8, 3, 8
 """Of the cases, and of their names, how many aim at something; smaller numbers, and all of so few
 values, are drawn anyhow: of those only what lies beyond is looked for, to be told."""
 _ASIDE = (*6 * (0,), -1, 1)  # how far beside a place is aimed
-_RUNS, _OFTEN, _AGAIN = 96, 32, 4  # of a kernel; for one condition's place, and for its text
+_BASES, _RUNS, _OFTEN, _AGAIN, _MET = 8, 96, 32, 4, 4
+"""Values that a search begins with; runs of a kernel, for one condition's place, and for its text;
+ways on which it comes out so, or not, that are looked for where it does for many."""
 _SECONDS, _MEBIBYTES, _DEEP = 3.0, 1024, 500  # for one without end, and calls within calls
 _ASKED, _POINTS, _ALONE, _SAMPLED, _KEPT = 2**11, 2**16, 2**11, 2**12, 64
 """Values of a name, points of two, points where no array can be asked, and places kept, at most."""
 _FLOATS, _LARGE = 8, 2.0**18  # so many, and smaller: a large one hides something, and is no data
 
+_PART, _WIDEST = "·", 2**31  # between a name and the number of a choice; what is more is no size
+
 Ranges = Mapping[str, Sequence[int]]
 Points = Mapping[str, Array]
+Values = Mapping[str, Any]
 Place = dict[str, int]  # values of names of the domain, at which a condition changes
 Condition = tuple[str, int, list[Place]]  # with its file and line
 
@@ -54,7 +62,8 @@ def aimed(groups: Sequence[Sequence[Place]], seed: int) -> Place:
     values: Place = {}
     for places in [chance.choice(groups) for _ in range(chance.choice((1, 2)))]:
         values |= chance.choice(places)
-    return {n: at + chance.choice(_ASIDE) for n, at in values.items() if chance.random() < _NAMES}
+    kept = {name: at for name, at in values.items() if chance.random() < _NAMES}
+    return {n: at + chance.choice(_ASIDE) if type(at) is int else at for n, at in kept.items()}
 
 
 def groups_of(conditions: Sequence[Condition], ranges: Mapping[str, Any]) -> list[list[Place]]:
@@ -65,7 +74,7 @@ def groups_of(conditions: Sequence[Condition], ranges: Mapping[str, Any]) -> lis
     ]
     every = [[(*sorted(place.items()),) for place in places] for places in inside]
     deep = itertools.chain(*(places for places in every if len(places) <= _KEPT))  # of few
-    each = (itertools.combinations(at, n) for at in deep for n in range(len(at)))
+    each = (itertools.combinations(at, n) for at in deep for n in range(min(len(at), _FEW)))
     parts = {*itertools.chain.from_iterable(each)}
     kept = [[dict(at) for at in dict.fromkeys(places) if at not in parts] for places in every]
     return [places for places in kept if places]
@@ -75,8 +84,11 @@ def nearest(places: Sequence[Place], cases: Sequence[Mapping[str, Any]]) -> tupl
     """How far the nearest of some cases' values are from a condition, and which, in words."""
 
     def far(case: Mapping[str, int]) -> int:
-        return min(sum(abs(case[name] - at) for name, at in place.items()) for place in places)
+        return min(sum(abs(case[name] - at) for name, at in place.items()) for place in known)
 
+    known = [place for place in places if place.keys() <= cases[0].keys()]
+    if not known:  # of choices it is not told
+        return 0, ""
     case = min(cases, key=far)
     shown = ", ".join(f"{name}={value}" for name, value in case.items())
     return far(case), f"nearest of the last {len(cases)} cases: {shown}"
@@ -98,34 +110,83 @@ def floats_of(spec: KernelSpec) -> tuple[float, ...]:
     return (*dict.fromkeys(n for n in floats if 0 < abs(n) < _LARGE),)[:_FLOATS]
 
 
+def choices_of(name: str) -> Iterator[str]:
+    """What the choices of a composed strategy are called, without end."""
+    return (f"{name}{_PART}{number}" for number in itertools.count())
+
+
+def _drawn(
+    names: Iterable[str], source_of: Callable[..., Any], before: Values
+) -> tuple[DryRun, Values, Values, Ranges]:
+    """Values of names as sizes, as far as they have any, what is chosen for them, and from what."""
+    run, values, chosen = DryRun(), dict[str, Any](), dict[str, Any]()
+    ranges: dict[str, Sequence[int]] = {}
+    data: Any = current_build_context().data
+    keys: Iterator[str] = iter(())
+
+    def choose(kind: str, limits: Any, *, observe: bool, forced: Any, **_: Any) -> Any:
+        key, ends = next(keys, "") if observe else "", range(0)
+        if kind == "integer" and None not in (limits["min_value"], limits["max_value"]):
+            ends = range(limits["min_value"], limits["max_value"] + 1)
+        value = before.get(key) if forced is None else None
+        if value is None or (ends and value not in ends):
+            value = type(data)._draw(data, kind, limits, observe=False, forced=forced)
+        if not key:
+            return value
+        chosen[key] = value
+        if not 0 < ends.stop - ends.start < _WIDEST:
+            return value
+        ranges[key] = ends
+        return run.number(value, key)
+
+    vars(data).update(_draw=choose, conclude_test=lambda *_: assume(False))
+    with contextlib.suppress(Exception, Endless):
+        for name in names:
+            source = source_of(name, {n: value_of(value) for n, value in values.items()})
+            if is_choice(source) and len(source) == 1:
+                source = source_of(name, values)  # such as [2 * rows]
+            own = getattr(source, RANGE, source)
+            is_size = isinstance(own, Sequence) and type(own[0]) is int and name.isidentifier()
+            keys = iter(()) if is_size else choices_of(name)
+            value = before.get(name)
+            if value is None:
+                at = data.draw_integer(0, len(source) - 1) if is_choice(source) else None
+                value = data.draw(source) if at is None else source[at]
+            values[name] = run.number(value, name) if is_size else value
+            chosen |= {name: value} if is_size else {}
+            ranges |= {name: own} if is_size and value in own else {}
+    del data._draw, data.conclude_test
+    return run, values, chosen, ranges
+
+
 class _Start(NamedTuple):
     """Where a kernel is to run, and why.
 
-    A condition that was asked on another way is to come out there as ``expected``, as it may for
-    all ``aims``. ``led`` are the names whose values led there.
+    What is not ``chosen`` is drawn. A condition that was asked on another way is to come out there
+    as ``expected``, as it may for all ``aims``. ``led`` are the names whose values led there.
     """
 
-    values: Mapping[str, Value]
+    chosen: Values
     dtype: str
     led: Sequence[str]
-    expected: Asked = Asked("", 0, 0, "", held=False)
+    expected: Asked = Asked(("", 0, 0), "", held=False)
     aims: Sequence[Place] = ()
 
 
 class Search:
     """The search for where a spec's kernels ask something of sizes that changes for few.
 
-    ``ranges`` are the integers that each name of the domain may be, the others being as given.
+    ``source_of`` tells where the values of a name of the domain come from, given earlier ones.
     """
 
-    def __init__(self, spec: KernelSpec, ranges: Callable[[Mapping[str, Value]], Ranges]) -> None:
-        self._spec, self._ranges = spec, ranges
+    def __init__(self, spec: KernelSpec, source_of: Callable[..., Source]) -> None:
+        self._spec, self._drawn = spec, functools.partial(_drawn, spec.domain, source_of)
         self._chance, self._tried = np.random.default_rng(0), Counter[Any]()
+        self._found = defaultdict[Any, list[Place]](list)
         self._rare = dict[str, bool]()  # how a condition comes out for few, by its text
 
-    def conditions(self, bases: Sequence[Mapping[str, Value]]) -> list[Condition]:
+    def conditions(self) -> list[Condition]:
         """The conditions that are met on the way from some values of the domain, in some time."""
-        found = defaultdict[Any, list[Place]](list)
         before, depth = sys.getrecursionlimit(), len([*traceback.walk_stack(None)])
         memory = _MEBIBYTES if USED.exists() and find_spec("resource") else None
         with contextlib.suppress(CaseLimitError), limit(_SECONDS, memory) as undo:
@@ -133,69 +194,77 @@ class Search:
             warnings.simplefilter("ignore")  # the kernel's own come when it runs
             undo.callback(sys.setrecursionlimit, before)
             sys.setrecursionlimit(min(before, depth + _DEEP))  # a larger one than C's stack holds
-            within_limits(lambda: self._search(bases, found))
-        return [(file, line, places) for (file, line, _), places in found.items() if places]
+            within_limits(self._search)
+        return [(file, line, places) for (file, line, _), places in self._found.items() if places]
 
     @np.errstate(all="ignore")
-    def _search(self, bases: Sequence[Mapping[str, Value]], found: dict[Any, list[Place]]) -> None:
+    def _search(self) -> None:
         """Add the places at which conditions come out otherwise, by where these are asked."""
+        drawings = [self._drawn({})[2:] for _ in range(_BASES)]
+        wide = [d for d in drawings if any(len(own) > _FEW for own in d[1].values())]
+        bases = [chosen for chosen, _ in wide or drawings[:1]]  # one tells what lies beyond
         for kernel in filter(function_of, (self._spec.kernel, *self._spec.others)):
-            few = [base for base in bases if self._ranges(base)][:1]  # they tell what lies beyond
-            wide = [b for b in bases if any(len(s) > _FEW for s in self._ranges(b).values())]
-            dtypes = itertools.cycle(self._spec.dtypes)
-            starts = [*map(_Start, wide or few, dtypes, itertools.repeat(()))]
+            starts = [*map(_Start, bases, itertools.cycle(self._spec.dtypes), itertools.repeat(()))]
             for start in itertools.islice(starts, _RUNS):  # they become more
-                place = start.expected[:3]
+                place = start.expected.place
                 if self._tried[place] >= _RUNS:
                     continue
-                is_refused, way = self._run(kernel, start)
+                run, values, chosen, ranges = self._drawn(start.chosen)
+                told = len(run.asked)
+                is_refused = self._refuses(kernel, run, values, start.dtype)
+                way = [*run.asked.values()]
                 if is_refused and way[-1:] == [start.expected]:
-                    self._tried[place] = _RUNS  # a contract: the domain keeps to it
+                    self._tried[place] += _RUNS * bool(start.aims)  # the domain keeps to it
                     continue
                 if start.aims and start.expected in way:
-                    found[place] += start.aims
-                starts += self._others(way, start, found)
+                    self._found[place] += start.aims
+                starts += self._others(way, told, start._replace(chosen=chosen), ranges)
 
-    def _run(self, kernel: Any, start: _Start) -> tuple[bool, list[Asked]]:
-        """Whether the kernel refuses the values, and what it asks on the way."""
-        spec, run = self._spec, DryRun()
-        sizes = {n: run.number(v, n) if n.isidentifier() else v for n, v in start.values.items()}
-        arrays, dtype = {}, np.dtype(start.dtype)
+    def _refuses(self, kernel: Any, run: DryRun, sizes: Values, dtype: str) -> bool:
+        """Run the kernel on what was drawn; whether it refuses that."""
+        spec, arrays = self._spec, {}
+        if len(sizes) < len(spec.domain):
+            return False
         for name in (*spec.inputs, *spec.outputs):
             shape = [sizes[d] if d in sizes else int(d) for d in spec.dimensions(name)]
-            arrays[name] = run.anything(shape=(*shape,), dtype=dtype)
+            arrays[name] = run.anything(shape=(*shape,), dtype=np.dtype(dtype))
         args, kwargs = call_of(kernel, arrays, spec.parameters_of(sizes))
-        return run.refuses(kernel, args, kwargs), [*run.asked.values()]
+        return run.refuses(kernel, args, kwargs)
 
     def _others(
-        self, way: list[Asked], start: _Start, found: dict[Any, list[Place]]
+        self, way: list[Asked], told: int, start: _Start, ranges: Ranges
     ) -> Iterator[_Start]:
         """Where each condition of a way comes out otherwise, those before it as they did.
 
         By values of its own names, or of those that are asked beside them too; at last by its own,
-        whatever those before it come to. What was rare on the way is kept: it led there.
+        whatever those before it come to. What was rare on the way is kept: it led there. What was
+        ``told`` first led to the values.
         """
-        ranges, rare = self._ranges(start.values), list[tuple[Any, list[str]]]()
-        named = [[n for n in ranges if n in _code(text).co_names] for *_, text, _ in way]
-        for number, asked in enumerate(way):
-            own, place = named[number], asked[:3]
+        rare = list[tuple[Any, list[str]]]()
+        self._tried.update({(asked.place, asked.held) for asked in way})
+        named = [[n for n in ranges if n in _code(text).co_names] for _, text, _ in way]
+        for number, asked in enumerate(way[told:], told):
+            own, place = named[number], asked.place
             if own and self._tried[place] < _OFTEN and self._tried[asked] < _AGAIN:
                 self._tried.update((asked, place))
                 led = {*start.led, *own, *(n for at, names in rare if at != place for n in names)}
-                kept: Any = {name: value for name, value in start.values.items() if name in led}
+                heads = {name.partition(_PART)[0] for name in led}
+                kept = {n: v for n, v in start.chosen.items() if n.partition(_PART)[0] in heads}
                 beside = [n for n in ranges for at in named[:number] if n in at and {*at} & {*own}]
                 is_wide = any(len(ranges[name]) > _FEW for name in own)
                 for names in (own, [*dict.fromkeys(own + beside)], ())[: 3 if is_wide else 1]:
                     wanted = {name: ranges[name] for name in [*(names or own)][:3]}
-                    points, before = self._points(wanted, asked.text), way[:number] if names else []
-                    places, are_few = self._changes(before, asked, points, start.values)
+                    points = self._points(wanted, asked.text)
+                    before = way[:number] if names else []
+                    places, are_few = self._changes(before, asked, points, start.chosen)
                     if not is_wide:
-                        found[place] += [p for p in places if any(p[n] not in ranges[n] for n in p)]
+                        beyond = (at for at in places if any(at[n] not in ranges[n] for n in at))
+                        self._found[place] += beyond
                         break
                     places = [{**kept, **at} for at in places]
                     other = asked._replace(held=not asked.held)
-                    if places and (are_few or other not in self._tried):
-                        there = {**start.values, **places[0]}
+                    if places and (are_few or self._tried[place, other.held] < _MET):
+                        there = {**start.chosen, **places[0]}
                         on = (*places[0],) if are_few else start.led
                         yield _Start(there, start.dtype, on, other, places if are_few else ())
                         break
@@ -206,20 +275,20 @@ class Search:
         """All values of a name, all pairs of two; some where there are many."""
         numbers = [c for c in _code(text).co_consts if type(c) is int]
         near = {n + step for n in numbers for step in (-1, 0, 1, 2)}
-        most = _POINTS if _is_of_arrays(text, self._spec.domain) else _ALONE
+        most = _POINTS if _is_of_arrays(text) else _ALONE
         count = min(_ASKED, round(most ** (1 / len(ranges))))
         axes = []
-        for values in ranges.values():
-            chosen = self._chance.integers(len(values), size=count).tolist()
-            few = values if len(values) <= count else [values[at] for at in chosen]
-            powers = (2**n for n in range(16) if 2**n in values)
-            own = (n for n in near if n in values or n > values[-1])
-            axes.append(sorted({*few, *powers, *own}))
+        for name, own in ranges.items():
+            chosen = self._chance.integers(len(own), size=count).tolist()
+            few = own if len(own) <= count else [own[at] for at in chosen]
+            powers = (2**n for n in range(16) if 2**n in own)
+            beside = (n for n in near if n in own or (n > own[-1] and _PART not in name))
+            axes.append(sorted({*few, *powers, *beside}))
         grid = np.meshgrid(*axes, indexing="ij")
         return {name: axis.ravel() for name, axis in zip(ranges, grid, strict=True)}
 
     def _changes(
-        self, before: list[Asked], last: Asked, points: Points, values: Mapping[str, Value]
+        self, before: list[Asked], last: Asked, points: Points, values: Values
     ) -> tuple[list[Place], bool]:
         """At which points the last of conditions comes out otherwise, the others not; if at few."""
         told, few = _held(last.text, values, points), 4.0 ** -max(1, len(points) - 1)
@@ -238,14 +307,15 @@ class Search:
         return places or self._places(before, at, points, values), are_few
 
     def _places(
-        self, before: list[Asked], at: Array, points: Points, values: Mapping[str, Value]
+        self, before: list[Asked], at: Array, points: Points, values: Values
     ) -> list[Place]:
         """Those of some points where conditions hold as they did."""
         at = self._chance.permutation(at)[:_SAMPLED]
         before = [one for one in before if points.keys() & {*_code(one.text).co_names}]
-        for *_, text, held in sorted(before, key=lambda one: not _is_of_arrays(one.text, points)):
-            at = at if _is_of_arrays(text, values) else at[: 4 * _KEPT]
-            at = at[_held(text, values, {n: a[at] for n, a in points.items()}) == held]
+        for _, text, held in sorted(before, key=lambda one: not _is_of_arrays(one.text)):
+            at = at if _is_of_arrays(text) else at[: 4 * _KEPT]
+            if len(at):
+                at = at[_held(text, values, {n: a[at] for n, a in points.items()}) == held]
         return [{n: int(axis[i]) for n, axis in points.items()} for i in at[:_KEPT]]
 
 
@@ -254,13 +324,14 @@ def _code(text: str) -> CodeType:
     return compile(text, "<condition>", "eval")
 
 
-def _is_of_arrays(text: str, names: Container[str]) -> bool:
+@functools.lru_cache(maxsize=4096)
+def _is_of_arrays(text: str) -> bool:
     """Whether a condition can be asked of many values together: it calls nothing but NumPy."""
-    others = (name for name in _code(text).co_names if name not in names and name != "np")
-    return all(isinstance(getattr(np, name, None), np.ufunc) for name in others)
+    called = (name.removeprefix("np.") for name in re.findall(r"([\w.]+)\(", text))
+    return all(isinstance(getattr(np, name, None), np.ufunc) for name in called)
 
 
-def _held(text: str, values: Mapping[str, Value], points: Points) -> Array:
+def _held(text: str, values: Values, points: Points) -> Array:
     """Whether a condition holds at each of some points; False where it cannot be told."""
 
     def told(own: Mapping[str, Any]) -> Any:
@@ -270,7 +341,7 @@ def _held(text: str, values: Mapping[str, Value], points: Points) -> Array:
             return False
 
     axes = [*points.values()]
-    if _is_of_arrays(text, values):
+    if _is_of_arrays(text):
         return np.broadcast_to(told(points), axes[0].shape)
     pairs = zip(*(axis.tolist() for axis in axes), strict=True)
     return np.array([told(dict(zip(points, at, strict=True))) for at in pairs], bool)

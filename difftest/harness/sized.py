@@ -13,7 +13,6 @@ import functools
 import importlib.util
 import opcode
 import operator
-import re
 import sys
 import types
 from collections import defaultdict
@@ -27,9 +26,9 @@ from difftest.backends.frames import is_installed, is_raised_by
 from difftest.backends.sdk import function_of
 from difftest.harness.limits import ExpiredError
 
-_LONG, _STEPS, _KEYS, _OFTEN, _LARGE = 300, 10_000, 64, 8, 2**20
-"""Characters of a text, steps of a run, keys of a table that are looked at, texts that one place of
-the code asks, and an exponent, at most."""
+_LONG, _STEPS, _QUIET, _OFTEN, _LARGE = 300, 10_000, 300, 8, 2**20
+"""Characters of a text, steps of a run, and without a new text, texts that one place of the code
+asks, and an exponent, at most."""
 _BINARY = """lt < le <= eq == ne != gt > ge >= add + sub - mul * floordiv // mod % truediv / pow **
 and & or | xor ^ lshift << rshift >>"""
 _UNARY = {"neg": "-{0}", "abs": "abs({0})", "invert": "~{0}"}
@@ -48,6 +47,8 @@ _DENIED: Any = (print, open, input, breakpoint, eval, exec, __import__, np.save,
 _DENIED += (np.savez_compressed, np.savetxt, np.memmap, np.seterr, np.set_printoptions)
 _CONSTANT = {"abc", "dataclasses", "enum", "ml_dtypes", "operator", "typing"}
 _PLAIN = {bool, bytes, complex, float, int, object, range, str, types.NoneType, type(...)}
+_MANAGER = contextlib.contextmanager(iter).__code__
+_ARRAY = type("ndarray", (np.ndarray,), dict.fromkeys(("dump", "tofile"), lambda *_: None))
 _PARTS: dict[Any, str] = {property: "fget fset fdel", types.MethodType: "__func__ __self__"}
 _PARTS |= {classmethod: "__func__", staticmethod: "__func__"}
 
@@ -55,14 +56,12 @@ _PARTS |= {classmethod: "__func__", staticmethod: "__func__"}
 class Asked(NamedTuple):
     """A condition that was asked: its file, line and instruction, its text, and whether it held."""
 
-    file: str
-    line: int
-    instruction: int
+    place: tuple[str, int, int]
     text: str
     held: bool
 
 
-class _Endless(BaseException):
+class Endless(BaseException):
     """A run takes too long: it waits for what no stand-in brings."""
 
 
@@ -71,7 +70,8 @@ class DryRun:
 
     def __init__(self) -> None:
         self.asked: dict[str, Asked] = {}
-        self._left, self._made, self._seen = _STEPS, dict[int, Any](), set[str]()
+        self._steps, self._most = 0, _QUIET
+        self._made, self._seen = dict[int, Any](), set[str]()
         self._texts, self._lengths = defaultdict[Any, list[str]](list), dict[int, Any]()
         self.shown: dict[str, Any] = {}
         self.builtins = {**vars(builtins), "__import__": self.imported, "open": self.anything()}
@@ -82,10 +82,11 @@ class DryRun:
         self._own = str(getattr(function_of(kernel), "__module__", "")).partition(".")[0]
         try:
             self.stand_in(kernel)(*map(self.stand_in, args), **self.stand_in(kwargs))
-        except (KeyboardInterrupt, ExpiredError):
-            raise
         except BaseException as error:  # also SystemExit, and Skipped of pytest
-            return is_raised_by(error, kernel)
+            is_own = is_raised_by(error, kernel)
+            if not is_own and isinstance(error, (ExpiredError, KeyboardInterrupt)):
+                raise
+            return is_own
         return False
 
     def ask(self, text: str, held: bool) -> bool:
@@ -96,7 +97,8 @@ class DryRun:
         place = frame.f_code.co_filename.removeprefix(copies.DRY), frame.f_lineno, frame.f_lasti
         if text not in self._seen and len(text) < _LONG:
             self._seen.add(text)
-            self.asked[text] = Asked(*place, text, held)
+            self._most = min(_STEPS, self._steps + _QUIET)
+            self.asked[text] = Asked(place, text, held)
             self._texts[place].append(text)
             if len(self._texts[place]) > _OFTEN:  # of a loop's turns the first and the last stay
                 del self.asked[self._texts[place].pop(_OFTEN // 2)]
@@ -119,15 +121,15 @@ class DryRun:
         return _Anything(self, real, known)
 
     def _step(self) -> None:
-        self._left -= 1
-        if self._left < 0:
-            raise _Endless
+        self._steps += 1
+        if self._steps > self._most:
+            raise Endless
 
     def turns(self, *ends: Any, **_: Any) -> range:
         """A loop's range. Whether it turns thrice is asked."""
         if any(isinstance(end, _Anything) for end in ends):
             return range(2)
-        turns = range(*map(_plain, ends))
+        turns = range(*map(value_of, ends))
         if any(isinstance(end, _Known) for end in ends):
             first, stop, step = map(_text, (*(0, *ends)[-max(2, len(ends)) :], 1)[:3])
             self.ask(f"(({stop} - {first}) / {step}) > 2", len(turns) > 2)
@@ -138,11 +140,6 @@ class DryRun:
         """How many there are; of a loop's range the number is known."""
         _, text = self._lengths.get(id(of), (of, ""))
         return self.number(len(of), text) if text else len(of)
-
-    def show(self, number: Any, text: str) -> str:
-        """A number's text, by which it is known in a longer one."""
-        self.shown[text] = number
-        return text
 
     def stand_in(self, value: Any) -> Any:
         """What stands for a value that a function names: a copy that holds nothing of its author's.
@@ -179,7 +176,7 @@ class DryRun:
         if self._is_foreign(home or kind.__module__) or any(value is f for f in _DENIED):
             return self.anything(value)
         if is_module:
-            return value if root in _CALLED - {*_HOMES} else _World(self, vars(value))
+            return value if root in _CALLED - {*_HOMES} else copies.World(self, vars(value))
         is_of_numbers = root in _HOMES and callable(value) and not is_kind
         if is_of_numbers or any(value is number for number in (float, int, round)):
             return _Function(self, value, _HOMES.get(root, ""))
@@ -193,21 +190,17 @@ class DryRun:
     def _of_pythons(self, value: Any) -> Any:
         """A copy of what is of a class of Python's or NumPy's."""
         kind: Any = type(value)
-        if kind in (list, tuple, dict, frozenset, set) and len(value) > _STEPS:
-            return self.anything()
-        if kind is tuple:
-            return _ROWS[kind](map(self.stand_in, value))
-        if kind is list:
-            _, made = self._made[id(value)] = value, _ROWS[kind]()  # it may hold itself
-            return made.__iadd__(map(self.stand_in, value))
-        if kind in (dict, frozenset, set):
-            table, own = _Table(self, {}), value if kind is dict else dict.fromkeys(value)
-            self._made[id(value)] = value, table
-            table.update((self.stand_in(key), self.stand_in(to)) for key, to in own.items())
-            return table
+        if kind in copies.ASKING:
+            if len(value) > _STEPS:
+                return self.anything()
+            parts = map(self.stand_in, value.items() if kind is dict else value)
+            made = copies.ASKING[kind](() if kind in (dict, list) else parts)
+            made.shown, self._made[id(value)] = self.shown, (value, made)
+            made.extend(parts) if kind is list else made.update(parts) if kind is dict else None
+            return made
         if isinstance(value, np.ndarray):
             is_small = value.nbytes < _STEPS and not value.dtype.hasobject
-            return value.copy() if is_small else self.anything(shape=value.shape)
+            return value.copy().view(_ARRAY) if is_small else self.anything(shape=value.shape)
         if isinstance(wrapped := getattr(value, "__wrapped__", None), types.MethodType):
             return self.stand_in(wrapped)  # which is cached
         if isinstance(value, (np.generic, np.dtype, np.finfo, np.iinfo)):
@@ -221,10 +214,10 @@ class DryRun:
         is_installed_one = root not in {*_CALLED, self._own} and is_installed(file)
         return root in {*_STOOD_FOR, *others} or is_installed_one or "numpy.random" in home
 
-    def _function(self, value: Any, function: types.FunctionType) -> types.FunctionType:
+    def _function(self, value: Any, function: types.FunctionType) -> Any:
         """The author's function with stand-ins for what it names."""
         names, closure = function.__globals__, function.__closure__ or ()
-        _, world = self._made.setdefault(id(names), (names, _World(self, names)))
+        _, world = self._made.setdefault(id(names), (names, copies.World(self, names)))
         code, cells = copies.of_code(function.__code__), tuple(types.CellType() for _ in closure)
         made = types.FunctionType(code, world, function.__name__, None, cells)
         self._made[id(value)] = value, made  # it may name itself
@@ -235,7 +228,8 @@ class DryRun:
         for cell, held in zip(cells, closure, strict=True):
             with contextlib.suppress(ValueError):  # it is empty
                 cell.cell_contents = self.stand_in(held.cell_contents)
-        return made
+        is_manager = getattr(value, "__code__", None) is _MANAGER
+        return contextlib.contextmanager(made) if is_manager else made
 
     def imported(self, name: str, names: Any, _: Any, wanted: Any = (), level: int = 0) -> Any:
         """What an import in a function brings; what is not loaded is not loaded for it."""
@@ -246,64 +240,6 @@ class DryRun:
             name = importlib.util.resolve_name("." * level + name, package)
         loaded = sys.modules.get(name if wanted else name.partition(".")[0])
         return self.stand_in(loaded) if name in sys.modules else self.anything()
-
-
-class _World(dict[str, Any]):
-    """The names of a module and of Python, with what stands for them."""
-
-    def __init__(self, run: DryRun, names: Mapping[str, Any]) -> None:
-        self.__dict__.update(_run=run, _names=names)
-        self.update(__name__=names.get("__name__"), __builtins__=run.builtins)
-
-    def __missing__(self, name: str) -> Any:
-        value = self._names[name] if name in self._names else vars(builtins)[name]
-        return self.setdefault(name, self._run.stand_in(value))
-
-    def __getattr__(self, name: str) -> Any:
-        if name in self or name in self._names:
-            return self[name]
-        raise AttributeError(name)
-
-
-class _Table(dict[Any, Any]):
-    """A table, or a set, that asks whether a key is each of its own: for a hash nothing is."""
-
-    def __init__(self, run: DryRun, own: Mapping[Any, Any]) -> None:
-        super().__init__(own)
-        self._run = run
-
-    def __getitem__(self, key: Any) -> Any:
-        return super().__getitem__(self._met(key))
-
-    def __contains__(self, key: Any) -> bool:
-        return super().__contains__(self._met(key))
-
-    def get(self, key: Any, default: Any = None) -> Any:
-        return super().get(self._met(key), default)
-
-    def _met(self, key: Any) -> Any:
-        for own in [*self][:_KEYS]:
-            _ = bool(_parts(own, {}) == _parts(key, self._run.shown))
-        return key
-
-
-def _parts(key: Any, shown: Mapping[str, Any]) -> Any:
-    """A key; of a text such as "217x300" the numbers, as they are known, and what is between."""
-    if not isinstance(key, str):
-        return key
-    return [shown.get(at, int(at)) if at.isdecimal() else at for at in re.split(r"(\d+)", key)]
-
-
-class _Row:
-    """A list or tuple that asks whether an index is each of its own."""
-
-    def __getitem__(self: Any, index: Any) -> Any:
-        if isinstance(index, _Known):
-            _ = [*map(index.__eq__, range(min(len(self), _KEYS)))]
-        return super().__getitem__(index)  # type: ignore[misc]
-
-
-_ROWS = {kind: type(kind.__name__, (_Row, kind), {}) for kind in (list, tuple)}
 
 
 class _Function:
@@ -319,7 +255,7 @@ class _Function:
         if self._home == "np." and any(isinstance(of, (list, tuple)) for of in args):
             with contextlib.suppress(AttributeError, TypeError):  # there is no such of objects
                 return function(*(np.array(of, object) for of in args), **kwargs)
-        result = function(*map(_plain, args), **kwargs)
+        result = function(*map(value_of, args), **kwargs)
         if kwargs or not any(isinstance(argument, _Known) for argument in args):
             return result
         call = f"{self._home}{function.__name__}({', '.join(texts)})"
@@ -345,8 +281,10 @@ class _Anything:
         if name in _TURNS:
             return self._run.turns
         real = getattr(self._real, name, None)
-        is_bound = not isinstance(getattr(real, "__self__", sys), (type, types.ModuleType))
-        return self._run.anything() if real is None or is_bound else self._run.stand_in(real)
+        is_method = isinstance(real, (types.MethodType, types.BuiltinMethodType))
+        if real is None or (is_method and not isinstance(real.__self__, (type, types.ModuleType))):
+            real = self._run.anything()
+        return vars(self).setdefault(name, self._run.stand_in(real))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Its shape is the one that it is called with, or that of the first array."""
@@ -384,16 +322,31 @@ class _Known:
         return held if self.text.endswith(" * 1)") else self.run.ask(f"{self.text} != 0", held)
 
     def __str__(self) -> str:
-        return self.run.show(self, str(self.plain))
+        return format(self, "")
 
     def __format__(self, form: str) -> str:
-        return self.run.show(self, format(self.plain, form))
+        """A text, by which the number is known in a longer one."""
+        text = _Text(format(self.plain, form))
+        text.number = self.run.shown[text[:]] = self
+        return text
 
     def __divmod__(self, other: Any) -> Any:
         return self // other, self % other
 
 
-def _plain(value: Any) -> Any:
+class _Text(str):
+    """A number's text, which asks whether it is that of another."""
+
+    number: Any
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        is_one = isinstance(other, str) and other.isdecimal()
+        return bool(self.number == int(str(other))) if is_one else str.__eq__(self, other)
+
+
+def value_of(value: Any) -> Any:
+    """A number, without what is known of it."""
     return value.plain if isinstance(value, _Known) else value
 
 
@@ -410,9 +363,9 @@ def _method(compute: Callable[..., Any], form: str) -> Callable[..., Any]:
         run = numbers[0].run
         if "/" in form or "%" in form:  # by what is not 0
             _ = bool(numbers[form.index("{1}") > form.index("{0}")])
-        plain = [*map(_plain, numbers)]
+        plain = [*map(value_of, numbers)]
         if ("**" in form or "<<" in form) and max(map(abs, plain)) > _LARGE:
-            raise _Endless  # it has as many digits
+            raise Endless  # it has as many digits
         result, text = compute(*plain), form.format(*map(_text, numbers))
         if isinstance(result, bool):
             result, text = int(run.ask(text, result)), _HELD.format(text)

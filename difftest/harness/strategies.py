@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import fields, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,13 @@ from hypothesis.internal import conjecture, scrutineer
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from difftest.backends.frames import PACKAGE
-from difftest.harness.aims import Condition, Place, Search, aimed, floats_of, groups_of
+from difftest.harness.aims import Condition, Place, Search, aimed, choices_of, floats_of, groups_of
 from difftest.harness.case import Case
 from difftest.harness.nature import FAR, Nature, nature_of
 from difftest.harness.recipes import Fill, Integers, Iota, Ones, Outliers, Random, Recipe, Zeros
 from difftest.harness.repeats import EDGES, RANGE, begin_case, choose, new_size, points_of_run
 from difftest.harness.rounding import float_info, is_float
-from difftest.harness.simplest import attempted
+from difftest.harness.simplest import attempted, examples
 from difftest.harness.spec import (
     KernelSpec,
     Source,
@@ -86,7 +86,6 @@ SAMPLES = 9
 _FAR, _SCALED, _SPECIAL = 7, 11, 13
 """The first numbers, up to the last, of cases in which all numbers of one input are far from 0, and
 of those in which outputs of a narrow dtype overflow or are subnormal; the others are ordinary."""
-_BASES = 8  # cases that a search begins with
 _ALL_RANDOM = 3
 """In one case of four any data is drawn; in the others all inputs are random."""
 
@@ -321,16 +320,7 @@ values_of = st.composite(_values)
 @lru_cache(maxsize=8)
 def conditions_of(spec: KernelSpec) -> list[Condition]:
     """What the kernels ask of sizes that changes for few of them."""
-
-    def ranges(values: Mapping[str, Any]) -> dict[str, Sequence[int]]:
-        with suppress(Exception):  # the domain has no such values
-            sources: Any = {name: source_of(spec, name, values) for name in spec.domain}
-            lists = {n: of for n, of in sources.items() if is_choice(of)}
-            own: Any = {n: getattr(of, RANGE, lists.get(n, ())) for n, of in sources.items()}
-            return {n: s for n, s in own.items() if values[n] in s and type(s[0]) is int}
-        return {}
-
-    return Search(spec, ranges).conditions(attempted(values_of(spec, {}), _BASES))
+    return examples(st.builds(Search(spec, partial(source_of, spec)).conditions), 1)[0]
 
 
 def cases(spec: KernelSpec) -> SearchStrategy[Case]:
@@ -378,6 +368,10 @@ def _cases_with(
 
     def wanted(earlier: Mapping[str, Any], name: str, source: Any) -> int | None:
         size = earlier[sizes[0]] if is_equal and name in sizes[1:] else aims.get(name)
+        if choices := [*itertools.takewhile(aims.__contains__, choices_of(name))]:
+            data: Any = current_build_context().data
+            data.prefix, data.index = [aims[at] for at in choices], 0
+            return None
         if name not in point[-1:]:
             return size
         before, enough = [*earlier.values()], len(spec.dtypes)
