@@ -139,11 +139,11 @@ class DynamicView(Moving, Views, IndirectTile):
         """The view where its one offset puts it; None if each row has one, or if it leaves."""
         if not self._whole:
             return None
-        _, inside = self._locate()
-        if not inside.all():
+        row = int(self._offsets()[0])
+        moved = self._pattern._replace(offset=self.offset + row * self._rows.unit)
+        if not (0 <= row < self._rows.size and moved.fits(self._base.size)):
             return None
-        start = self.offset + int(self._offsets()[0]) * self._rows.unit
-        settled: Tile = self._owner._with_pattern(self._pattern._replace(offset=start), self.dtype)
+        settled: Tile = self._owner._with_pattern(moved, self.dtype)
         return settled
 
     def _locate(self, where: Array | None = None) -> tuple[tuple[Array, ...], Array]:

@@ -117,6 +117,10 @@ def test_the_roles_that_the_page_of_tensor_indirection_names():
     }
 
 
+def beside(x, column):
+    return nl.copy(x[:, 4:8].select(1, nl.full((1, 1), column, nl.int32)))
+
+
 @every(
     "use, kind, text",
     [
@@ -125,12 +129,10 @@ def test_the_roles_that_the_page_of_tensor_indirection_names():
         (lambda x, i: x.indirect(i[0:8]), ShapeError, "the tensor's partitions"),
         (lambda x, i: x.indirect(5), BufferError, "an index in SBUF"),
         (lambda x, i: x[:, 0:10].indirect(i, 20), OutOfBoundsError, "offset"),
+        (lambda x, i: beside(x, -1), OutOfBoundsError, "offset -1"),
+        (lambda x, i: beside(x, 4), OutOfBoundsError, "offset 4"),
         (lambda x, i: x.indirect(i, 0), ShapeError, "at least one"),
-        (
-            lambda x, i: x.indirect(i, 20)[:, 0:4],
-            KernelError,
-            "an indirect view is for instructions",
-        ),
+        (lambda x, i: x.indirect(i, 20)[:, 0:4], KernelError, "view is for instructions, has one"),
         (lambda x, i: nisa.memset(x.indirect(i, 20), 0), KernelError, "memset takes no indirect"),
         (
             lambda x, i: nisa.tensor_tensor(x[:, 0:20], x[:, 0:20], x.indirect(i, 20), nl.add),
