@@ -374,9 +374,17 @@ def _method(compute: Callable[..., Any], form: str) -> Callable[..., Any]:
     return call
 
 
+def _hash(number: Any) -> int:
+    """Of a table of the function's own it is asked whether a key is the number, as of others."""
+    for table in sys._getframe(1).f_locals.values():
+        for key in [*table][:64] if type(table) in (dict, set) else ():
+            _ = [number == part for part in (key if type(key) is tuple else (key,))]
+    return hash(number.plain)
+
+
 def _methods() -> Iterator[tuple[str, Any]]:
     """Those of numbers, by their names."""
-    yield "__hash__", lambda number: hash(number.plain)
+    yield "__hash__", _hash
     yield "__deepcopy__", lambda number, _: number  # dataclasses.asdict asks for it
     yield "bit_length", _method(int.bit_length, "{0}.bit_length()")
     for name, form in _UNARY.items():

@@ -276,17 +276,14 @@ def _runs(region: Region) -> int:
 @trace_rule("NKI531", group=Group.PERFORMANCE, frontends=TODAYS)
 def _many(trace: Trace, machine: Machine) -> Iterator[Breach]:
     if len(trace) > MANY_INSTRUCTIONS:
-        generated = [event for event in trace if _is_generated(event)]
+        once = LoopKind.DYNAMIC  # such a loop has the instructions of one turn
+        others = ({t.number for t in e.loops if t.loop.kind is once} - {0} for e in trace)
+        generated = [event for event, turns in zip(trace, others, strict=True) if not turns]
         if len(generated) > MANY_INSTRUCTIONS:
             lines = Counter(event.location for event in generated)
             [(most, _)] = lines.most_common(1)
             event = next(event for event in generated if event.location == most)
             yield event, f"the kernel has {len(generated):,} instructions, most at this line"
-
-
-def _is_generated(event: Event) -> bool:
-    """Whether it is an instruction of its own: a device loop has those of one turn."""
-    return all(turn.loop.kind is not LoopKind.DYNAMIC or turn.number == 0 for turn in event.loops)
 
 
 def device_loops(event: Event) -> list[Loop]:

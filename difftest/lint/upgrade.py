@@ -151,17 +151,15 @@ def _signature_of(name: str, is_classic: bool) -> inspect.Signature | None:
     if own not in functions or not callable(functions[own]):
         return None
     try:
-        signature = inspect.signature(functions[own])
+        every = [*inspect.signature(functions[own]).parameters.values()]
     except ValueError:
         return None
-    if any(argument.kind is argument.VAR_POSITIONAL for argument in signature.parameters.values()):
+    if any(one.kind is one.VAR_POSITIONAL for one in every):
         return None  # a range takes what Python's does, and hints
     blank = inspect.Parameter.empty
-    parameters = [
-        one.replace(annotation=blank, default=blank if one.default is blank else None)
-        for one in signature.parameters.values()
-    ]
-    return signature.replace(parameters=parameters, return_annotation=blank)
+    bare = (one.replace(annotation=blank) for one in every)
+    shown = [one if one.default is blank else one.replace(default=None) for one in bare]
+    return inspect.Signature(shown)
 
 
 def _reached(level: str | None, at: Spot) -> bool:

@@ -73,12 +73,10 @@ def bugs_of(reports: Iterable[Any]) -> list[list[Any]]:
 
     In the order of the tests, which workers of pytest-xdist tell.
     """
-    ordered = sorted(reports, key=_place)
+    ordered = sorted(
+        reports, key=lambda r: (getattr(r, BUG, [0, 0])[1] != "", getattr(r, "item_index", 0))
+    )
     return list(grouped(ordered, lambda report: getattr(report, BUG, [id(report)])[0]).values())
-
-
-def _place(report: Any) -> tuple[bool, int]:
-    return getattr(report, BUG, [0, 0])[1] != "", getattr(report, "item_index", 0)
 
 
 def also_wrong(others: Sequence[Any]) -> str:

@@ -137,6 +137,7 @@ def _sums_of_products(instructions: list[LoweredInstruction]) -> tuple[set[int],
             continue
         target = step.event.writes[0].allocation
         sources = [region.allocation.id for region in step.event.reads]
+        adds = step.event.purpose is Purpose.COMBINE and step.event.attributes.op == "add"
         if (step.matmul is not None and step.matmul.is_simple) or (
             (step.is_copy or step.event.purpose is Purpose.FUNCTION)
             and sources
@@ -145,7 +146,7 @@ def _sums_of_products(instructions: list[LoweredInstruction]) -> tuple[set[int],
             products.add(target.id)
         elif step.event.clears:
             zeros.add(target.id)
-        elif _adds(step) and target.space is Space.SBUF:
+        elif adds and target.space is Space.SBUF:
             others = [number for number in sources if number not in products]
             firsts = [_first(chains[number], joined) for number in others if number in chains]
             alone = len(others) == len(sources) and len(firsts) < len(sources)
@@ -161,10 +162,6 @@ def _first(chain: int, joined: dict[int, int]) -> int:
     while joined.get(chain, chain) != chain:
         chain = joined[chain]
     return chain
-
-
-def _adds(step: LoweredInstruction) -> bool:
-    return step.event.purpose is Purpose.COMBINE and step.event.attributes.op == "add"
 
 
 def busy_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:

@@ -54,6 +54,7 @@ def helper(columns):
 
 
 SHORT = [
+    lambda x, rows, columns: (own := {217: 33, 96: 7}) and own.get(rows) == columns % 64,
     lambda x, rows, columns: rows * np.float64(1) + columns == 777,
     lambda x, rows, columns: rows * columns % 1000 == 7,
     lambda x, rows, columns: (rows, columns) in PAIRS or PAIRS.get((rows, columns), False),
