@@ -14,6 +14,7 @@ import math
 import random
 import re
 import sys
+import time
 import traceback
 import warnings
 from collections import Counter, defaultdict
@@ -119,8 +120,7 @@ def _drawn(
     names: Iterable[str], source_of: Callable[..., Any], before: Values
 ) -> tuple[DryRun, Values, Values, Ranges]:
     """Values of names as sizes, as far as they have any, what is chosen for them, and from what."""
-    run, values, chosen = DryRun(), dict[str, Any](), dict[str, Any]()
-    ranges: dict[str, Sequence[int]] = {}
+    run, values, chosen, ranges = DryRun(), *(dict[str, Any]() for _ in range(3))
     data: Any = current_build_context().data
     keys: Iterator[str] = iter(())
 
@@ -203,15 +203,16 @@ class Search:
         drawings = [self._drawn({})[2:] for _ in range(_BASES)]
         wide = [d for d in drawings if any(len(own) > _FEW for own in d[1].values())]
         bases = [chosen for chosen, _ in wide or drawings[:1]]  # one tells what lies beyond
-        for kernel in filter(function_of, (self._spec.kernel, *self._spec.others)):
+        kernels = [*filter(function_of, (self._spec.kernel, *self._spec.others))]
+        end = time.monotonic() + 0.8 * _SECONDS  # the limit is for one without end
+        for kernel in kernels:
             starts = [*map(_Start, bases, itertools.cycle(self._spec.dtypes), itertools.repeat(()))]
-            for start in itertools.islice(starts, _RUNS):  # they become more
+            for start in itertools.islice(starts, _RUNS // len(kernels)):  # they grow
                 place = start.expected.place
-                if self._tried[place] >= _RUNS:
+                if self._tried[place] >= _RUNS or time.monotonic() > end:
                     continue
                 run, values, chosen, ranges = self._drawn(start.chosen)
-                told = len(run.asked)
-                is_refused = self._refuses(kernel, run, values, start.dtype)
+                told, is_refused = len(run.asked), self._refuses(kernel, run, values, start.dtype)
                 way = [*run.asked.values()]
                 if is_refused and way[-1:] == [start.expected]:
                     self._tried[place] += _RUNS * bool(start.aims)  # the domain keeps to it
@@ -273,8 +274,7 @@ class Search:
 
     def _points(self, ranges: Ranges, text: str) -> dict[str, Array]:
         """All values of a name, all pairs of two; some where there are many."""
-        numbers = [c for c in _code(text).co_consts if type(c) is int]
-        near = {n + step for n in numbers for step in (-1, 0, 1, 2)}
+        near = {n + i for n in _code(text).co_consts if type(n) is int for i in (-1, 0, 1, 2)}
         most = _POINTS if _is_of_arrays(text) else _ALONE
         count = min(_ASKED, round(most ** (1 / len(ranges))))
         axes = []
