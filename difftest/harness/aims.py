@@ -207,7 +207,7 @@ class Search:
         end = time.monotonic() + 0.8 * _SECONDS  # the limit is for one without end
         for kernel in kernels:
             starts = [*map(_Start, bases, itertools.cycle(self._spec.dtypes), itertools.repeat(()))]
-            for start in itertools.islice(starts, _RUNS // len(kernels)):  # they grow
+            for start in itertools.islice(starts, _RUNS // len(kernels) ** 2):  # they grow
                 place = start.expected.place
                 if self._tried[place] >= _RUNS or time.monotonic() > end:
                     continue
