@@ -18,7 +18,7 @@ import time
 import traceback
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from types import CodeType
 from typing import Any, NamedTuple
@@ -32,7 +32,7 @@ from difftest.harness.repeats import RANGE
 from difftest.harness.rounding import Array
 from difftest.harness.signature import call_of
 from difftest.harness.sized import Asked, DryRun, Endless, value_of
-from difftest.harness.spec import KernelSpec, Source, is_choice
+from difftest.harness.spec import KernelSpec, Source, is_choice, is_function_of_domain
 
 _SHARE, _NAMES, _LEAST, _FEW = 0.6, 0.8, 3, 8
 """Of the cases, and of their names, how many aim at something; smaller numbers, and all of so few
@@ -117,7 +117,7 @@ def choices_of(name: str) -> Iterator[str]:
 
 
 def _drawn(
-    names: Iterable[str], source_of: Callable[..., Any], before: Values
+    domain: Values, source_of: Callable[..., Any], before: Values
 ) -> tuple[DryRun, Values, Values, Ranges]:
     """Values of names as sizes, as far as they have any, what is chosen for them, and from what."""
     run, values, chosen, ranges = DryRun(), *(dict[str, Any]() for _ in range(3))
@@ -134,20 +134,23 @@ def _drawn(
         if not key:
             return value
         chosen[key] = value
-        if not 0 < ends.stop - ends.start < _WIDEST:
+        if forced is not None or not 0 < ends.stop - ends.start < _WIDEST:
             return value
         ranges[key] = ends
         return run.number(value, key)
 
-    vars(data).update(_draw=choose, conclude_test=lambda *_: assume(False))
+    vars(data).update(_draw=choose, conclude_test=lambda *_: assume(False), difftest_edge=None)
     with contextlib.suppress(Exception, Endless):
-        for name in names:
-            source = source_of(name, {n: value_of(value) for n, value in values.items()})
-            if is_choice(source) and len(source) == 1:
-                source = source_of(name, values)  # such as [2 * rows]
-            own = getattr(source, RANGE, source)
-            is_size = isinstance(own, Sequence) and type(own[0]) is int and name.isidentifier()
-            keys = iter(()) if is_size else choices_of(name)
+        for name, of in domain.items():
+            plain = {n: value_of(value) for n, value in values.items()}
+            try:  # no function that keeps what it returns is to keep sizes
+                source = source_of(name, plain if hasattr(of, "cache_info") else values)
+            except Exception:  # it takes no such sizes
+                source = source_of(name, plain)
+            own = source if is_function_of_domain(of) else getattr(source, RANGE, source)
+            is_size = is_choice(own) and type(own[0]) is int and name.isidentifier()
+            # Of a composed size it asks what any would be, not one of those near to an edge.
+            keys, data.difftest_edge = (iter(()), None) if is_size else (choices_of(name), 0)
             value = before.get(name)
             if value is None:
                 at = data.draw_integer(0, len(source) - 1) if is_choice(source) else None
@@ -155,7 +158,7 @@ def _drawn(
             values[name] = run.number(value, name) if is_size else value
             chosen |= {name: value} if is_size else {}
             ranges |= {name: own} if is_size and value in own else {}
-    del data._draw, data.conclude_test
+    del data._draw, data.conclude_test, data.difftest_edge
     return run, values, chosen, ranges
 
 
@@ -213,11 +216,11 @@ class Search:
                     continue
                 run, values, chosen, ranges = self._drawn(start.chosen)
                 told, is_refused = len(run.asked), self._refuses(kernel, run, values, start.dtype)
-                way = [*run.asked.values()]
+                way, run.steps = [*run.asked.values()], -math.inf  # a cache may keep its sizes
                 if is_refused and way[-1:] == [start.expected]:
                     self._tried[place] += _RUNS * bool(start.aims)  # the domain keeps to it
                     continue
-                if start.aims and start.expected in way:
+                if (place, start.expected.held) in [(asked.place, asked.held) for asked in way]:
                     self._found[place] += start.aims
                 starts += self._others(way, told, start._replace(chosen=chosen), ranges)
 
@@ -256,7 +259,7 @@ class Search:
                 for names in (own, [*dict.fromkeys(own + beside)], ())[: 3 if is_wide else 1]:
                     wanted = {name: ranges[name] for name in [*(names or own)][:3]}
                     points = self._points(wanted, asked.text)
-                    before = way[:number] if names else []
+                    before = way[told:number] if names else []
                     places, are_few = self._changes(before, asked, points, start.chosen)
                     if not is_wide:
                         beyond = (at for at in places if any(at[n] not in ranges[n] for n in at))
@@ -282,7 +285,8 @@ class Search:
             chosen = self._chance.integers(len(own), size=count).tolist()
             few = own if len(own) <= count else [own[at] for at in chosen]
             powers = (2**n for n in range(16) if 2**n in own)
-            beside = (n for n in near if n in own or (n > own[-1] and _PART not in name))
+            is_alone = len(ranges) == 1 and _PART not in name
+            beside = (n for n in near if n in own or (is_alone and n > own[-1]))
             axes.append(sorted({*few, *powers, *beside}))
         grid = np.meshgrid(*axes, indexing="ij")
         return {name: axis.ravel() for name, axis in zip(ranges, grid, strict=True)}

@@ -70,7 +70,7 @@ class DryRun:
 
     def __init__(self) -> None:
         self.asked: dict[str, Asked] = {}
-        self._steps, self._most = 0, _QUIET
+        self.steps, self._most = 0.0, float(_QUIET)
         self._made, self._seen = dict[int, Any](), set[str]()
         self._texts, self._lengths = defaultdict[Any, list[str]](list), dict[int, Any]()
         self.shown: dict[str, Any] = {}
@@ -97,7 +97,7 @@ class DryRun:
         place = frame.f_code.co_filename.removeprefix(copies.DRY), frame.f_lineno, frame.f_lasti
         if text not in self._seen and len(text) < _LONG:
             self._seen.add(text)
-            self._most = min(_STEPS, self._steps + _QUIET)
+            self._most = min(_STEPS, self.steps + _QUIET)
             self.asked[text] = Asked(place, text, held)
             self._texts[place].append(text)
             if len(self._texts[place]) > _OFTEN:  # of a loop's turns the first and the last stay
@@ -121,8 +121,8 @@ class DryRun:
         return _Anything(self, real, known)
 
     def _step(self) -> None:
-        self._steps += 1
-        if self._steps > self._most:
+        self.steps += 1
+        if self.steps > self._most:
             raise Endless
 
     def turns(self, *ends: Any, **_: Any) -> range:

@@ -104,7 +104,7 @@ def sizes(low: int, high: int, *, near: Collection[int] = ()) -> SearchStrategy[
     if low > high:
         raise ValueError(f"sizes: received low={low}, high={high}; accepted: low <= high")
     steps = {end + step for end in (low, high, *HARDWARE_LIMITS) for step in (-1, 0, 1)}
-    return _sizes(1, low, high, steps | set(near))
+    return _sizes(1, int(low), int(high), steps | set(near))
 
 
 def multiples(
@@ -122,7 +122,7 @@ def multiples(
     check_integers("multiples", of=of, at_most=at_most, at_least=at_least)
     if of < 1:
         raise ValueError(f"multiples: received of={of}; accepted: at least 1")
-    fewest, most = max(1, -(-at_least // of)), at_most // of
+    fewest, most = int(max(1, -(-at_least // of))), int(at_most // of)
     if fewest > most:
         raise ValueError(
             f"multiples: received of={of}, at_least={at_least}, at_most={at_most}; "
@@ -133,7 +133,7 @@ def multiples(
 
 
 def _sizes(of: int, fewest: int, most: int, near: set[int]) -> SearchStrategy[int]:
-    edges = sorted(count for count in near if fewest <= count <= most)
+    edges = sorted(int(count) for count in near if fewest <= count <= most)
     counts = _leaning(fewest, most, tuple(edges))
     strategy = counts.map(lambda count: count * of) if of > 1 else counts
     setattr(strategy, RANGE, range(fewest * of, most * of + 1, of))
@@ -150,7 +150,8 @@ def _leaning(draw: DrawFn, low: int, high: int, edges: tuple[int, ...]) -> int:
     many choices in a range of one: so a size shrinks from an edge to any size below it, and to draw
     less is no way to a smaller case.
     """
-    edge = _number(2 * len(edges) - 1)
+    data: Any = current_build_context().data
+    edge = data.draw_integer(0, 2 * len(edges) - 1, forced=getattr(data, "difftest_edge", None))
     if edge >= len(edges):
         low = max(low, min(edges[edge - len(edges)], high - 1))
         high = min(low + 1, high)

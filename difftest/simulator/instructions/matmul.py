@@ -240,21 +240,18 @@ def multiplied(call: Call, left: Array, right: Array) -> Array:
     return product
 
 
-def product_of(left: Array, right: Array, out: Array | None = None) -> Array:
+def product_of(left: Array, right: Array, out: Array | None = None) -> Any:
     """``left.T @ right`` in float32.
 
     For subnormal numbers a processor takes a hundred times as long, so that they are none then:
     powers of two change no digit of others.
     """
-    product: Array
     if getattr(RUNNING.get(None), "tiny", False):
         peaks = [float(np.abs(side).max(initial=0.0)) for side in (left, right)]
         if peaks[0] * peaks[1] * len(left) < 2.0**78 and max(peaks) < 2.0**103:
             left, right = (side * np.float32(2.0**24) for side in (left, right))
-            product = np.multiply(left.T @ right, np.float32(2.0**-48), out=out)
-            return product
-    product = np.matmul(left.T, right, out=out)
-    return product
+            return np.multiply(left.T @ right, np.float32(2.0**-48), out=out)
+    return np.matmul(left.T, right, out=out)
 
 
 # ``accumulate=None`` overwrites where no matmul wrote since the tensor was made, or since another

@@ -23,7 +23,7 @@ from difftest.harness.recipes import Zeros
 from difftest.harness.simplest import examples
 from difftest.harness.sized import DryRun, Endless
 from difftest.harness.spec import KernelSpec
-from difftest.harness.strategies import cases, conditions_of, sizes
+from difftest.harness.strategies import cases, conditions_of, multiples, sizes
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from tests.every import every
@@ -303,6 +303,16 @@ def test_a_case_that_aims_shrinks_as_any_other(rows):
     spec = spec_of(both, rows=rows)
     found = find(cases(spec), lambda case: both(None, **case.values), settings=deterministic)
     assert (found.values, found.data) == ({"rows": 217, "columns": 33}, {"x": Zeros()})
+
+
+def test_a_size_that_is_made_of_another_is_known_by_both():
+    """Columns are a multiple of the rows: 651 are 3 times 217, and few others."""
+    columns = functools.cache(lambda rows: multiples(rows, at_most=700))
+    for of in (columns.__wrapped__, columns):
+        spec = spec_of(lambda x, rows, columns: columns == 651, columns=of)
+        met = [(*case.values.values(),) for case in examples(cases(spec), 200)]
+        assert {*map(type, sum(met, ()))} == {int}
+        assert of is columns or met.count((217, 651)) > 4
 
 
 @every("kernel", [*SHORT, both, apart, of_a_closure])

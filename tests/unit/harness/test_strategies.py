@@ -128,8 +128,7 @@ def test_random_data_is_frequent_and_has_values_inexact_in_narrow_dtypes():
 def test_recipes_of_integers_are_integers():
     for recipe in drawn(recipes("uint8")):
         assert not isinstance(recipe, Random)
-        values = recipe.build((64,), np.dtype("uint8"))
-        assert values.dtype == np.uint8
+        assert recipe.build((64,), np.dtype("uint8")).dtype == np.uint8
 
 
 @every(

@@ -55,8 +55,7 @@ def test_small_tiles_share_banks_if_there_are_not_enough():
         build.matmul(total, tile, tile)
     for total in totals:
         build.store(build.add(tile, total))
-    buffers = of(build.program())
-    assert buffers[Space.PSUM].size(totals[0]) == 512
+    assert of(build.program())[Space.PSUM].size(totals[0]) == 512
     assert len(schedule(build.program(), dge=False).spans) == 1 + 12 + 24
 
 

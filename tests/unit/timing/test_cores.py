@@ -151,8 +151,7 @@ def test_shares_are_of_both_cores():
     two = predicted(doubled, grid=(2,))
     one = roofline(predicted(doubled)).memory_bound
     assert roofline(two).memory_bound == pytest.approx(one * 424 / 725)
-    fields = Report(two).summary()
-    assert fields["mbu_estimated_percent"] < 1
+    assert Report(two).summary()["mbu_estimated_percent"] < 1
     names = {e["args"]["name"] for e in perfetto(Report(two))["traceEvents"] if e["ph"] == "M"}
     assert "core 1 engines (predicted)" in names
 

@@ -180,8 +180,7 @@ def test_a_place_in_a_register_takes_a_load_and_a_dispatch(how, machine, each):
 
 def test_long_bursts_of_software_descriptors_slow_down():
     """Traced: 0.735 us each on average of 318 without a pause; none in bursts of 20."""
-    longer = copies(350, "swdge") - copies(50, "swdge")
-    assert longer == pytest.approx(300 * 0.735, rel=0.01)
+    assert copies(350, "swdge") - copies(50, "swdge") == pytest.approx(300 * 0.735, rel=0.01)
     assert copies(350, "unknown") - copies(50, "unknown") == pytest.approx(300 * 0.588, rel=0.01)
     generator = SoftwareGenerator(TRN2)
     starts = [generator.take(2000.0 * number, 557.0, 850.0)[1] for number in range(60)]

@@ -47,8 +47,7 @@ def test_a_candidates_words_come_to_a_model_without_control_characters(monkeypat
     said = "\x1b[2J\x9b\u202e\x00the\tkernel\nsays"
     done = subprocess.CompletedProcess([], 1, said, "\u2066")
     monkeypatch.setattr(subprocess, "run", lambda *words, **given: done)
-    shown = Tools().check("kernel.py:add")
-    assert shown == "?[2J???the\tkernel\nsays\n?\nexit code 1"
+    assert Tools().check("kernel.py:add") == "?[2J???the\tkernel\nsays\n?\nexit code 1"
 
 
 def test_a_command_that_does_not_end_is_told():

@@ -130,8 +130,7 @@ def test_a_nan_that_a_comparison_hides(decide, found):
 
 
 def test_exp_of_a_large_number():
-    found = found_in(by(nl.exp), [np.full((4, 8), 100, F32)])
-    assert found == [("infinity-made", "note")]
+    assert found_in(by(nl.exp), [np.full((4, 8), 100, F32)]) == [("infinity-made", "note")]
 
 
 def test_an_infinity_on_the_way_to_a_finite_result():
@@ -185,8 +184,7 @@ def test_the_fill_of_range_select_in_a_narrow_dtype_is_an_infinity_as_documented
 
     The documentation's own test stores it in float8 and bfloat16.
     """
-    found = found_in(ranged(then), [np.abs(normal(4, 8)) + 2])
-    assert found == [("infinity-made", severity)]
+    assert found_in(ranged(then), [np.abs(normal(4, 8)) + 2]) == [("infinity-made", severity)]
 
 
 # -- arguments of activation functions
@@ -299,8 +297,7 @@ def test_sums_of_int32_tiles_are_exact():
 
 
 def test_integers_that_are_moved_are_not_computed():
-    kernel = by(nl.copy)
-    assert found_in(kernel, [np.full((4, 8), 2**24 + 1, np.int32)]) == []
+    assert found_in(by(nl.copy), [np.full((4, 8), 2**24 + 1, np.int32)]) == []
 
 
 @pytest.mark.parametrize(("drawn", "lost"), [(True, 0), (False, 1)])
