@@ -34,7 +34,7 @@ from difftest.harness.signature import call_of
 from difftest.harness.sized import Asked, DryRun, Endless, value_of
 from difftest.harness.spec import KernelSpec, Source, is_choice, is_function_of_domain
 
-_SHARE, _NAMES, _LEAST, _FEW = 0.6, 0.8, 3, 8
+_SHARE, _NAMES, _LEAST, _FEW = 0.4, 0.8, 3, 8
 """Of the cases, and of their names, how many aim at something; smaller numbers, and all of so few
 values, are drawn anyhow: of those only what lies beyond is looked for, to be told."""
 _ASIDE = (*6 * (0,), -1, 1)  # how far beside a place is aimed
