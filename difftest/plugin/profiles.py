@@ -4,9 +4,9 @@
 long look, ``device`` where each case compiles for minutes: few cases beside the explicit ones and
 those of Hypothesis's database, which failed on a simulator before. Who asks for few cases waits for
 less elsewhere too: see ``WORK_OF_A_CASE`` in :mod:`difftest.harness.edges`. All have no deadline,
-for the first case of a kernel may compile it, and print the blob that ``@reproduce_failure`` takes.
-They tell one bug of a test, and leave out the phase that explains: lines of the harness would be
-named. A test may ask for any fixture: one of a function is made once for all of its cases.
+for the first case of a kernel may compile it, print the blob that ``@reproduce_failure`` takes, and
+leave out the phase that explains: it would name lines of the harness. A test may ask for any
+fixture: one of a function is made once for all of its cases.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _BEFORE = "before difftest"
 
 def register_profiles() -> None:
     """Make the profiles known to Hypothesis; ``ci`` replaces Hypothesis's own."""
-    ours: dict[str, Any] = {"deadline": None, "print_blob": True, "report_multiple_bugs": False}
-    ours["suppress_health_check"] = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-    ours["phases"] = [phase for phase in Phase if phase is not Phase.explain]
+    left = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    phases = [phase for phase in Phase if phase is not Phase.explain]
+    shared = settings(settings.get_profile("default"), phases=phases, suppress_health_check=left)
     for name, values in PROFILES.items():
-        settings.register_profile(name, settings.get_profile("default"), **ours, **values)
+        settings.register_profile(name, shared, deadline=None, print_blob=True, **values)
 
 
 @contextmanager

@@ -21,7 +21,6 @@ for environment in ("", "true"):
         for name in ("quick", "ci", "nightly", "device"):
             profile = settings.get_profile(name)
             assert profile.deadline is None and profile.print_blob, name
-            assert not profile.report_multiple_bugs, "a group of errors has lines of the harness"
             assert Phase.explain not in profile.phases and Phase.shrink in profile.phases, name
         print(loaded.max_examples, loaded.derandomize, loaded.database is None)
     assert settings.default == before
