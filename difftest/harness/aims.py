@@ -124,13 +124,13 @@ def _drawn(
     data: Any = current_build_context().data
     keys: Iterator[str] = iter(())
 
-    def choose(kind: str, limits: Any, *, observe: bool, forced: Any, **_: Any) -> Any:
+    def choose(kind: str, limits: Any, *, observe: bool, forced: Any, **more: Any) -> Any:
         key, ends = next(keys, "") if observe else "", range(0)
         if kind == "integer" and None not in (limits["min_value"], limits["max_value"]):
             ends = range(limits["min_value"], limits["max_value"] + 1)
         value = before.get(key) if forced is None else None
         if value is None or (ends and value not in ends):
-            value = type(data)._draw(data, kind, limits, observe=False, forced=forced)
+            value = type(data)._draw(data, kind, limits, observe=False, forced=forced, **more)
         if not key:
             return value
         chosen[key] = value
