@@ -63,12 +63,7 @@ class _Output(OutputFile):
 @patient
 @click.pass_context
 def migrate(
-    context: click.Context,
-    /,
-    file: Path,
-    output: Path | None,
-    kernel: str | None,
-    **options: Any,
+    context: click.Context, /, file: Path, output: Path | None, kernel: str | None, **options: Any
 ) -> None:
     """Rewrite the classic kernels of FILE in today's dialect.
 

@@ -40,10 +40,7 @@ from difftest.timing.views.perfetto import perfetto
 )
 @click.option("--perfetto", "trace_file", type=OutputFile(), help="Trace for ui.perfetto.dev.")
 @click.option(
-    "--plot",
-    "picture",
-    type=OutputFile(*PICTURES),
-    help=f"Picture; {', '.join(PICTURES)}.",
+    "--plot", "picture", type=OutputFile(*PICTURES), help=f"Picture; {', '.join(PICTURES)}."
 )
 @click.option("--json", "json_file", type=OutputFile(), help="Everything as JSON.")
 def profile(

@@ -156,6 +156,8 @@ class ToldFailure(AssertionError):
 
     raised: BaseException | None = None
     """The error of the kernel or of the reference, if that is the failure."""
+    beside: Sequence[str] = ()
+    """The texts of the other kinds of failures of its test."""
 
     @property
     def headline(self) -> str:
@@ -192,6 +194,17 @@ class CaseFailure(ToldFailure):
     def rows(self) -> list[Row]:
         """What it says between the case and how to run it again."""
         return []
+
+    def end_in_kernel(self) -> None:
+        """Let the traceback end where the kernel or the reference raised, for a debugger to stop.
+
+        Not when it is raised: Hypothesis takes failures at several lines for several bugs.
+        """
+        last, error = self.__traceback__, self.raised
+        while last is not None and last.tb_next is not None:
+            last = last.tb_next
+        if error is not None and last is not None:
+            last.tb_next = without_files(error)
 
     def __str__(self) -> str:
         again = [("run again", self.again.command(self.case))] if self.again else []
@@ -275,17 +288,6 @@ class DifferentialFailure(CaseFailure):
                         failure = plainer
                         break
         return failure
-
-    def end_in_kernel(self) -> None:
-        """Let the traceback end where the kernel or the reference raised, for a debugger to stop.
-
-        Not when it is raised: Hypothesis takes failures at several lines for several bugs.
-        """
-        last, error = self.__traceback__, self.raised
-        while last is not None and last.tb_next is not None:
-            last = last.tb_next
-        if error is not None and error is not self.__cause__ and last is not None:
-            last.tb_next = without_files(error)
 
     def title(self) -> str:
         where = f" on {', '.join(self.wrong)}" if len(self.verdicts) > 1 else ""

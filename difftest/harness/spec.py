@@ -23,14 +23,7 @@ from difftest.harness.signature import (
     shown,
     signature_of,
 )
-from difftest.harness.spec_arguments import (
-    SpecError,
-    checked,
-    gridded,
-    matched,
-    refused,
-    sized,
-)
+from difftest.harness.spec_arguments import SpecError, checked, gridded, matched, refused, sized
 from difftest.simulator.dtypes import NAMES, TFLOAT32
 from difftest.simulator.machine import MACHINES
 

@@ -10,14 +10,7 @@ from difftest.migration import views
 from difftest.migration.calls import NAMES
 from difftest.migration.indices import AXES, EVERYTHING, ONE, MaskBox, Term, box, items_of
 from difftest.migration.rules import MASK, NotMechanicalError
-from difftest.migration.scope import (
-    PARTITIONS,
-    KnownTile,
-    Scope,
-    Shape,
-    picks_one,
-    sizes_of_slices,
-)
+from difftest.migration.scope import PARTITIONS, KnownTile, Scope, Shape, picks_one, sizes_of_slices
 from difftest.simulator.frontend.nki import language
 
 _VIEWS = ("reshape", "reshape_dim", "permute", "expand_dim", "broadcast")

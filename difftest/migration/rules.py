@@ -15,10 +15,7 @@ NOT_AFFINE = (
     "write the access pattern with `.ap(...)`, or copy in pieces",
 )
 NEW_AXIS = ("an index makes no new dimension", "use tensor.expand_dim(dim)")
-LOST = (
-    "this index is not the same on every way to this line",
-    "write the slices of each case",
-)
+LOST = ("this index is not the same on every way to this line", "write the slices of each case")
 OPERATOR = ("tiles have no arithmetic operators", "write the instruction, with its dst")
 BROADCAST = (
     "tiles do not broadcast across partitions or in more than one dimension",

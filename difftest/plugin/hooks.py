@@ -189,12 +189,13 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     from difftest.plugin.options import SAVE
     from difftest.plugin.told import fresh_run, shorten
     from difftest.report.document import CASE, DETAILS, details
+    from difftest.report.failure import one_of_several
     from difftest.simulator.baton import one_thread
 
     finished, failed, drawn = False, None, drawn_test(item, session.request)
     runner.start(reproduction_of(item, session.request))
     try:
-        with one_thread():
+        with one_thread(), one_of_several(runner):
             result = yield
         finished = True
         runner.check_hazards()
@@ -219,8 +220,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
                 with unless_broken(SAVE.name):
                     failure.saved = save_failure(item, session.request, failure)
         failed = failure
-        if isinstance(failure, failures.DifferentialFailure):
-            failure.end_in_kernel()
+        failure.end_in_kernel()
         raise
     except Exception as error:
         if not isinstance(error, failures.ToldFailure):

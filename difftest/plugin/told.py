@@ -42,10 +42,11 @@ def tell(item: pytest.Function, failure: ToldFailure, report: pytest.TestReport)
     if all(place in text for place in frames):  # the report names these lines
         frames = {}
     lines = [f"{place}: in {at.name}\n    {at.line}" for place, at in frames.items()]
-    lines += text.splitlines()
+    lines += [line for one in (text, *failure.beside) for line in ["", *one.split("\n")]][1:]
     if item.config.get_verbosity() > 0:  # what Hypothesis has to say
         lines += ["", *getattr(failure, "__notes__", ())]
-    crash = shapes.ReprFileLocation(str(item.path), (item.location[1] or 0) + 1, failure.headline)
+    message = failure.headline + f" (and {len(failure.beside)} more)" * bool(failure.beside)
+    crash = shapes.ReprFileLocation(str(item.path), (item.location[1] or 0) + 1, message)
     shown = shapes.ReprTracebackNative([f"{line}\n" for line in lines])
     report.longrepr = shapes.ReprExceptionInfo(reprtraceback=shown, reprcrash=crash)
     # Of one bug, as far as anybody can tell: the same words, with other numbers.
@@ -66,9 +67,11 @@ def shorten(error: BaseException, item: pytest.Item, runner: Runner) -> None:
     while entry is not None and entry.tb_frame.f_code is not code:
         entry = entry.tb_next
     error.__traceback__ = entry or error.__traceback__
+    notes = getattr(error, "__notes__", [])
     if runner.now and runner.again and item.config.get_verbosity() < 1:
-        own = [note for note in getattr(error, "__notes__", ()) if not _HYPOTHESIS.match(note)]
-        error.__notes__ = [*own, f"run again: {runner.again.command(runner.now[1])}"]
+        notes = [note for note in notes if not _HYPOTHESIS.match(note)]
+        notes += [f"run again: {runner.again.command(runner.now[1])}"]
+    error.__notes__ = [*notes, *getattr(error, "beside", ())]
 
 
 class Painted(shapes.ReprEntryNative):
@@ -128,7 +131,7 @@ _START = """
 import sys
 sys.path[:] = [folder for folder in sys.path if folder]  # as the script `pytest` has it
 import pytest
-sys.exit(pytest.console_main())
+sys.exit(pytest.main())
 """
 _PATIENCE = 600.0
 """Seconds after which nobody waits any longer."""
@@ -140,16 +143,13 @@ def fresh_run(config: pytest.Config, failure: CaseFailure) -> str:
     if again is None or session.ran_again:
         return ""
     session.ran_again = True
-    words = [*again.arguments(failure.case), "-p", "no:cacheprovider"]
+    quiet: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
     try:
         done = subprocess.run(
-            [sys.executable, "-c", _START, *words],
+            [sys.executable, "-c", _START, *again.arguments(failure.case), "-pno:cacheprovider"],
             cwd=config.invocation_params.dir,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
             timeout=_PATIENCE,
-            check=False,
+            **quiet,
         )
     except subprocess.TimeoutExpired:
         return f"not over after {_PATIENCE:g} s in a process of its own"

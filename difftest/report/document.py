@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from difftest.harness.runner import Runner
     from difftest.harness.spec import KernelSpec
 
-FORMAT = 4
+FORMAT = 5
 BUG = "difftest_bug"
 """The attribute of a report that names its bug; pytest-xdist sends it on with the others."""
 CASE = "difftest_case"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Iterable
+import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,21 +13,30 @@ import numpy as np
 from difftest.analysis.finding import Finding
 from difftest.backends.base import Ran
 from difftest.backends.embedded import EmbeddedSimulator
-from difftest.backends.frames import entries, is_own
+from difftest.backends.frames import entries, is_own, named
 from difftest.harness.case import Case
 from difftest.harness.explanation import nearest
-from difftest.harness.failures import CaseFailure, DifferentialFailure, case_rows, short
+from difftest.harness.failures import (
+    CaseFailure,
+    DifferentialFailure,
+    ToldFailure,
+    case_rows,
+    short,
+    text_of,
+)
 from difftest.harness.runner import Runner, make_call
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Mismatch, OneSided
 from difftest.host.waiting import Waiting
 from difftest.report.picture import error_maps
-from difftest.simulator.errors import Location
+from difftest.simulator.errors import Location, near
 from difftest.simulator.launch import Launch, fuse
 from difftest.simulator.trace import Allocation, Event, Region, Trace
 
 NEIGHBOURS = 3
 """Lines that are shown before and after one."""
+_SEVERAL = "Hypothesis found "
+"""How the text begins of Hypothesis's group of errors: those of a test that fails in some ways."""
 
 
 def failure_document(failure: CaseFailure) -> dict[str, Any]:
@@ -42,6 +53,7 @@ def failure_document(failure: CaseFailure) -> dict[str, Any]:
         "again": failure.again.command(case) if failure.again else "",
         "saved": failure.saved,
         "findings": findings(failure.findings),
+        "beside": [*failure.beside],
         "where": [],
         "outputs": [],
         "nearest": "",
@@ -52,6 +64,38 @@ def failure_document(failure: CaseFailure) -> dict[str, Any]:
         agreed = nearest(case, failure.history.agreed)
         document["nearest"] = "" if agreed is None else label(agreed)
     return document
+
+
+@contextmanager
+def one_of_several(runner: Runner) -> Iterator[None]:
+    """Raise one of the errors that Hypothesis found, where it found several kinds of them.
+
+    That is the simplest, one of ours before any of the test's own; it tells the others.
+    """
+    try:
+        yield
+    except BaseException as group:
+        if not (str(group).startswith(_SEVERAL) and hasattr(group, "exceptions")):
+            raise
+        errors = group.exceptions[::-1]  # the simplest is Hypothesis's last
+        lead, *others = sorted(errors, key=lambda error: not isinstance(error, ToldFailure))
+        lead.__dict__["beside"] = [_told_beside(runner, error) for error in others]
+        before = lead.__context__
+        try:
+            raise lead
+        finally:
+            lead.__context__ = before  # not the group
+
+
+def _told_beside(runner: Runner, error: BaseException) -> str:
+    """A report, or an error of the test's own in a line, and how its case is run again."""
+    if isinstance(error, CaseFailure):
+        return str(error)
+    at = runner.now and raised_at(error, runner.now[0])
+    steps = (step.f_locals.get("case") for step, _ in traceback.walk_tb(error.__traceback__))
+    case = next((case for case in steps if isinstance(case, Case)), None)
+    again = [("run again", runner.again.command(case))] if runner.again and case else []
+    return text_of(f"{near(at.file)}:{at.line}: {named(error)}" if at else named(error), again)
 
 
 def label(case: Case) -> str:

@@ -134,6 +134,8 @@ def _failure(test: Document) -> Iterator[str]:
         yield f"Nearest case that agrees: {_code(failure['nearest'])}\n"
     if failure["again"]:
         yield from _fenced(failure["again"], "sh")
+    for text in failure["beside"]:
+        yield from _fenced(text)
 
 
 def _place(line: Mapping[str, Any]) -> str:

@@ -198,10 +198,7 @@ STEP = 2000
 
 
 def lower(
-    trace: Trace,
-    machine: Machine,
-    progress: Progress | None = None,
-    compiler: Compiler = LIKELY,
+    trace: Trace, machine: Machine, progress: Progress | None = None, compiler: Compiler = LIKELY
 ) -> Program:
     """The program that ``trace`` is on ``machine``; ``progress`` is told how far it is."""
     repeated = Repeated(trace, machine, compiler)

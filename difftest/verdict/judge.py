@@ -21,11 +21,7 @@ from difftest.harness.compare import around, check_values
 from difftest.harness.coverage import Coverage, coverage_from_list
 from difftest.harness.edges import plainest
 from difftest.harness.explicit import explicit_cases, simplest_case
-from difftest.harness.failures import (
-    BrokenReferenceError,
-    DifferentialFailure,
-    NotRejectedError,
-)
+from difftest.harness.failures import BrokenReferenceError, DifferentialFailure, NotRejectedError
 from difftest.harness.questions import ARITHMETIC, EXCUSED_UNITS, FLOAT32_UNIT, Reference
 from difftest.harness.repeats import RANGE
 from difftest.harness.rounding import Array, is_float, unit_roundoff

@@ -259,10 +259,13 @@ def test_a_profile_that_a_conftest_loads_stays(project):
 
 
 def test_a_debugger_stops_in_the_kernel(project, monkeypatch):
+    """Or in the reference, if that is what broke."""
     project.add_test(more='examples=[{"m": 200, "n": 1}],')
-    monkeypatch.setattr("sys.stdin", io.StringIO("q\n"))
-    result = project.run("--simulate", "--pdb", "test_add.py::test_add[m=200-n=1-float32]")
-    result.stdout.fnmatch_lines(["> *kernel.py(*)add()*"])
+    for at in ("kernel", "reference_add"):
+        monkeypatch.setattr("sys.stdin", io.StringIO("q\n"))
+        result = project.run("--simulate", "--pdb", "test_add.py::test_add[m=200-n=1-float32]")
+        result.stdout.fnmatch_lines([f"> *{at}.py(*)add()*"])
+        project.pytester.makepyfile(reference_add="def add(a, b): return a.none")
 
 
 QUITS = """
@@ -419,7 +422,7 @@ def test_a_failure_that_is_the_same_alone_says_no_more_and_costs_one_process(
     result = project.run("--simulate")
     result.assert_outcomes(failed=2)
     assert "fresh run" not in result.stdout.str()
-    ((*_, node, option, _, _, _),) = started
+    ((*_, node, option, _, _),) = started
     assert (node, option) == ("test_add.py::test_add", "--case")
 
 

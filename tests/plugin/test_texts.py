@@ -101,23 +101,28 @@ def test_the_whole_text_of_a_refusal(project):
 
 
 def test_the_whole_text_of_an_assertion_of_the_tests_own(project):
-    """Its case runs again by a line, and Hypothesis's words do not stand beside it."""
-    project.add_test()
-    path, check = project.pytester.path / "test_add.py", "    case.check()"
+    """Hypothesis's words do not stand beside it, nor a group of errors beside a wrong kernel."""
+    project.add_test("subtract")
+    wrong, path = project.pytester.path / "test_wrong.py", project.pytester.path / "test_add.py"
     own = "    from hypothesis import note\n    note('as noted')\n    assert case.values['n'] < 3\n"
-    path.write_text(path.read_text().replace(check, own + check))
-    result = project.run("--simulate")
-    result.stdout.fnmatch_lines(
-        [
-            ">       assert case.values['n'] < 3",
-            "E       assert 3 < 3",
-            "E       as noted",
-            "E       run again: pytest --simulate test_add.py::test_add --case '{*\"n\":3}*}'",
-            "",
-            "test_add.py:*: AssertionError",
-        ],
-        consecutive=True,
-    )
+    wrong.write_text(path.read_text().replace("    case.check()", f"{own}    case.check()"))
+    path.write_text(wrong.read_text().replace("subtract", "add"))
+    result = project.run("--simulate", "--hypothesis-seed=1", *FILES)
+    asserted = [
+        ">       assert case.values['n'] < 3",
+        "E       assert 3 < 3",
+        "E       as noted",
+        "E       run again: pytest --simulate test_add.py::test_add --case '{*\"n\":3}*}'",
+        "",
+        "test_add.py:*: AssertionError",
+    ]
+    result.stdout.fnmatch_lines(asserted, consecutive=True)
+    again = "  run again:   pytest --simulate test_wrong.py::test_add --case '{*\"n\":%s}*}'"
+    two = [again % 1, "", "test_wrong.py:*: AssertionError: assert 3 < 3", again % 3, "_*"]
+    result.stdout.fnmatch_lines(two, consecutive=True)
+    result.stdout.fnmatch_lines(["FAILED test_wrong.py::test_add - *: out[[]0, 0[]] (and 1 more)"])
+    told = (project.pytester.path / "r.md").read_text()
+    assert "\n~~~~\ntest_wrong.py:18: AssertionError: assert 3 < 3\n  run again: " in told
 
 
 def test_the_whole_text_of_a_spec_that_decides_nothing(project):

@@ -51,10 +51,7 @@ TESTS = Budget(66_000, ("../tests",))
 PARAMETERS = 6
 # Their parameters are those of NKI's functions, which AWS names.
 OF_NKI = ("simulator/frontend/",)
-WIDE = {
-    "simulator/instructions/mx.py:nc_matmul_mx",
-    "simulator/launch.py:launch",
-}
+WIDE = {"simulator/instructions/mx.py:nc_matmul_mx", "simulator/launch.py:launch"}
 """Functions with more parameters. The list may only shrink: a name that fits is taken off it."""
 
 SLOTS = 12

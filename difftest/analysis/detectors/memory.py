@@ -10,16 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from difftest.analysis.detectors.meetings import exchanges
-from difftest.analysis.finding import (
-    ERROR,
-    NOTE,
-    WARNING,
-    Finding,
-    Found,
-    Hazard,
-    each_line,
-    once,
-)
+from difftest.analysis.finding import ERROR, NOTE, WARNING, Finding, Found, Hazard, each_line, once
 from difftest.analysis.footprint import footprint
 from difftest.analysis.placement import Live, Placement, crowded, parted
 from difftest.simulator.machine import Machine

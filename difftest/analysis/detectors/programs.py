@@ -36,15 +36,7 @@ from difftest.analysis.finding import (
 )
 from difftest.analysis.footprint import footprint
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import (
-    Allocation,
-    Event,
-    Loop,
-    LoopKind,
-    Purpose,
-    Space,
-    Trace,
-)
+from difftest.simulator.trace import Allocation, Event, Loop, LoopKind, Purpose, Space, Trace
 
 RACE = Hazard("program-race", ERROR, "a program touches what another one writes, unordered")
 WRITTEN_TWICE = Hazard("program-written-twice", WARNING, "several programs write one element")

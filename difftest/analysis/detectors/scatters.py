@@ -17,16 +17,7 @@ from difftest.analysis.detectors.meetings import is_meeting
 from difftest.analysis.detectors.survey import Touch, accumulates, adds, survey_of
 from difftest.analysis.finding import ERROR, NOTE, WARNING, Finding, Found, Hazard, once
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import (
-    Allocation,
-    Engine,
-    Event,
-    Purpose,
-    Region,
-    Seen,
-    Sight,
-    Trace,
-)
+from difftest.simulator.trace import Allocation, Engine, Event, Purpose, Region, Seen, Sight, Trace
 
 ADDED_TWICE = Hazard("scatter-added-twice", ERROR, "a scatter adds to one place more than once")
 TWICE = Hazard("scatter-twice", WARNING, "a scatter writes values that differ to one place")

@@ -46,10 +46,7 @@ from difftest.report.mutants.score import ALIVE, DEAD, lines_of, markdown, stryk
 @click.option("--json", "json_file", type=OutputFile(), help="The report in Stryker's schema.")
 @click.option("--table", "table_file", type=OutputFile(), help="The scores, as Markdown.")
 def mutate(
-    tests: tuple[str, ...],
-    json_file: Path | None,
-    table_file: Path | None,
-    **options: Any,
+    tests: tuple[str, ...], json_file: Path | None, table_file: Path | None, **options: Any
 ) -> None:
     """Plant bugs in kernels, and tell which of them tests find.
 

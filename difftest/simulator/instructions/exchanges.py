@@ -20,13 +20,7 @@ import numpy as np
 from difftest.simulator.baton import Rank
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import Array
-from difftest.simulator.errors import (
-    KernelError,
-    OutOfBoundsError,
-    ShapeError,
-    refused,
-    warn,
-)
+from difftest.simulator.errors import KernelError, OutOfBoundsError, ShapeError, refused, warn
 from difftest.simulator.instructions.effects import Act, Exchange, Meeting, Sent, combined, effect
 from difftest.simulator.instructions.gate import check_destination
 from difftest.simulator.instructions.record import (

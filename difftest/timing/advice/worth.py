@@ -50,13 +50,7 @@ class Worth(NamedTuple):
 
 
 def advice_on(
-    spans: list[Span],
-    id: str,
-    worth: Worth,
-    *,
-    happened: str,
-    rule: str,
-    remedy: str,
+    spans: list[Span], id: str, worth: Worth, *, happened: str, rule: str, remedy: str
 ) -> Advice:
     """A warning about some instructions; ``worth`` is what :meth:`Units.without` says of them."""
     lines = by_line(spans)

@@ -34,6 +34,7 @@ FAILURE = {
     "rows": [["case", "n=2"], ["looks like", "all zero"], ["wrong", "1 of 2"]],
     "again": "pytest --case '<n=2>'",
     "saved": "saved/failure_it.py",
+    "beside": ["k cannot be judged <here>"],
     "findings": [],
     "where": [
         {"why": "dma_copy wrote it", "file": "k.py", "line": 2, "lines": [[1, "a"], [2, "b<c"]]}

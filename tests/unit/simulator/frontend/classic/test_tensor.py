@@ -61,9 +61,7 @@ REFUSED = {
             lambda x, t: x.__setitem__((P, nl.copy(x[:, 0:1], dtype=nl.int32)), 1.0)
         ),
     },
-    "assignment takes a tile as its value": {
-        "ndarray": lambda x, t: assigned(x, np.zeros((6, 8))),
-    },
+    "assignment takes a tile as its value": {"ndarray": lambda x, t: assigned(x, np.zeros((6, 8)))},
     "nl.equal takes a tile as y": {"NoneType None": lambda x, t: operator.eq(x, None)},
     "dma_copy takes a tile as dst": {"NoneType": lambda x, t: nisa.dma_copy(dst=None, src=t)},
     "nl.add takes x in sbuf or psum": {"x = t [6, 8] float32 in shared_hbm": lambda x, t: t + 1.0},

@@ -152,12 +152,7 @@ def searched(shape=(4, 8), vals=(4, 8)):
 
 for name, vals in (("nc_find_index8", (4, 7)), ("nc_match_replace8", (4, 2, 2, 2))):
     limit(
-        name,
-        "_eight_values",
-        searched(vals=(4, 2, 4)),
-        searched(vals=vals),
-        ShapeError,
-        "takes 8",
+        name, "_eight_values", searched(vals=(4, 2, 4)), searched(vals=vals), ShapeError, "takes 8"
     )
     limit(
         name,
