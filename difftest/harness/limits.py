@@ -1,10 +1,10 @@
 """What one call of a kernel or a reference may take, and what it may leave behind.
 
 Time and memory are limited where that was asked for. NumPy's settings and the random states are put
-back, and a warning says that they were changed, as it says that much was printed. A call that forks
-is told, and its child ends here: it would run the other tests once more. One that calls
-``os._exit`` would end the run as if all were well: it raises SystemExit here. Whether arrays fit in
-this computer's memory is asked before they are made.
+back, and a warning says that they were changed. A call that forks is told, and its child ends here:
+it would run the other tests once more. One that calls ``os._exit`` would end the run as if all were
+well: it raises SystemExit here. Whether arrays fit in this computer's memory is asked before they
+are made.
 """
 
 from __future__ import annotations
@@ -32,8 +32,6 @@ USED = Path("/proc/self/statm")
 """Pages that this process has. Where there is no such file, memory cannot be limited."""
 _SHARE = 2
 """A run has its inputs at least twice: as they were drawn, and as the kernel gets them."""
-PRINTED = 2**20
-"""Characters that a call may print without a word."""
 _FORKS: list[int] = []
 _EXIT = os._exit
 if hasattr(os, "register_at_fork"):
@@ -84,19 +82,19 @@ def within_limits(function: Callable[[], Any], case: Any = None) -> Any:
 
     Warns
     -----
-    UserWarning : it changed what is put back, or printed more than :data:`PRINTED`.
+    UserWarning : it changed what is put back.
     """
     process, forks = os.getpid(), len(_FORKS)
     expired = None if LIMITS.seconds is None else threading.Event()
-    before, outer, counted = _settings(), (os._exit, sys.stdout, LIMITS.case), _Counted(sys.stdout)
+    before, outer = _settings(), (os._exit, sys.stdout, LIMITS.case)
     try:
         try:
-            os._exit, sys.stdout, LIMITS.case = exit_of(process), counted, case
+            os._exit, LIMITS.case = exit_of(process), case
             with _limited(expired):
                 result = function()
         finally:
             os._exit, sys.stdout, LIMITS.case = outer
-            _put_back(before, counted, case)
+            _put_back(before, case)
     except BaseException as error:
         _check(process, forks, expired, error)
         raise
@@ -147,20 +145,6 @@ def _limited(expired: threading.Event | None) -> contextlib.ExitStack:
     return after
 
 
-class _Counted:
-    """A stream that counts what is written to it."""
-
-    def __init__(self, stream: Any) -> None:
-        self.stream, self.characters = stream, 0
-
-    def write(self, text: str) -> Any:
-        self.characters += len(text)
-        return self.stream.write(text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.stream, name)
-
-
 _OF_PYTHON: Any = random.getstate.__self__  # type: ignore[attr-defined]
 _OF_NUMPY: Any = np.random.get_state.__self__  # type: ignore[attr-defined]
 _HEAD = object.__basicsize__
@@ -206,18 +190,16 @@ def _settings() -> dict[str, tuple[object, Any]]:
     return {**_LAST}
 
 
-def _put_back(before: dict[str, tuple[object, Any]], counted: _Counted, case: Any) -> None:
-    """Put back what a call has changed, and warn of it, and of how much it has printed."""
+def _put_back(before: dict[str, tuple[object, Any]], case: Any) -> None:
+    """Put back what a call has changed, and warn of it."""
     changed = [name for name, (look, _, _) in _SETTINGS.items() if look() != before[name][0]]
     for name in changed:
         _SETTINGS[name][2](before[name][1])
-    kernel = getattr(case, "kernel", case)
-    what = "a reference" if case is None else getattr(kernel, "__name__", kernel)
-    texts = [f"changed {' and '.join(changed)}, put back after the call"] if changed else []
-    if counted.characters > PRINTED:
-        texts.append(f"printed {counted.characters:,} characters in one call")
-    for text in texts:  # the lines above this call are of no use to its author
-        warnings.warn_explicit(f"{what} {text}", UserWarning, "difftest", 0)
+    if changed:  # the lines above this call are of no use to its author
+        kernel = getattr(case, "kernel", case)
+        what = "a reference" if case is None else getattr(kernel, "__name__", kernel)
+        text = f"{what} changed {' and '.join(changed)}, put back after the call"
+        warnings.warn_explicit(text, UserWarning, "difftest", 0)
 
 
 def exit_of(process: int) -> Any:

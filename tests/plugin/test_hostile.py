@@ -48,10 +48,6 @@ def forks():
         os.wait()
 
 
-def prints():
-    print("x" * 2**20)
-
-
 def sets():
     np.seterr(all="raise"), np.random.seed(1), random.seed(1), np.set_printoptions(precision=1)
 
@@ -135,7 +131,7 @@ def add(name, kernel, reference):
 
 
 RIGHT = hostile(int)
-for name in ("recurses", "eats", "exits", "quits", "forks", "prints", "sets"):
+for name in ("recurses", "eats", "exits", "quits", "forks", "sets"):
     add(f"kernel_{name}", hostile(getattr(k, name)), reference(int))
     add(f"reference_{name}", RIGHT, reference(getattr(k, name)))
     add(f"after_{name}", RIGHT, reference(int))
@@ -186,7 +182,7 @@ def test_what_is_hostile_is_named_and_harms_nothing_else(project, monkeypatch):
         "sys.modules['libcst'] = None  # Hypothesis imports it to write patches: half a second"
     )
     result = project.run_apart("--simulate", "--case-memory=99", "--tb=short", "-p", "no:anyio")
-    result.assert_outcomes(failed=len(TOLD), passed=7 + 4, errors=3, warnings=None)
+    result.assert_outcomes(failed=len(TOLD), passed=6 + 2, errors=3, warnings=None)
     result.stdout.fnmatch_lines(
         [
             *("test_exits.py ends the program:", "*line 2*", "SystemExit: 0"),
@@ -199,8 +195,7 @@ def test_what_is_hostile_is_named_and_harms_nothing_else(project, monkeypatch):
         pytest.LineMatcher(report.splitlines()).fnmatch_lines([line])
     for what in ("kernel", "a reference"):
         changed = "NumPy's print options and NumPy's random state and Python's random state"
-        for told in ("printed 1,048,577 characters in one call", f"changed *{changed}, put back*"):
-            result.stdout.fnmatch_lines([f"*: {what} {told}"])
+        result.stdout.fnmatch_lines([f"*: {what} changed *{changed}, put back*"])
 
 
 HIDDEN = """
