@@ -41,7 +41,6 @@ _AFTERWARDS = os.path.join("difftest", "inspection", "inspector.py")
 """What looks at a launch when the kernel has run."""
 FREE_TOOLS = (5, 4)
 """Ids of ``sys.monitoring``: that of optimizers, and one that has no name, which HypoFuzz takes."""
-_Codes = dict[int, CodeType]  # by ``id``: functions of two files may have equal code
 
 
 class Fork(NamedTuple):
@@ -165,26 +164,19 @@ def missed(coverage: Coverage) -> list[Missed]:
 
 
 class WatchedCall:
-    """What one run of a kernel did: ``forks`` and what is ``done`` as :class:`Coverage` has it.
-
-    And the ``codes`` of the functions that ran.
-    """
+    """What one run of a kernel did: ``forks`` and what is ``done`` as :class:`Coverage` has it."""
 
     def __init__(self) -> None:
+        self.forks: set[tuple[str, int, bool]] = set()
         self.done: set[tuple[str, int, int]] = set()
-        self.codes: _Codes = {}
         self._frames: dict[int, tuple[dict[int, Fork], dict[int, int]]] = {}
         """By ``id`` their forks, and at 0 the line that runs, at a loop's line its turns so far."""
 
-    @property
-    def forks(self) -> set[tuple[str, int, bool]]:
-        every = ((code.co_filename, forks_of(code).values()) for code in self.codes.values())
-        return {(file, fork.line, fork.loops) for file, forks in every for fork in forks}
-
     def start(self, frame: FrameType) -> None:
         """A function begins."""
-        self.codes[id(frame.f_code)] = frame.f_code
-        self._frames[id(frame)] = forks_of(frame.f_code), {0: 0}  # to ask at each line takes longer
+        forks, file = forks_of(frame.f_code), frame.f_code.co_filename
+        self.forks.update((file, fork.line, fork.loops) for fork in forks.values())
+        self._frames[id(frame)] = forks, {0: 0}  # to ask for them at each line takes longer
 
     def line(self, frame: FrameType, line: int) -> None:
         """A line of a function is about to run; 0 where it returns."""
@@ -208,11 +200,6 @@ class WatchedCall:
         self.line(frame, 0)
         self._frames.pop(id(frame), None)
 
-    def tell(self, kernel: str, coverage: Coverage) -> None:
-        """Add it all to what cases did."""
-        coverage.saw(kernel, self.forks)
-        coverage.done |= self.done
-
 
 class Watch:
     """Watches calls of kernels, one at a time; ``unknown`` says why it cannot, or is empty.
@@ -226,7 +213,6 @@ class Watch:
         self._homes: set[str] = set()
         self._left: dict[int, tuple[CodeType, set[tuple[str, int, int]]]] = {}
         """By ``id`` the codes that ran, and what their forks have not shown."""
-        self._codes: dict[Callable[..., Any], _Codes] = {}
         self._seen: WatchedCall | None = None
         self._tool: int | None = None
 
@@ -244,14 +230,15 @@ class Watch:
         if self._monitor is not None and self._tool is None:
             self._install()
         try:
-            with contextlib.nullcontext() if self._monitor else self._tracing(kernel, seen):
+            with contextlib.nullcontext() if self._monitor else self._tracing(seen):
                 yield seen
         finally:
             self._seen = None
 
-    def learn(self, kernel: Callable[..., Any], seen: WatchedCall) -> None:
-        """What a case did counts: functions that have nothing more to show are left alone."""
-        self._codes.setdefault(kernel, {}).update(seen.codes)
+    def learn(self, seen: WatchedCall, kernel: str, coverage: Coverage) -> None:
+        """Add what a case of a kernel did; functions with no more to show are left alone."""
+        coverage.saw(kernel, seen.forks)
+        coverage.done |= seen.done
         for code, left in self._left.values():
             if left:
                 left -= seen.done
@@ -314,13 +301,9 @@ class Watch:
             self._seen.line(sys._getframe(1), line)
 
     @contextlib.contextmanager
-    def _tracing(self, kernel: Callable[..., Any], seen: WatchedCall) -> Iterator[None]:
-        """Every call costs while somebody traces: a kernel that has shown all goes untraced."""
-        codes = self._codes.get(kernel)
-        shown = codes is not None and not any(self._left[at][1] for at in codes)
-        if shown or sys.gettrace() is not None:
-            if not shown:
-                self.unknown = "a debugger or a coverage tool traces; from Python 3.12 on both can"
+    def _tracing(self, seen: WatchedCall) -> Iterator[None]:
+        if sys.gettrace() is not None:
+            self.unknown = "a debugger or a coverage tool traces; from Python 3.12 on both can"
             yield
             return
 

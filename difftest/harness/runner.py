@@ -143,8 +143,7 @@ class Runner:
         with self.watch.call(call.kernel) as seen:
             outcome = run_kernel(backend, call)
         if isinstance(outcome, Ran):
-            self.watch.learn(call.kernel, seen)
-            seen.tell(spec.name, self.tally.coverage)
+            self.watch.learn(seen, spec.name, self.tally.coverage)
             self.tally.coverage.unknown |= {self.watch.unknown} - {""}
         return outcome
 

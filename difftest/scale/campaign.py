@@ -183,7 +183,8 @@ class CampaignRunner(Runner):
         assert self.watch is not None
         with self.watch.call(call.kernel) as seen:
             outcome = run_kernel(backend, call)
-        seen.tell(spec.name, self._did)
+        self._did.saw(spec.name, seen.forks)
+        self._did.done |= seen.done
         return outcome
 
     def check(

@@ -334,8 +334,7 @@ class Service:
             outcome = EmbeddedSimulator().run(call)
         if not isinstance(outcome, Ran):
             return Frame(failure(outcome.error, type(outcome).__name__.lower()), [])
-        self.watch.learn(kernel, seen)
-        seen.tell(fields["name"], self.taken)
+        self.watch.learn(seen, fields["name"], self.taken)
         return Frame({"how": "ran"}, [tape_to_json(tapes[-1]).encode()])
 
 

@@ -80,8 +80,7 @@ def coverage_of(watch, function, *arguments):
     for one in arguments:
         with watch.call(function) as seen:
             function(one)
-        watch.learn(function, seen)
-        seen.tell(function.__name__, coverage)
+        watch.learn(seen, function.__name__, coverage)
     assert watch.unknown == ""
     return coverage
 
