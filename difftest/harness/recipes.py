@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from numbers import Integral, Real
 from typing import Any, TypeAlias
 
@@ -220,24 +220,22 @@ def _from_json(value: Any) -> Any:
     return float(value) if value in ("nan", "inf", "-inf") else value
 
 
-def recipe_from_json(document: object) -> Recipe:
+def recipe_from_json(document: Any) -> Recipe:
     """The recipe that :meth:`Recipe.to_json` wrote."""
-    kind: object = document
-    fields: Any = {}
-    if isinstance(document, dict) and len(document) == 1:
-        ((kind, fields),) = document.items()
-    if not isinstance(kind, str) or kind not in RECIPES or not isinstance(fields, dict):
+    is_pair = isinstance(document, dict) and len(document) == 1
+    kind, values = next(iter(document.items())) if is_pair else (document, {})
+    if not isinstance(kind, str) or kind not in RECIPES or not isinstance(values, dict):
         raise RecipeError(
             f"recipe: received {document!r}; accepted: one of {', '.join(RECIPES)}, "
             "or {name: fields}"
         )
-    recipe = RECIPES[kind]
-    accepted = recipe.__dataclass_fields__
-    unknown = sorted(set(fields) - set(accepted))
-    if unknown:
-        raise RecipeError(
-            f"recipe {kind}: received the field {unknown[0]!r}; "
-            f"accepted: {', '.join(accepted) or 'no fields'}"
-        )
-    needed = {name: None for name, f in accepted.items() if f.default is MISSING}
-    return recipe(**{**needed, **{name: _from_json(value) for name, value in fields.items()}})
+    return made(RECIPES[kind], **{name: _from_json(value) for name, value in values.items()})
+
+
+def made(recipe: type[Recipe], *seed: int, **values: Any) -> Recipe:
+    """A recipe with these values of its fields."""
+    try:
+        return recipe(*seed, **values)
+    except TypeError as error:
+        accepted = ", ".join(field.name for field in fields(recipe)) or "no fields"
+        raise RecipeError(f"recipe {recipe.kind}: {error}; accepted: {accepted}") from None

@@ -6,7 +6,7 @@ import itertools
 import math
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,18 @@ from difftest.backends.frames import PACKAGE
 from difftest.harness.aims import Condition, Place, Search, aimed, choices_of, floats_of, groups_of
 from difftest.harness.case import Case
 from difftest.harness.nature import FAR, Nature, nature_of
-from difftest.harness.recipes import Fill, Integers, Iota, Ones, Outliers, Random, Recipe, Zeros
+from difftest.harness.recipes import (
+    Fill,
+    Integers,
+    Iota,
+    Ones,
+    Outliers,
+    Random,
+    Recipe,
+    Seeded,
+    Zeros,
+    made,
+)
 from difftest.harness.repeats import EDGES, RANGE, begin_case, choose, new_size, points_of_run
 from difftest.harness.rounding import float_info, is_float
 from difftest.harness.simplest import attempted, examples
@@ -468,7 +479,7 @@ def _as_recipe(name: str, shape: tuple[int, ...], drawn: Any) -> Recipe:
             f"inputs[{name!r}].data: its strategy drew {drawn!r:.80}; accepted: a recipe, or an "
             f"array of the input's shape {shape}"
         )
-    return Given.of(array)
+    return Given(tuple(array.astype(np.float64).ravel().tolist()))
 
 
 def seeded(recipe: type[Recipe], **values: Any) -> SearchStrategy[Recipe]:
@@ -476,19 +487,11 @@ def seeded(recipe: type[Recipe], **values: Any) -> SearchStrategy[Recipe]:
 
     Raises
     ------
-    SpecError : it is no recipe with a seed, or has no such field.
-    RecipeError : a field's value is none for it.
+    SpecError : it is no recipe with a seed.
+    RecipeError : it has no such field, or a field's value is none for it.
     """
-    is_recipe = isinstance(recipe, type) and issubclass(recipe, Recipe)
-    names = [field.name for field in fields(recipe)] if is_recipe else []
-    if "seed" not in names:
+    if not (isinstance(recipe, type) and issubclass(recipe, Seeded)):
         raise refused("seeded", recipe, "a recipe with a seed, e.g. Uniform, Indices, Random")
-    names.remove("seed")
-    for name in values.keys() - {*names}:
-        raise SpecError(
-            f"seeded: received {name}={values[name]!r:.80} for {recipe.__name__}; accepted: "
-            f"its fields, {', '.join(names) or 'none'}"
-        )
-    recipe(**values)  # says which value is none
+    made(recipe, 0, **values)
     fixed = {name: st.just(value) for name, value in values.items()}
     return st.builds(recipe, seed=st.integers(0, _MAX_SEED), **fixed)

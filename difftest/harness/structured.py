@@ -88,11 +88,6 @@ class Given(Recipe):
 
     values: tuple[float, ...] = ()
 
-    @classmethod
-    def of(cls, array: Any) -> Given:
-        """The recipe of an array."""
-        return cls(tuple(np.asarray(array).astype(np.float64).reshape(-1).tolist()))
-
     def _values(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
         if len(self.values) != math.prod(shape):
             raise RecipeError(

@@ -279,8 +279,8 @@ def test_data_that_are_none(data, message):
         (lambda: Bernoulli(share=2), "bernoulli.share: received 2; accepted: from 0 to 1"),
         (lambda: seeded(5), "seeded: received 5; accepted: a recipe with a seed, e.g. Uniform"),
         (lambda: seeded(Ones), "seeded: received <class 'difftest.harness.recipes.Ones'>; accept"),
-        (lambda: seeded(Uniform, foo=1), "seeded: received foo=1 for Uniform; accepted: its fie"),
-        (lambda: seeded(Uniform, seed=1), "seeded: received seed=1 for Uniform; accepted: its f"),
+        (lambda: seeded(Uniform, foo=1), "recipe uniform: Uniform.__init__() got an unexpected ke"),
+        (lambda: seeded(Uniform, seed=1), "recipe uniform: Uniform.__init__() got multiple val"),
     ],
 )
 def test_a_field_that_is_no_such_number_is_named(make, text):
