@@ -29,6 +29,8 @@ from difftest.simulator.trace import Allocation, Event, Space, Trace
 
 Numbers = NDArray[np.integer[Any]]
 
+MEMORIES = (Space.SBUF, Space.PSUM)
+"""Those in which tensors are placed."""
 EASY = 3
 """A memory of three times what is live at the peak always has room for all live ranges (Gergov,
 "Algorithms for compile-time memory optimization", SODA 1999), so that none need be laid out."""
@@ -123,6 +125,14 @@ def needed(trace: Trace, machine: Machine) -> dict[Space, int]:
         most = max(sizes.peak().bytes, sizes.in_own_banks(_own_bank(space, machine)))
         peaks[space] = max(peaks.get(space, 0), most)
     return peaks
+
+
+def footprint_of(trace: Trace, machine: Machine) -> tuple[int, ...]:
+    """For each of :data:`MEMORIES` the bytes that are needed; then those of its largest tensor."""
+    together = needed(trace, machine)
+    sizes = [(tensor.space, tensor.partition_bytes) for tensor in trace.allocations]
+    largest = (max((size for at, size in sizes if at is space), default=0) for space in MEMORIES)
+    return (*(together.get(space, 0) for space in MEMORIES), *largest)
 
 
 def crowded(trace: Trace, machine: Machine) -> Iterator[Placement]:

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from hypothesis import settings
 
-from difftest.analysis.placement import limit_of, needed
+from difftest.analysis.placement import MEMORIES, footprint_of, limit_of
 from difftest.backends.base import Backend, Outcome, Ran, Rejected, Unsupported
 from difftest.harness.case import Case, Edge
 from difftest.harness.explicit import NoDataError, simplest_case
@@ -44,7 +44,7 @@ from difftest.harness.spec_arguments import SpecError
 from difftest.harness.strategies import source_of, values_of
 from difftest.harness.verdict import Inconclusive, Verdict, is_failure
 from difftest.simulator.machine import TRN2
-from difftest.simulator.trace import Space, Trace
+from difftest.simulator.trace import Trace
 
 _FOREIGN = ("int32", "float32")
 """Dtypes for kernels of floats, and for kernels of integers."""
@@ -56,9 +56,8 @@ WORK_OF_A_CASE = 3 * 2**19
 """So many for each case that the profile of Hypothesis draws: who waits for few waits for less."""
 INSTRUCTION = 2**12
 """Elements that NumPy computes in the time that an instruction takes beside."""
-_MEMORIES = (Space.SBUF, Space.PSUM)
-_LIMITS = tuple(limit_of(space, TRN2) for space in _MEMORIES) * 2
-"""Of each figure of :func:`footprint_of`."""
+_LIMITS = tuple(limit_of(space, TRN2) for space in MEMORIES) * 2
+"""Of each figure of a footprint."""
 _LOOKS = (1, 2, 4)
 """How many times its plainest value a name has, when it is seen whether the footprint grows."""
 _NEAR = 2
@@ -183,17 +182,6 @@ class _Look:
         return bool(self.footprint) and all(size <= limit for size, limit in sizes)
 
 
-def footprint_of(trace: Trace) -> tuple[int, ...]:
-    """Bytes of a partition that no placement of the tensors can do without.
-
-    Those of SBUF and of PSUM that live together, and those of the largest tensor in each.
-    """
-    together = needed(trace, TRN2)
-    sizes = [(tensor.space, tensor.partition_bytes) for tensor in trace.allocations]
-    largest = (max((size for at, size in sizes if at is space), default=0) for space in _MEMORIES)
-    return (*(together.get(space, 0) for space in _MEMORIES), *largest)
-
-
 def fillings_of(spec: KernelSpec, run: Callable[[KernelSpec, Case], Outcome]) -> Iterator[Edge]:
     """For each name on which the footprint depends, the last case that fits and the first not.
 
@@ -208,14 +196,14 @@ def fillings_of(spec: KernelSpec, run: Callable[[KernelSpec, Case], Outcome]) ->
         grown = functools.partial(_grown, spec, run, name, value)
         looks = [*itertools.takewhile(lambda look: look.fits, filter(None, map(grown, _LOOKS)))]
         figures = enumerate(zip(*(look.footprint for look in looks), strict=True))
-        growing = {place % len(_MEMORIES) for place, sizes in figures if len({*sizes}) > 1}
+        growing = {place % len(MEMORIES) for place, sizes in figures if len({*sizes}) > 1}
         is_one = len(looks) == len(_LOOKS) and not growing <= filled
         pair = _limit_of(grown, *looks[-2:]) if is_one else None
         if pair is not None:
             # The next counts overfill what is full: a kernel's own limit may come long before.
             near = 1 + _NEAR / pair[0].count
             ends = enumerate(zip(pair[0].footprint, _LIMITS, strict=True))
-            full = {at % len(_MEMORIES) for at, (size, end) in ends if near * size > end}
+            full = {at % len(MEMORIES) for at, (size, end) in ends if near * size > end}
             filled |= full & growing
             for look, side in zip(pair, ("just under", "just over"), strict=True):
                 size = f"{name}={look.case.values[name]}"
@@ -241,7 +229,7 @@ def _grown(
     events = () if trace is None else trace.events
     regions = (region for event in events for region in (*event.writes, *event.reads))
     work = sum(region.elements for region in regions) + INSTRUCTION * len(events)
-    return _Look(count, edge.case, () if trace is None else footprint_of(trace), work)
+    return _Look(count, edge.case, () if trace is None else footprint_of(trace, TRN2), work)
 
 
 def _limit_of(

@@ -40,8 +40,6 @@ _TELLING = 3
 """How many different values there must be, for a guess that could be chance."""
 _ROUNDINGS = 16
 """Errors of so many units, or of so many times what is allowed, are roundings."""
-_IMAGES = 64
-"""How many images of a batch are compared with each other."""
 KEPT = 100
 """Cases that agreed and are kept: a night of cases takes no more memory than a minute of them."""
 _NARROW = (np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16))
@@ -81,7 +79,6 @@ def _contents(
         yield from _rounded(seen, values)
     if np.unique(wrong).size < _TELLING:
         return
-    yield from _images(seen, values)
     unit = ulp(np.where(np.isfinite(values), values, 1.0), seen.got.dtype)
     computed = chain(_scaled(seen, values), _lacking(seen, inputs, again))
     for guesses, slack in ((_rearranged(seen), 0.0), (computed, unit)):  # those round once more
@@ -125,21 +122,6 @@ def _rearranged(seen: WrongOutput) -> Iterator[Guess]:
             inner[(slice(None),) * axis + (min(step, 0),)] = False
             text = f"shifted by one along axis {axis}: [i] has what belongs at [i {sign} 1]"
             yield text, np.roll(low, step, axis), np.roll(high, step, axis), inner
-
-
-def _images(seen: WrongOutput, values: Float64) -> Iterator[str]:
-    """Images of a batch in the place of others."""
-    if values.ndim < 3 or not 1 < len(values) <= _IMAGES:
-        return
-    low, high, said = seen.low, seen.high, ""
-    for place in np.flatnonzero(seen.wrong.any(axis=tuple(range(1, values.ndim)))).tolist():
-        image, at = values[place], seen.wrong[place]
-        ends = enumerate(zip(low, high, strict=True))
-        fits = [i for i, (least, most) in ends if ((least <= image) & (image <= most))[at].all()]
-        if not fits:
-            return
-        said = said or f"[{place}] has what belongs at [{fits[0]}]"
-    yield f"another image of the batch: {said}"
 
 
 def _scaled(seen: WrongOutput, values: Float64) -> Iterator[Guess]:
@@ -234,25 +216,6 @@ def one_dtype(case: Case, agreed: Sequence[Case], failing: Sequence[Case]) -> st
     if not agree or agree & fail or len(fail) > 1:
         return ""
     return f"one dtype: no case in {case.dtype} agrees, and all do in {', '.join(sorted(agree))}"
-
-
-def nearest(case: Case, agreed: Sequence[Case]) -> Case | None:
-    """Of the cases that agree, the one that differs least: in the fewest values, and by least.
-
-    One of the same values and dtype is it only if there is no other: its data show nothing.
-    """
-
-    def distance(other: Case) -> tuple[int, float]:
-        pairs = [(value, other.values[name]) for name, value in case.values.items()]
-        differ = [(mine, theirs) for mine, theirs in pairs if mine != theirs]
-        data = sum(recipe != other.data[name] for name, recipe in case.data.items())
-        numbers = [pair for pair in differ if all(isinstance(of, int | float) for of in pair)]
-        far = np.abs(np.diff(np.log1p(np.abs(np.array(numbers, np.float64))))).sum()
-        return len(differ) + data + (case.dtype != other.dtype), float(far)
-
-    kind = case.values, case.dtype
-    others = [other for other in agreed if (other.values, other.dtype) != kind]
-    return min(others or agreed, key=distance, default=None)
 
 
 def explained(verdict: Mismatch, exact: ExactRun) -> tuple[str, ...]:

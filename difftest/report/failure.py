@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +15,6 @@ from difftest.backends.base import Ran
 from difftest.backends.embedded import EmbeddedSimulator
 from difftest.backends.frames import entries, is_own, named
 from difftest.harness.case import Case
-from difftest.harness.explanation import nearest
 from difftest.harness.failures import (
     CaseFailure,
     DifferentialFailure,
@@ -96,6 +95,25 @@ def _told_beside(runner: Runner, error: BaseException) -> str:
     case = next((case for case in steps if isinstance(case, Case)), None)
     again = [("run again", runner.again.command(case))] if runner.again and case else []
     return text_of(f"{near(at.file)}:{at.line}: {named(error)}" if at else named(error), again)
+
+
+def nearest(case: Case, agreed: Sequence[Case]) -> Case | None:
+    """Of the cases that agree, the one that differs least: in the fewest values, and by least.
+
+    One of the same values and dtype is it only if there is no other: its data show nothing.
+    """
+
+    def distance(other: Case) -> tuple[int, float]:
+        pairs = [(value, other.values[name]) for name, value in case.values.items()]
+        differ = [(mine, theirs) for mine, theirs in pairs if mine != theirs]
+        data = sum(recipe != other.data[name] for name, recipe in case.data.items())
+        numbers = [pair for pair in differ if all(isinstance(of, int | float) for of in pair)]
+        far = np.abs(np.diff(np.log1p(np.abs(np.array(numbers, np.float64))))).sum()
+        return len(differ) + data + (case.dtype != other.dtype), float(far)
+
+    kind = case.values, case.dtype
+    others = [other for other in agreed if (other.values, other.dtype) != kind]
+    return min(others or agreed, key=distance, default=None)
 
 
 def label(case: Case) -> str:

@@ -3,11 +3,12 @@
 import pytest
 from hypothesis import settings
 
+from difftest.analysis.placement import footprint_of
 from difftest.backends.base import Ran, Rejected
 from difftest.backends.embedded import EmbeddedSimulator
 from difftest.harness import edges
 from difftest.harness.bound import alone
-from difftest.harness.edges import fillings_of, footprint_of, run_recorded
+from difftest.harness.edges import fillings_of, run_recorded
 from difftest.harness.runner import Runner
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.machine import TRN2
@@ -43,5 +44,5 @@ def test_a_kernel_meets_a_full_sbuf(test, monkeypatch):
     (over,) = [outcomes[one.case.label()] for one in found if "just over" in one.why]
     assert isinstance(under, Ran)
     assert under.trace is not None
-    assert footprint_of(under.trace)[0] > 0.9 * TRN2.sbuf_usable_bytes
-    assert isinstance(over, Rejected) or footprint_of(over.trace)[0] > TRN2.sbuf_usable_bytes
+    assert footprint_of(under.trace, TRN2)[0] > 0.9 * TRN2.sbuf_usable_bytes
+    assert isinstance(over, Rejected) or footprint_of(over.trace, TRN2)[0] > TRN2.sbuf_usable_bytes

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from difftest.analysis.placement import footprint_of
 from difftest.backends.base import Ran, Rejected
 from difftest.backends.embedded import EmbeddedSimulator
 from difftest.harness import edges
-from difftest.harness.edges import check_edges, fillings_of, footprint_of, run_recorded
+from difftest.harness.edges import check_edges, fillings_of, run_recorded
 from difftest.harness.failures import NotRejectedError
 from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec, Rejection
@@ -116,7 +117,7 @@ def looked(spec):
     edges = []
     for edge in fillings_of(spec, run):
         outcome = runs[edge.case.label()]
-        sizes = footprint_of(outcome.trace) if isinstance(outcome, Ran) else ()
+        sizes = footprint_of(outcome.trace, TRN2) if isinstance(outcome, Ran) else ()
         spilled = any(size > limit for size, limit in zip(sizes, LIMITS, strict=False))
         edges.append(SimpleNamespace(**vars(edge), outcome=outcome, spilled=spilled))
     return edges, runs

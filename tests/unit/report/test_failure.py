@@ -1,6 +1,10 @@
+from dataclasses import replace
+
 import numpy as np
 
-from difftest.report.failure import writer_of
+from difftest.harness.case import Case
+from difftest.harness.recipes import Random, Zeros
+from difftest.report.failure import nearest, writer_of
 from difftest.simulator import launch
 from difftest.simulator.frontend.install import embedded
 from tests.every import every
@@ -43,3 +47,15 @@ TRACE = launch(halves, [np.ones((4, 8), np.float32)]).trace
 def test_the_last_writer(output, shape, index, number):
     event = writer_of(TRACE, output, shape, index)
     assert (event and TRACE.events.index(event)) == number
+
+
+def test_the_nearest_case_that_agrees():
+    near, far, other = (case(n) for n in (9, 100, 8))
+    other = replace(other, dtype="float16", data={"a": Random(1)})
+    assert nearest(case(8), [far, near, other]) == near
+    assert nearest(case(8), [far, other]) == far
+    assert nearest(case(8), []) is None
+
+
+def case(n):
+    return Case({"n": n}, "float32", {"a": Zeros()})
