@@ -62,25 +62,25 @@ def _case_of(document: object, spec: KernelSpec) -> Case:
             f"received {json.dumps(document)}; accepted: an object of {', '.join(fields)}, or of "
             f"{', '.join(spec.domain)} alone{'; it lacks ' * bool(lacks)}{', '.join(lacks)}"
         )
-    every = (document.get(name, {}) for name in (*_FIELDS, "dtypes", "shapes"))
-    values, dtype, data, dtypes, shapes = every
     names = (*spec.inputs, *spec.outputs)
-    some = shapes if isinstance(shapes, dict) and {*shapes} <= {*names} else names
-    keys: Any = {"values": (values, spec.domain), "data": (data, spec.inputs)}
-    keys |= {"dtypes": (dtypes, own), "shapes": (shapes, some)}
-    for field, (received, accepted) in keys.items():
-        if not isinstance(received, dict) or set(received) != set(accepted):
-            said = ", ".join(received) if isinstance(received, dict) else repr(received)
+    parts = {"dtypes": {}, "shapes": {}, **document}
+    keys: Any = {"values": spec.domain, "data": spec.inputs, "dtypes": own, "shapes": names}
+    for field, accepted in keys.items():
+        part = parts[field]
+        is_known = isinstance(part, dict) and {*part} <= {*accepted}
+        if not is_known or (field != "shapes" and len(part) < len(accepted)):
+            received = ", ".join(part) if isinstance(part, dict) else repr(part)
             accepts = ", ".join(accepted)
-            raise CaseError(f"{field}: received {said or 'nothing'}; accepted: {accepts}")
-    kinds = {"dtype": (dtype, spec.dtypes)}
-    kinds |= {f"dtypes.{name}": (dtypes[name], own[name]) for name in own}
-    for field, (kind, known) in kinds.items():
-        if kind not in known:
-            raise CaseError(f"{field}: received {kind!r}; accepted: {', '.join(known)}")
-    recipes = {name: recipe_from_json(data[name]) for name in spec.inputs}
-    shapes = {name: gridded(f"shapes.{name}", shape) for name, shape in shapes.items()}
-    case = Case({name: values[name] for name in spec.domain}, dtype, recipes, dtypes, shapes)
+            raise CaseError(f"{field}: received {received or 'nothing'}; accepted: {accepts}")
+    kinds = [("dtype", parts["dtype"], spec.dtypes)]
+    kinds += [(f"dtypes.{name}", parts["dtypes"][name], own[name]) for name in own]
+    for field, dtype, accepted in kinds:
+        if dtype not in accepted:
+            raise CaseError(f"{field}: received {dtype!r}; accepted: {', '.join(accepted)}")
+    values = {name: parts["values"][name] for name in spec.domain}
+    data = {name: recipe_from_json(parts["data"][name]) for name in spec.inputs}
+    shapes = {name: gridded(f"shapes.{name}", shape) for name, shape in parts["shapes"].items()}
+    case = Case(values, parts["dtype"], data, parts["dtypes"], shapes)
     widths = {name: np.dtype(case.dtype_of(name)).itemsize for name in names}
     if problem := too_large((spec.shape_of(case, name), width) for name, width in widths.items()):
         raise CaseError(f"values: {problem}")

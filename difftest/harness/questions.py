@@ -34,7 +34,6 @@ from difftest.harness.rounding import (
     Array,
     Float64,
     float_info,
-    is_exact_in,
     is_float,
     round_once,
     ulp,
@@ -90,17 +89,11 @@ class Reference:
     def bounds(self) -> tuple[Expected, ...]:
         """Its outputs with the bound that follows from the spec alone."""
         spec, case = self.spec, self.case
-        magnitudes = _magnitudes(self)
-        accumulation = np.dtype(spec.accumulation)
-        exact = spec.exact_integers and all(
-            is_exact_in(accumulation, magnitude, value, *self.inputs.values())
-            for value, magnitude in zip(self.values, magnitudes, strict=True)
-        )
-        roundings = 0 if exact else spec.reduction_length(case.values), accumulation
+        roundings = spec.reduction_length(case.values), np.dtype(spec.accumulation)
         random = all(recipe.is_random for recipe in case.data.values())
         return tuple(
             tolerated(*form, magnitude, roundings, random)
-            for form, magnitude in zip(self.forms, magnitudes, strict=True)
+            for form, magnitude in zip(self.forms, _magnitudes(self), strict=True)
         )
 
     @cached_property

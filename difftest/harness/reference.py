@@ -8,19 +8,18 @@ nothing can be judged by it then.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from difftest.backends.frames import entries, is_own, is_raised_by, named
+from difftest.backends.sdk import function_of
 from difftest.harness.limits import CaseLimitError, within_limits
 from difftest.harness.rounding import Array, Float64
 from difftest.harness.signature import arguments_for, name_of
 from difftest.simulator.errors import Location
-
-Arguments = tuple[dict[str, Any], dict[str, Any]]  # the inputs, and the kernel's parameters
 
 REFUSALS = (AssertionError, ValueError)
 
@@ -72,10 +71,12 @@ def call_reference(
     ReferenceDefect : it wrote to an argument, broke down, or returned no array of numbers.
     """
     who = f"the {role} {name_of(function)}"
-    given: Arguments = {**inputs}, {**parameters}
-    received: Any = [{name: copy.deepcopy(its) for name, its in of.items()} for of in given]
+    before = {**inputs, **parameters}
+    after = {name: copy.deepcopy(value) for name, value in before.items()}
+    copies = ({name: after[name] for name in names} for names in (inputs, parameters))
+    args, kwargs = arguments_for(function, *copies)
     try:
-        returned = within_limits(lambda: _call(function, received))
+        returned = within_limits(lambda: function(*args, **kwargs))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # pytest.skip too, which would end the test quietly
@@ -89,24 +90,18 @@ def call_reference(
             remedy="mend the reference, or state what it refuses in a check with a message",
             where=place_of(error, function),
         ) from error
-    before, after = ({**arrays, **others} for arrays, others in (given, received))
     written = [name for name in before if _differ(before[name], after[name])]
     if written:
-        stopped = _stopped(function, given, written)
+        code = getattr(function_of(function), "__code__", None)
         raise ReferenceDefect(
             f"{who} wrote to its argument{'s' * (len(written) > 1)} {', '.join(written)}",
             rule="a reference only reads its arguments: what it writes there is lost",
-            received=named(stopped) if stopped else "values other than those that it was given",
+            received="values other than those that it was given",
             remedy=f"work on a copy, {written[0]} = {written[0]}.copy(), or compute a new array",
-            where=place_of(stopped, function) if stopped else "",
-        ) from stopped
+            where=str(Location(code.co_filename, code.co_firstlineno)) if code else "",
+        )
     several = returned if isinstance(returned, tuple) else (returned,)
     return tuple(_numbers(output, who) for output in several)
-
-
-def _call(function: Callable[..., Any], arguments: Arguments) -> object:
-    args, kwargs = arguments_for(function, *arguments)
-    return function(*args, **kwargs)
 
 
 def _arrays(value: Any) -> Iterator[Array]:
@@ -121,20 +116,6 @@ def _arrays(value: Any) -> Iterator[Array]:
 def _differ(value: Any, other: Any) -> bool:
     pairs = zip(_arrays(value), _arrays(other), strict=False)
     return any(not np.array_equal(bytes_of(before), bytes_of(after)) for before, after in pairs)
-
-
-def _stopped(
-    function: Callable[..., Any], arguments: Arguments, written: Sequence[str]
-) -> Exception | None:
-    """The error of the line that writes; None of one that no flag stops, as of torch.from_numpy."""
-    received = copy.deepcopy(arguments)
-    for array in _arrays([at[name] for at in received for name in written if name in at]):
-        array.flags.writeable = False
-    try:
-        _call(function, received)
-    except Exception as error:
-        return error
-    return None
 
 
 def place_of(error: BaseException, function: Callable[..., Any]) -> str:

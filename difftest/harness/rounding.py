@@ -70,14 +70,3 @@ def ulp(values: Float64, dtype: np.dtype[Any]) -> Float64:
     _, exponent = np.frexp(values)
     distance = np.where(values == 0, 0.0, np.ldexp(1.0, exponent - 1 - int(info.nmant)))
     return np.maximum(distance, float(info.smallest_subnormal))
-
-
-def is_exact_in(accumulation: np.dtype[Any], magnitude: Float64, *operands: Array) -> bool:
-    """Whether integer data cannot round: each operand an integer, each sum within the mantissa.
-
-    True if all ``operands`` and ``magnitude`` (the sums of absolute values) hold integers up to
-    1/u = 2**24 for float32: then every partial sum, in any order, is exact.
-    """
-    numbers = (array.astype(np.float64, copy=False) for array in (magnitude, *operands))
-    is_small = np.all(magnitude <= 1 / unit_roundoff(accumulation))
-    return bool(is_small) and all(np.array_equal(of, np.rint(of)) for of in numbers)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -52,15 +51,6 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
 _kept = lru_cache(maxsize=1024)(inspect.signature)  # it is asked for in each case
 
 
-def by_position(
-    signature: inspect.Signature, parameters: Sequence[str]
-) -> tuple[tuple[str, ...], str | None]:
-    """What may be passed by position and is no parameter of the spec; what takes all the others."""
-    kinds = {p.name: p.kind for p in signature.parameters.values() if p.name not in parameters}
-    others = (name for name, kind in kinds.items() if kind is inspect.Parameter.VAR_POSITIONAL)
-    return tuple(name for name, kind in kinds.items() if kind in _POSITIONAL), next(others, None)
-
-
 def call_of(
     kernel: Callable[..., Any], arrays: Mapping[str, Any], parameters: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -76,7 +66,7 @@ def call_of(
 def arguments_for(
     function: Callable[..., Any], inputs: Mapping[str, Any], parameters: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The call of a reference: the inputs by name or by position, and those parameters it has.
+    """The call of a reference: the inputs by name, or first by position; and parameters it has.
 
     Raises
     ------
@@ -85,22 +75,15 @@ def arguments_for(
     signature = signature_of(function)
     if signature is None:
         return tuple(inputs.values()), {}
-    named = [p.name for p in signature.parameters.values() if p.kind not in _VARIADIC]
-    values = {name: value for name, value in parameters.items() if name in named}
-    if set(inputs) <= set(named):
-        values |= inputs
+    names = [p.name for p in signature.parameters.values() if p.kind not in _VARIADIC]
+    values = {name: value for name, value in parameters.items() if name in names}
+    if set(inputs) <= set(names):
+        named = inspect.BoundArguments(signature, {**values, **inputs})
+        call = signature.bind(*named.args, **named.kwargs)
     else:
-        names, others = by_position(signature, tuple(parameters))
         for place, name in enumerate(inputs, 1):
-            if name in names and (own := names.index(name) + 1) != place:
-                raise TypeError(
-                    f"{name!r} is number {place} of the inputs and number {own} of its arrays"
-                )
-        rest = tuple(inputs.values())[len(names) :]
-        if rest and others is None:
-            raise TypeError(f"it takes {len(names)} of the {len(inputs)} inputs")
-        values |= dict(zip(names, inputs.values(), strict=False))
-        values |= {} if others is None else {others: rest}
-    call = inspect.BoundArguments(signature, values)
-    signature.bind(*call.args, **call.kwargs)  # says what is missing
+            if name in names and (other := names.index(name) + 1) != place:
+                where = f"number {place} of the inputs and number {other} of its parameters"
+                raise TypeError(f"{name!r} is {where}")
+        call = signature.bind(*inputs.values(), **values)
     return call.args, call.kwargs

@@ -15,14 +15,7 @@ from difftest.harness.case import Case
 from difftest.harness.limits import too_large
 from difftest.harness.recipes import Recipe
 from difftest.harness.rounding import Array, is_float
-from difftest.harness.signature import (
-    arguments_for,
-    by_position,
-    call_of,
-    name_of,
-    shown,
-    signature_of,
-)
+from difftest.harness.signature import arguments_for, call_of, name_of, shown, signature_of
 from difftest.harness.spec_arguments import SpecError, checked, gridded, matched, refused, sized
 from difftest.simulator.dtypes import NAMES, TFLOAT32
 from difftest.simulator.machine import MACHINES
@@ -93,7 +86,7 @@ class KernelSpec:
     kernel : called with the inputs, the outputs and the parameters, which are named as the kernel
         names them, in any order.
     reference : called with the inputs, and those parameters that it has. If it has a parameter of
-        each input's name, they are passed by name; else by position, in the order of ``inputs``.
+        each input's name, they are passed by name; else first, in the order of ``inputs``.
         Returns an array, or a tuple of arrays, one for each output; best in float64. It may only
         read its arguments, and refuses a case by an assert or a ValueError of its own.
     domain : name -> source of values, in the order in which they are drawn. A source may depend on
@@ -118,8 +111,6 @@ class KernelSpec:
     accumulation : the dtype of those roundings.
     magnitude : as the reference, but the sums of absolute values that error bounds scale with;
         None means the reference over absolute values, right for sums of products.
-    exact_integers : False for a kernel that divides or calls transcendental functions: then
-        integers are compared within the bound, not bit for bit.
     nonfinite : whether NaN and infinities are drawn too.
     allow_inconclusive : whether the test may pass if half of its drawn cases decide nothing.
     grid : of an SPMD launch, or a function of names of the domain.
@@ -150,7 +141,6 @@ class KernelSpec:
     reduction: int | str | Callable[..., int] | None = None
     accumulation: str = "float32"
     magnitude: Callable[..., Any] | None = None
-    exact_integers: bool = True
     nonfinite: bool = False
     allow_inconclusive: bool = False
     grid: tuple[int, ...] | Callable[..., tuple[int, ...]] = ()
@@ -402,8 +392,10 @@ def _check_kernel(spec: KernelSpec) -> None:
     if signature is None:
         return  # a compiled or wrapped kernel; the call itself will tell
     arrays = (*spec.inputs, *spec.outputs)
-    names, others = by_position(signature, spec.parameters)
-    fits = others is not None and names == arrays[: len(names)]
+    left = [p for p in signature.parameters.values() if p.name not in spec.parameters]
+    names = tuple(p.name for p in left if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
+    takes_more = any(p.kind is p.VAR_POSITIONAL for p in left)
+    fits = takes_more and names == arrays[: len(names)]
     for misfit in () if fits else [name for name in arrays if name not in signature.parameters]:
         raise SpecError(
             f"{'inputs' if misfit in spec.inputs else 'outputs'}: received the name {misfit!r} for "

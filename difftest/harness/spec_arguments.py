@@ -29,7 +29,7 @@ class SpecError(ValueError):
 
 def checked(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """A spec's arguments, sequences as tuples: each is of a kind that can be asked further."""
-    switches = ("edges", "exact", "exact_integers", "nonfinite", "allow_inconclusive")
+    switches = ("edges", "exact", "nonfinite", "allow_inconclusive")
     words = (str, Mapping)  # which are one by one something else
     kinds: tuple[tuple[Callable[[Any], bool], Mapping[str, str]], ...] = (
         (lambda value: isinstance(value, Mapping), _MAPPINGS),

@@ -216,7 +216,7 @@ def test_an_exact_run_is_there_in_both_modes_and_one_option_turns_it_off(project
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
         [
-            "*embedded:    values differ, and nothing here rounds: each must be equal",
+            "*embedded:    values differ by more than rounding explains",
             "*run again:   pytest --simulate --no-exact test_add.py::test_add --case *",
         ]
     )

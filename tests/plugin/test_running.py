@@ -150,7 +150,7 @@ SAID = {
     "example": ["*the kernel alone refuses: LimitError*"],
     "place": [
         "add cannot be judged: the reference relu_sum wrote to its argument a",
-        "*where:*return np.maximum(a, 0, out=a) + b",
+        "*where:*def relu_sum(a, b):",
         "  run again:   pytest --simulate*test_place.py::test_place --case *",
     ],
     "idle": ["the test of add compared nothing: *"],

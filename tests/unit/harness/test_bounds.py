@@ -5,7 +5,7 @@ import pytest
 
 from difftest.harness.case import Case
 from difftest.harness.questions import reference_of
-from difftest.harness.recipes import Fill, Integers, Ones, Random
+from difftest.harness.recipes import Fill, Ones, Random
 from difftest.harness.spec_arguments import SpecError
 from tests.every import every
 from tests.unit.standin import add_spec
@@ -38,7 +38,6 @@ def test_the_spec_may_say_the_outputs_dtype():
     [
         (Fill(0.5), {}),
         (Fill(float(2**24)), {}),
-        (Ones(), {"exact_integers": False}),
         (Ones(), {"reference": lambda a, b: a / 3 + b / 3}),
     ],
 )
@@ -46,8 +45,7 @@ def test_what_may_round_is_not_exact(data, changes):
     assert not expect_one(add_spec(**changes), data).exact
 
 
-def test_integers_are_exact_and_so_is_data_movement():
-    assert expect_one(add_spec(), Integers(1, 8), Ones()).exact
+def test_data_movement_is_exact():
     assert expect_one(add_spec(reduction=0), Random(1), Random(2)).exact
 
 

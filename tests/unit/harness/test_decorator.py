@@ -40,7 +40,7 @@ def test_a_kernel_test_runs_its_function_on_drawn_cases():
     run_test(test_add)
     assert len(seen) == 5
     assert isinstance(seen[0], BoundCase)
-    assert seen[0].verdicts == {"plain": Match(seen[0].values["n"], exact=True)}
+    assert seen[0].verdicts == {"plain": Match(seen[0].values["n"], exact=False)}
     assert seen[0].dtype == np.float32
     assert [array.shape for array in seen[0].inputs] == [(seen[0].values["n"],)] * 2
 

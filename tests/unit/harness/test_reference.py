@@ -81,14 +81,13 @@ def test_a_reference_that_works_in_place_fails_the_test_and_is_named(reference):
     assert "remedy:      work on a copy, x = x.copy(), or compute a new array" in text
 
 
-def test_the_failure_shows_the_case_the_line_and_the_error():
+def test_the_failure_shows_the_case_and_the_line_of_the_reference():
     error = broken(relu_spec(relu_by_out))
     text = str(error)
     assert "case:        n=4, float32" in text
     assert "x:           (4,) Fill(value=-1.0, overrides=())" in text
-    assert "received:    ValueError: output array is read-only" in text
-    assert re.search(r"where: +\S*test_reference.py:\d+: return np.maximum\(x, 0, out=x\)", text)
-    assert isinstance(error.__cause__, ValueError)
+    assert "received:    values other than those that it was given" in text
+    assert re.search(r"where: +\S*test_reference.py:\d+: def relu_by_out\(x\):", text)
     assert (error.spec.reference, error.case) == (relu_by_out, CASE)
 
 
@@ -144,7 +143,7 @@ def test_a_magnitude_that_writes_is_named():
 def test_a_reference_may_return_an_argument_or_a_view_of_it(reference):
     runner = Runner((PlainBackend(),))
     verdicts = runner.check(relu_spec(reference), CASE)
-    assert verdicts["plain"] == Match(4, exact=True)
+    assert verdicts["plain"] == Match(4, exact=False)
 
 
 def test_a_library_may_ask_for_an_array_that_can_be_written():
@@ -154,7 +153,7 @@ def test_a_library_may_ask_for_an_array_that_can_be_written():
         assert not memoryview(x).readonly
         return x
 
-    assert Runner((PlainBackend(),)).check(relu_spec(reference), CASE)["plain"] == Match(4, True)
+    assert Runner((PlainBackend(),)).check(relu_spec(reference), CASE)["plain"] == Match(4, False)
 
 
 def test_a_read_only_array_of_the_references_own_is_not_taken_for_an_argument():
@@ -325,4 +324,4 @@ def minus(a, b):
 def test_a_reference_gets_its_arrays_by_name_or_by_position(changes):
     case = Case({"n": 3}, "float32", {"a": Fill(5.0), "b": Ones()})
     spec = add_spec(**changes)
-    assert Runner((PlainBackend(),)).check(spec, case)["plain"] == Match(3, exact=True)
+    assert Runner((PlainBackend(),)).check(spec, case)["plain"] == Match(3, exact=False)

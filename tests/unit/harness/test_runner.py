@@ -42,8 +42,8 @@ class Breaks:
 def test_a_right_kernel_matches_on_each_backend():
     plain = runner("first", "second")
     verdicts = plain.check(add_spec(), CASE)
-    assert verdicts == {"first": Match(4, exact=True), "second": Match(4, exact=True)}
-    assert plain.tally.rows["add", "first"] == Counts(cases=1, elements=4, exact=1)
+    assert verdicts == {"first": Match(4, exact=False), "second": Match(4, exact=False)}
+    assert plain.tally.rows["add", "first"] == Counts(cases=1, elements=4)
 
 
 def test_a_wrong_kernel_fails_and_the_failure_carries_spec_case_and_verdicts():
@@ -85,7 +85,7 @@ def test_what_a_kernel_writes_in_place_is_an_output():
         result[...] = a + b
 
     spec = add_spec(into, outputs={"result": "n"})
-    assert runner().check(spec, CASE) == {"plain": Match(4, exact=True)}
+    assert runner().check(spec, CASE) == {"plain": Match(4, exact=False)}
 
 
 def test_nan_in_an_input_is_no_change_of_it():

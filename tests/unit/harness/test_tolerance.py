@@ -9,7 +9,6 @@ from difftest.harness.compare import (
     tolerated,
     worst_case_gamma,
 )
-from difftest.harness.rounding import is_exact_in
 from tests.every import every
 
 FLOAT32, FLOAT16 = np.dtype("float32"), np.dtype("float16")
@@ -112,16 +111,6 @@ def test_float32_accumulation_is_told_from_float16_accumulation(terms, output):
     in_float32, in_float16 = accumulate(FLOAT32), accumulate(FLOAT16)
     assert np.all((low <= in_float32) & (in_float32 <= high))
     assert np.mean((low <= in_float16) & (in_float16 <= high)) < 0.5
-
-
-def test_integers_are_exact_up_to_the_mantissa():
-    integers = np.array([3.0, -4.0])
-    assert is_exact_in(FLOAT32, np.array([2.0**24]), integers)
-    assert not is_exact_in(FLOAT32, np.array([2.0**24 + 2]), integers)
-    assert not is_exact_in(FLOAT16, np.array([2.0**12]), integers)
-    assert not is_exact_in(FLOAT32, np.array([2.5]), integers)
-    assert not is_exact_in(FLOAT32, np.array([2.0]), np.array([0.5]))
-    assert not is_exact_in(FLOAT32, np.array([np.nan]), integers)
 
 
 def test_what_underflows_has_an_absolute_error():

@@ -110,7 +110,6 @@ LOOSE = KernelSpec(
     inputs={"x": "M 3"},
     exact=False,
     reduction=64,
-    exact_integers=False,
     edges=False,
 )
 """A spec whose bound lets some bits go: the sum in another order, and a little more of it."""
