@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from difftest.analysis import copies
 from difftest.backends.frames import is_installed, is_raised_by
 from difftest.backends.sdk import function_of
+from difftest.harness import copies
 from difftest.harness.limits import ExpiredError
 
 _LONG, _STEPS, _QUIET, _OFTEN, _LARGE = 300, 10_000, 300, 8, 2**20
