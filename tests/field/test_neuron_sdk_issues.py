@@ -5,8 +5,6 @@ values, or the compiler gave an error that nobody could read; the simulator comp
 documentation says, and explains what it refuses.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal

@@ -3,8 +3,6 @@
 Source: the public release notes of NKI 0.4, 0.5 and 0.6 (Neuron SDK 2.30 to 2.32), "Bug Fixes".
 """
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest

@@ -4,8 +4,6 @@ A few calls of each function of both dialects in every run; under ``--hypothesis
 some hundreds.
 """
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """Convolution layers for tests: shapes within the contract that lean to where tiles end."""
 
-from __future__ import annotations
-
 import math
 
 from hypothesis import strategies as st

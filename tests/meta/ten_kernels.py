@@ -1,7 +1,5 @@
 """Four right kernels, in which :mod:`tests.meta.ten_bugs` plants what people get wrong most."""
 
-from __future__ import annotations
-
 import nki
 import nki.isa as nisa
 import nki.language as nl

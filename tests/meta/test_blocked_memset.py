@@ -4,8 +4,6 @@ The property that finds it: blocks lie one after the other in each partition, so
 costs what a flat one of the same bytes a partition costs.
 """
 
-from __future__ import annotations
-
 import math
 
 import hypothesis

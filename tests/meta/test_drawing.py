@@ -1,7 +1,5 @@
 """What is drawn for the project's own kernels: new cases, random data, and every part of a loop."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import Phase, find, settings
 

@@ -4,8 +4,6 @@ Correct kernels are never red; planted errors are found within 50 drawn cases, b
 they are an answer to. The nightly profile draws 1,000 cases of each correct kernel.
 """
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import settings
 

@@ -4,8 +4,6 @@ The last tile forgotten, a tile written to the place of another, the right instr
 tile or the wrong one on the right tile, the wrong dtype, and memory that is never written.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

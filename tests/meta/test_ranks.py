@@ -1,7 +1,5 @@
 """Kernels on several ranks in a kernel test: bugs of their groups are found, shrunk, and said."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """What an instruction does to data stands in its record, and comes with each of its events."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

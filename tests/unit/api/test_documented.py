@@ -1,7 +1,5 @@
 """The list of documented names, and what the simulator says of each."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from difftest.api import documented

@@ -1,7 +1,5 @@
 """docs/reference/generated/api.md: generated, whole and fresh."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

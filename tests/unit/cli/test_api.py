@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from click.testing import CliRunner
 
 from difftest.api.markdown import api_page

@@ -1,7 +1,5 @@
 """`difftest lint`: files, formats, exit codes, comments, and what is new in a newer SDK."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

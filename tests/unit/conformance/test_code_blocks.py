@@ -1,7 +1,5 @@
 """Code blocks of pages: found, told from fragments, run, and judged."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

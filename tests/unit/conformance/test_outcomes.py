@@ -1,7 +1,5 @@
 """Counts and causes of outcomes, and the page that shows them."""
 
-from __future__ import annotations
-
 import subprocess
 
 from conformance.outcomes import FAILED, PASSED, SKIPPED, Outcome, by_cause, by_group, cause

@@ -1,7 +1,5 @@
 """What a call leaves behind: random states of any generator are compared, and put back."""
 
-from __future__ import annotations
-
 import os
 import random
 import sys

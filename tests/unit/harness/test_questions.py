@@ -1,7 +1,5 @@
 """The two questions asked apart, on kernels of a few lines."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

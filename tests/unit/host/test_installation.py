@@ -1,7 +1,5 @@
 """What the embedded modules say of times when the timing model is in place."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Processes that work through tasks: when the time of one is over."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """How much each rule counts: by group, by id, by what is named, by pyproject.toml."""
 
-from __future__ import annotations
-
 import pytest
 
 from difftest.lint.check import rules

@@ -1,7 +1,5 @@
 """The linter stands above what runs kernels: nobody below what asks it here knows it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.unit.imports import imports

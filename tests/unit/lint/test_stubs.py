@@ -1,7 +1,5 @@
 """The stubs: every documented name, as the simulator has it, and what mypy makes of kernels."""
 
-from __future__ import annotations
-
 import ast
 import shutil
 from functools import cache

@@ -1,7 +1,5 @@
 """A kernel with something of each kind to vary, and a test of it; wrong where CHUNK is 3."""
 
-from __future__ import annotations
-
 from difftest import Fill, Input, KernelSpec, kernel_test, sizes
 from difftest.simulator.frontend.install import embedded
 

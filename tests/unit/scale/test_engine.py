@@ -1,7 +1,5 @@
 """Points on workers of Dask: each row once, whoever ends, whoever is slow."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

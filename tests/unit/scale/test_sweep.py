@@ -1,7 +1,5 @@
 """A sweep from the command line to Parquet, ended and gone on with."""
 
-from __future__ import annotations
-
 import gc
 import json
 from dataclasses import replace

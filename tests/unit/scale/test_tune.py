@@ -1,7 +1,5 @@
 """The tuner, on a kernel whose time is known, and on this project's own by name."""
 
-from __future__ import annotations
-
 import gc
 import json
 import warnings

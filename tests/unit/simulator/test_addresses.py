@@ -1,7 +1,5 @@
 """Tensors that the kernel places: against a plain array of bytes that they all share."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

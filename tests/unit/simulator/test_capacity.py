@@ -1,7 +1,5 @@
 """Whether the live tensors fit: bytes over whole quadrants, live from first write to last use."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """A tile's repr: one line in an error, statistics and values in a debugger."""
 
-from __future__ import annotations
-
 import io
 import pdb
 

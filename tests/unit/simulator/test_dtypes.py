@@ -1,7 +1,5 @@
 """Rounding, held to the definitions of the formats (a grid of values, ties to the even code)."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """What an error says: what happened, the rule, what was received, the limit, line and remedy."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

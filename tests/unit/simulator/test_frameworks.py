@@ -3,8 +3,6 @@
 Neither framework is a need of this project's tests: stand-ins have what the module asks of them.
 """
 
-from __future__ import annotations
-
 import sys
 from types import ModuleType
 

@@ -1,7 +1,5 @@
 """The machine's sizes are its fields, and no other module of the simulator has them as numbers."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

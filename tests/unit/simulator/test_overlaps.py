@@ -1,7 +1,5 @@
 """Tensors that a kernel places in HBM."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest

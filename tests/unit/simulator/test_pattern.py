@@ -1,7 +1,5 @@
 """Access patterns, each operation against NumPy's on an array of the elements' numbers."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

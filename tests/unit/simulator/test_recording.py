@@ -1,7 +1,5 @@
 """Two steps of the classic API are one instruction: a move is joined with what it moves."""
 
-from __future__ import annotations
-
 import gc
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A tape that is replayed does what the kernel does: bit for bit, event for event."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import random

@@ -1,7 +1,5 @@
 """Indexing and views, against NumPy's own on the same arrays."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import assume, given

@@ -1,7 +1,5 @@
 """The trace of a small kernel, event by event."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

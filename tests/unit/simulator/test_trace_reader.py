@@ -1,7 +1,5 @@
 """What is no trace gets one error, which says where and what is accepted."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

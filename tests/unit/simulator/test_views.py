@@ -1,7 +1,5 @@
 """Views of another dtype, and patterns made by hand: against NumPy's own on the same bytes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Advice on kernels of the tests' own."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from difftest.simulator import TRN2, launch

@@ -1,7 +1,5 @@
 """Estimates made by hand."""
 
-from __future__ import annotations
-
 import math
 
 from difftest.timing.interval import Basis, Estimate, Foundation

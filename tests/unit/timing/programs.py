@@ -1,7 +1,5 @@
 """Traces and programs made by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from difftest.simulator.machine import TRN2

@@ -1,7 +1,5 @@
 """The kernels of this repository, and their traces."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from difftest.host.shipped import import_shipped

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from difftest.simulator import TRN2, Engine
 from difftest.timing.costing import evidence_of
 from difftest.timing.evidence import Evidence

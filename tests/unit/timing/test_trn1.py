@@ -4,8 +4,6 @@ ns for an instruction, the slope over 256 repeats on four tensors in turn, to 10
 neuronx-cc 2.27.5334, one core of a trn1.2xlarge).
 """
 
-from __future__ import annotations
-
 import pytest
 
 from difftest.simulator import TRN1, Engine

@@ -1,7 +1,5 @@
 """What the cycles of a row count, where that is not the elements of the largest operand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

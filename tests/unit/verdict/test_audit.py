@@ -1,7 +1,5 @@
 """Impostors against specs: strong ones, weak ones, and one that proves nothing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from click.testing import CliRunner

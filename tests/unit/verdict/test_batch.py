@@ -1,7 +1,5 @@
 """`difftest verdict --batch`: killed and resumed, nothing is lost or done twice."""
 
-from __future__ import annotations
-
 import json
 from unittest.mock import Mock
 

@@ -3,8 +3,6 @@
 Each run has one for each check; the nightly profile has all of them.
 """
 
-from __future__ import annotations
-
 from hypothesis import settings
 
 from difftest.verdict.nursery import Limits, Sandbox

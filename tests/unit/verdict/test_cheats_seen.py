@@ -1,7 +1,5 @@
 """What a kernel does behind its instructions' back, and what it is called."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from difftest.verdict.backend import Shown, decoys

@@ -1,7 +1,5 @@
 """What a candidate can reach by public attributes: nothing by which one gets out."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -1,7 +1,5 @@
 """`difftest verdict`: from two names to an object, a text and an exit code."""
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import replace

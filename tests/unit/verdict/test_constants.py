@@ -1,7 +1,5 @@
 """A constant that a test reads of the candidate's own file decides nothing."""
 
-from __future__ import annotations
-
 from click.testing import CliRunner
 
 from difftest.verdict.command import verdict

@@ -1,7 +1,5 @@
 """However a judge, a nursery or a worker ends: no process and no folder is left."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A verdict as others read it: JUnit, Markdown, a page; and the exit code that is asked."""
 
-from __future__ import annotations
-
 from xml.etree import ElementTree
 
 import pytest

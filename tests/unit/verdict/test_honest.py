@@ -3,8 +3,6 @@
 Each run has a quarter of them; the nightly profile has all.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from hypothesis import settings

@@ -1,7 +1,5 @@
 """What a candidate may be written in: what is outside is told by line, and nothing of it runs."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,7 +1,5 @@
 """A replay runs in other orders, too: doubts about a candidate are settled as a kernel's are."""
 
-from __future__ import annotations
-
 import neuronxcc.nki.language as nl
 import numpy as np
 

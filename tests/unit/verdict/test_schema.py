@@ -1,7 +1,5 @@
 """The published form of a verdict, and real verdicts of each kind that have it."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """`difftest serve`, asked by the client of the SDK."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

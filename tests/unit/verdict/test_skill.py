@@ -1,7 +1,5 @@
 """What the skill tells an agent to run, run: all of it, on the files that it shows."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import sys

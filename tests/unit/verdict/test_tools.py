@@ -1,7 +1,5 @@
 """What an agent asks is what the commands answer."""
 
-from __future__ import annotations
-
 import subprocess
 
 from difftest.verdict.serve import PAGE, Tools

@@ -1,7 +1,5 @@
 """The whole way: a kernel in a worker, judged by a spec, as one object."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How the tests of detectors run a kernel and ask what is found in it."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from difftest.analysis.detectors import detect

@@ -1,7 +1,5 @@
 """Two small kernels, one of each dialect, and specs that find most bugs of theirs, or few."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from difftest import KernelSpec, Rejection, sizes

@@ -1,7 +1,5 @@
 """Arithmetic with bounds, against every corner of the operands' intervals."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

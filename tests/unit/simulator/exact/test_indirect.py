@@ -1,7 +1,5 @@
 """Exact runs of what moves through tiles of indices: each place keeps, or gets, its own numbers."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from difftest.simulator import launch

@@ -1,7 +1,5 @@
 """Microscaling beside its exact run: products within their bounds, quantizations that are sure."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 

@@ -1,7 +1,5 @@
 """Numbers with bounds as array-likes: what they do not know is loud, and no bound gets lost."""
 
-from __future__ import annotations
-
 import itertools
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Exact runs of kernels that place tensors on the same bytes."""
 
-from __future__ import annotations
-
 import gc
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every instruction alone beside its exact run: the machine lies within the bound of its errors."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The exact run of whole kernels: what it holds, where it has doubts, what it says was lost."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 

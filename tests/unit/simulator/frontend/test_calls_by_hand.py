@@ -1,7 +1,5 @@
 """An instruction's call is data, a signature and a record; one in five may be written by hand."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

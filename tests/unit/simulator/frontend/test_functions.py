@@ -1,7 +1,5 @@
 """The functions of ``nki.language`` that both dialects have, each against NumPy in float64."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """The embedded modules stand for neuronxcc for a while, and leave nothing behind."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import sys

@@ -1,7 +1,5 @@
 """Loops and the grid: loop variables are integers, and every instruction knows its iterations."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

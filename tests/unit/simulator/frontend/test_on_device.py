@@ -1,7 +1,5 @@
 """``nki.baremetal``, ``nki.profile`` and ``nki.benchmark``: the files that they are asked for."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

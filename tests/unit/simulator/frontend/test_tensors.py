@@ -1,7 +1,5 @@
 """What a kernel can name of a tensor: what AWS documents, and nothing of the simulator's own."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

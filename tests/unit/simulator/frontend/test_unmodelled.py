@@ -1,7 +1,5 @@
 """Documented names that the simulator does not have can be named, and not used."""
 
-from __future__ import annotations
-
 import copy
 import importlib
 

@@ -1,7 +1,5 @@
 """The Scalar Engine's functions: their names, limits and ranges."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

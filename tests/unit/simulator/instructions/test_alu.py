@@ -1,7 +1,5 @@
 """The operators, against AWS's table (nki.api.shared.rst at v2.26.0) and NumPy's functions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -4,8 +4,6 @@ The meaning is the plain mode's: written once more after AWS's documentation. Ea
 runs three times, and all three leave the same bits. A record without an example fails.
 """
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

@@ -3,8 +3,6 @@
 And no event comes from elsewhere than the gate and the effects.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The engines compute in float32 and round once; integers of 32 bits are exact on GpSimd."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal

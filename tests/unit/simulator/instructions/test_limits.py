@@ -1,7 +1,5 @@
 """What records forbid: each declared buffer, dtype and shape, and each rule just over its limit."""
 
-from __future__ import annotations
-
 import dataclasses
 import random
 

@@ -1,7 +1,5 @@
 """Planted bugs in what a mask that is no box makes of an instruction: the plain mode sees each."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """nc_matmul and nc_transpose: float32 products and sums, and the limits of the PE array."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal

@@ -1,7 +1,5 @@
 """quantize_mx, nc_matmul_mx and the packed dtypes (nki.isa and mxfp-matmul.rst at v2.32.0)."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest

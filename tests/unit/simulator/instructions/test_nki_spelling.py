@@ -1,7 +1,5 @@
 """Spelled in today's dialect, each drawn call does what its record does."""
 
-from __future__ import annotations
-
 import dataclasses
 import random
 import warnings

@@ -1,7 +1,5 @@
 """AWS nki.api.shared.rst at v2.26.0, "NKI Type Promotion": its examples, each way round."""
 
-from __future__ import annotations
-
 import itertools
 
 import ml_dtypes

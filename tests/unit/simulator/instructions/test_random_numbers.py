@@ -1,7 +1,5 @@
 """rng and rand2 (nki.isa at v2.32.0): their ranges and rules, not their bits."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """What a call refuses before or beside the rules of its record, whose limits are in test_limits."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

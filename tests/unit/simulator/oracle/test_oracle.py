@@ -1,7 +1,5 @@
 """The oracle: what it knows of each record, and planted bugs that it names by the kernel's line."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 

@@ -1,7 +1,5 @@
 """Today's dialect in plain mode: the calls that the fuzzer does not draw, and what is refused."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a kernel's Python is not to know decides: earlier calls, and what registers hold."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from difftest import Indices, Input, seeded, sizes

@@ -3,8 +3,6 @@
 A text is the body of the kernel ``add``; what stands before a line ``---`` is of its module.
 """
 
-from __future__ import annotations
-
 from difftest.verdict.language import FORBIDDEN
 
 NUMPY = "import numpy as np\n---\n"

@@ -1,7 +1,5 @@
 """Honest kernels of the classic dialect."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from difftest import sizes

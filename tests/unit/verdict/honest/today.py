@@ -1,7 +1,5 @@
 """Honest kernels of today's dialect."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from difftest import Indices, Input, seeded, sizes

@@ -1,7 +1,5 @@
 """Operators as functions: they broadcast and promote."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal

@@ -1,7 +1,5 @@
 """What a stub leaves open is an error when the module is imported; few functions have no stub."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

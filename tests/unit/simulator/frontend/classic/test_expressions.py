@@ -1,7 +1,5 @@
 """Index expressions and masks: NumPy's arithmetic on the same grids is the oracle."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

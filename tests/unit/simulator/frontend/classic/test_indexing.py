@@ -1,7 +1,5 @@
 """Accesses whose indices lie in a tile, against NumPy's fancy indexing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """nisa's arguments that are documented and not modelled: each raises, none is ignored."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

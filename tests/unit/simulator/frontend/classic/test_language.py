@@ -1,7 +1,5 @@
 """The modules' names: all that AWS documents are there, or say that they are not modelled."""
 
-from __future__ import annotations
-
 import importlib
 
 import ml_dtypes

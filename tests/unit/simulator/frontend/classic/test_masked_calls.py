@@ -4,8 +4,6 @@
 both modes, under boxes, a triangle, plain truth values, and a mask that keeps nothing.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.testing import assert_array_equal
 

@@ -3,8 +3,6 @@
 Source: ``nki.api.shared.rst`` at tag v2.26.0, "NKI API Masking", operand masking.
 """
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Masks: a smaller instruction, and nothing else. NumPy's boolean masks are the oracle."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """The memories and the machine as kernels name them."""
 
-from __future__ import annotations
-
 from difftest.simulator import TRN1, launch
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic.memories import ParDim

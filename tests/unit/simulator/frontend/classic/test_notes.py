@@ -4,8 +4,6 @@ Each row breaks a stricter rule of the documentation at tag v2.26.0 than kernels
 keep. Both modes give the value, warn once, and refuse when only the documented is asked for.
 """
 
-from __future__ import annotations
-
 import warnings
 
 import ml_dtypes

@@ -3,8 +3,6 @@
 Source: ``nki_direct_allocation_guide.rst`` and ``nki.compiler`` at tag v2.26.0.
 """
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

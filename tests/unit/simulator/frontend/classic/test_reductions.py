@@ -1,7 +1,5 @@
 """The functions of ``nki.language`` that are made of several instructions; NumPy is the oracle."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest

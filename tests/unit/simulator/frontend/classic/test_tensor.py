@@ -1,7 +1,5 @@
 """Tensors as kernels handle them: operators, assignment, accumulation, views."""
 
-from __future__ import annotations
-
 import functools
 import operator
 

@@ -1,7 +1,5 @@
 """Collectives of ranks that have two cores each."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """What the body of a loop on the device makes, and `while register:` in the trace."""
 
-from __future__ import annotations
-
 import warnings
 
 import pytest

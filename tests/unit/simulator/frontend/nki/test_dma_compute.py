@@ -1,7 +1,5 @@
 """``nisa.dma_compute`` in today's dialect: sums of tensors, and rows that an index names."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """``nc_matmul`` with ``perf_mode=double_row``, and on tiles of the PE array."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 from numpy.testing import assert_array_equal

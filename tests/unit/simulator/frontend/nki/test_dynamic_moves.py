@@ -1,7 +1,5 @@
 """Dynamic offsets of the DMA engines: gathers, scatters, both, transposes; and their views."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest

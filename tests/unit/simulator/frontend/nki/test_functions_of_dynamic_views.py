@@ -1,7 +1,5 @@
 """Functions of nl on views that an offset moves, held in SBUF or in a register."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Grids of tiles and of blocks (nl.tiles, nl.blocks, nl.alloc_tiles, nl.alloc_blocks; NKI 0.7)."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal

@@ -1,7 +1,5 @@
 """Tensor indirection of nc_matmul's and nc_matmul_mx's operands and destinations."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """`NkiTensor.indirect` on NeuronCore-v4, against NumPy's fancy indexing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Operations of 32-bit integers are exact, as the stub of `nisa.tensor_tensor` says at v2.32.0."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from difftest.simulator import TRN3

@@ -1,7 +1,5 @@
 """The table of levels: each row at its level and beyond it, and idioms of earlier levels."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import sys

@@ -4,8 +4,6 @@ In the order of those pages at v2.32.0: registers, `NkiTensor` (language guide, 
 memories, functions (`nki.language`), instructions (`nki.isa`). Here is what no other test has.
 """
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

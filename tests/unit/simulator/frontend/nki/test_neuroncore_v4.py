@@ -1,7 +1,5 @@
 """What NeuronCore-v4 has and its elders have not: operators, dtypes, MX, and the machine itself."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Members of enumerations by their number, as NKI 0.2 had them."""
 
-from __future__ import annotations
-
 import pytest
 
 from difftest.simulator import KernelError

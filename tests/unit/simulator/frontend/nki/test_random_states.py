@@ -1,7 +1,5 @@
 """Seeds and states of the engines' random numbers."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.testing import assert_array_equal
 

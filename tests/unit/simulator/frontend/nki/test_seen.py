@@ -4,8 +4,6 @@ Each runs in both modes, with a note, and is refused under `documented`; its nea
 under any setting.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

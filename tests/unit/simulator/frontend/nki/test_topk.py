@@ -1,7 +1,5 @@
 """nisa.topk, as AWS's page of NKI 0.7 has it."""
 
-from __future__ import annotations
-
 import warnings
 
 import ml_dtypes

@@ -1,7 +1,5 @@
 """Which register an access follows, and what a collective was told, stand in the trace."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from difftest.simulator import launch, trace_from_json, trace_to_json

@@ -1,7 +1,5 @@
 """Every instruction's example and every rule's limits, registered."""
 
-from __future__ import annotations
-
 from tests.unit.simulator.instructions.calls import computing as computing
 from tests.unit.simulator.instructions.calls import limits_computing as limits_computing
 from tests.unit.simulator.instructions.calls import limits_moving as limits_moving

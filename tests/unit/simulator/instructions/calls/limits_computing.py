@@ -1,7 +1,5 @@
 """The limits of the instructions that compute."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from difftest.simulator import (

@@ -1,7 +1,5 @@
 """The limits of DMA, gathers, searches, selections and copies."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from difftest.simulator import (

@@ -1,7 +1,5 @@
 """The limits of the instructions that today's dialect alone has, and of register commands."""
 
-from __future__ import annotations
-
 from difftest.simulator import (
     TRN1,
     TRN2,
