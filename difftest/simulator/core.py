@@ -305,7 +305,9 @@ class Core:
         self.memories.named, self.registers = Counter(), Registers()
 
     @taped("allocate")
-    def allocate(self, shape: Shape, dtype: np.dtype[Any], space: Space, **how: Any) -> Storage:
+    def allocate(
+        self, shape: Shape, dtype: np.dtype[Any], space: Space, *how: Any, **named: Any
+    ) -> Storage:
         """A new tensor, nothing of it written by itself; parameters as :meth:`hold` has them.
 
         Raises
@@ -313,8 +315,8 @@ class Core:
         LimitError : it does not fit its memory, or not at its address.
         """
         if space is Space.SHARED_HBM and len(self.grid):
-            return self._allocate_shared(shape, dtype, **how)
-        return self.hold(shape, dtype, space, **how)
+            return self._allocate_shared(shape, dtype, *how, **named)
+        return self.hold(shape, dtype, space, *how, **named)
 
     def numbers(self) -> np.random.Generator:
         """The random numbers for the instruction that runs: if it asks again, the same again."""
@@ -394,7 +396,7 @@ class Core:
         return Storage(allocation, data)
 
     def _allocate_shared(
-        self, shape: Shape, dtype: np.dtype[Any], *, name: str = "", **how: Any
+        self, shape: Shape, dtype: np.dtype[Any], _: int = 0, name: str = "", address: Any = None
     ) -> Storage:
         """Every instance of the grid sees the same shared_hbm tensors.
 
@@ -404,7 +406,7 @@ class Core:
         at = name, memories.named[name]
         memories.named[name] += 1
         if at not in memories.shared:
-            memories.shared[at] = self.hold(shape, dtype, Space.SHARED_HBM, name=name, **how)
+            memories.shared[at] = self.hold(shape, dtype, Space.SHARED_HBM, 0, name, address)
         storage = memories.shared[at]
         storage.programs = int(np.prod(self.grid))
         if storage.allocation.shape != shape or storage.dtype != dtype:

@@ -108,6 +108,8 @@ def as_dtype(spec: object, what: str = "", names: Iterable[str] = NAMES) -> np.d
 
 def as_nki_dtype(spec: object, what: str = "") -> np.dtype[Any]:
     """:func:`as_dtype` with the dtypes that today's dialect alone has."""
+    if isinstance(spec, np.dtype) and spec in _KNOWN:  # most are
+        return spec
     if isinstance(spec, str) and spec in NKI_NAMES:
         return NKI_NAMES[spec]
     try:

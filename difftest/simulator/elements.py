@@ -77,9 +77,7 @@ class Elements:
 
     def _gather(self, plane: Array) -> Array:
         """Its part of a plane that has something for each element of the tensor: a view."""
-        pattern, whole = self._named()[0], self._storage.whole
-        same = pattern is whole and plane.shape == whole[1]
-        return self._take(plane[...] if same else pattern_view(plane, pattern, plane.dtype))
+        return self._take(pattern_view(plane, self._named()[0], plane.dtype))
 
     def _scatter(self, plane: Array, values: Any, where: Array | None = None) -> None:
         """:meth:`_give` to its part of a plane."""

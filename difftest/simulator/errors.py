@@ -134,11 +134,11 @@ def kernel_location(frame: FrameType | None = None) -> Location | None:
     return None
 
 
-def kernel_stack(frame: FrameType | None = None) -> tuple[Location, ...]:
+def kernel_stack(frame: FrameType | None = None, around: Any = None) -> tuple[Location, ...]:
     """The lines outside the simulator that are being executed, innermost first, up to the launch.
 
     Where nothing was launched there is the innermost alone. ``frame`` is as in
-    :func:`kernel_location`.
+    :func:`kernel_location`; ``around`` are the lines that called the innermost, if they are known.
     """
     lines = []
     frame = frame or sys._getframe(1)
@@ -146,6 +146,8 @@ def kernel_stack(frame: FrameType | None = None) -> tuple[Location, ...]:
         entry = _CODES.get(id(frame.f_code)) or _known(frame.f_code)
         if not entry.inside:
             lines.append(entry.lines.get(frame.f_lasti) or _line(frame, entry))
+            if around is not None:
+                return (lines[0], *around)
         elif entry.in_launch:
             return tuple(lines)
         frame = frame.f_back

@@ -64,6 +64,8 @@ class Lines:
         self._of: FrameType | None = None
         self._stacks: dict[int, tuple[Location, ...]] = {}
         """By place in the code of that frame."""
+        self._around: tuple[Location, ...] | None = None
+        """The lines around it, once they are known."""
         tracer = sys.gettrace()
         self.tracer = tracer if getattr(tracer, "of_kernels", False) else None
 
@@ -75,8 +77,8 @@ class Lines:
     def stack(self) -> tuple[Location, ...]:
         """The lines, innermost first.
 
-        Those around a function's frame stay the same as long as it runs, so that each line of it
-        is looked for once in a row. A generator may go on for somebody else.
+        Those around a function's frame stay the same as long as it runs, so that they are looked
+        for once, and then its own line alone. A generator may go on for somebody else.
         """
         frame = self.caller
         if frame is None:
@@ -84,10 +86,11 @@ class Lines:
         if frame is not self._of:
             if frame.f_code.co_flags & _RESUMED:
                 return kernel_stack(frame)
-            self._of, self._stacks = frame, {}
+            self._of, self._stacks, self._around = frame, {}, None
         lines = self._stacks.get(frame.f_lasti)
         if lines is None:
-            lines = self._stacks[frame.f_lasti] = kernel_stack(frame)
+            lines = self._stacks[frame.f_lasti] = kernel_stack(frame, self._around)
+            self._around = lines[1:]
         return lines
 
 

@@ -63,6 +63,7 @@ def _rounding(dtype: DType) -> Rounding:
 
 
 ROUNDINGS = {dtype: _rounding(dtype) for dtype in (*FLOATS, FLOAT8_E4M3FN)}
+_MX = frozenset(MX_NAMES.values())
 UNIT = ROUNDINGS[FLOAT32].unit
 TINY = ROUNDINGS[FLOAT32].tiny
 LARGEST_SUM = 1 / UNIT
@@ -361,7 +362,7 @@ def as_bounded(array: Array, dtype: DType, *, computed: bool = False) -> Bounded
 
     ``computed`` says that an engine takes it as float32, which rounds wide integers.
     """
-    if dtype in MX_NAMES.values():  # which are moved alone
+    if dtype in _MX:  # which are moved alone
         return Bounded(np.zeros(array.shape))
     value = array.astype(np.float64)
     if (

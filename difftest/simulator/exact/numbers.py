@@ -93,8 +93,10 @@ class Numbers(Lifted):
 
     def __ne__(self, other: Any) -> Any:
         """As computed; of one number that is sure, at once."""
-        sure = not self.shape and self.held.error is None
-        return self.held.value != other if sure else self.computed(np.not_equal, self, other)
+        value, error = self.held.value, self.held.error
+        if self.shape or not (error is None or (type(other) is int and abs(value - other) > error)):
+            return self.computed(np.not_equal, self, other)
+        return value != other
 
     def computed(self, ufunc: Any, *operands: Any) -> Numbers:
         rule, values = ARITHMETIC.get(ufunc), [self._of(operand) for operand in operands]
@@ -404,6 +406,8 @@ def nc_matmul(run: Run, call: Call, *operands: Bounded) -> Bounded:
     if "product" in call.operands:
         return operands[0]
     depth = 2 if call.options["perf_mode"] == "double_row" else 1
+    if depth == 1 and operands[0].value.ndim == operands[1].value.ndim == 2:
+        return matrix_product(run, *operands)
     left, right = (
         side.shaped(lambda array: array.reshape(depth * array.shape[0], -1)) for side in operands
     )

@@ -295,8 +295,11 @@ class Shadow(Follower):
         if tile.dtype != storage.dtype:
             self.doubt("the bits of rounded values are read as another dtype", lost=True)
             return None
-        value = tile._gather(exact.value)
-        error: Any = tile._gather(exact.error)
+        planes: Any = exact[:2]
+        if tile._strided and tile._pattern is storage.whole:  # as most are
+            value, error = [plane[...] for plane in planes]
+        else:
+            value, error = map(tile._gather, planes)
         sums = 0 if exact.sums is None else int(tile._gather(exact.sums).max())
         if own is not None and not own.all():
             value, error = np.where(own, value, raw_values(tile)), np.where(own, error, 0.0)
@@ -379,8 +382,8 @@ def _is_plain(call: Call, src: Tile | IndirectTile, dst: Tile | IndirectTile) ->
         rounds = src.dtype == TFLOAT32 and call.engine is not Engine.DMA  # bits of the host's
         if rounds or not (wider or src.dtype == dst.dtype):
             return False
-    storages = (src._storage, dst._storage)
-    return not any(storage.exact is not None or storage.shared for storage in storages)
+    ours, theirs = src._storage, dst._storage
+    return ours.exact is theirs.exact is None and not (ours.shared or theirs.shared)
 
 
 def _spread_over(where: Array, chosen: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import DTYPES, FLOAT32, FLOATS, TFLOAT32, WIDE_INTEGERS, Array
 from difftest.simulator.errors import NotModelledError, ShapeError
-from difftest.simulator.index import Index, broadcast_shapes
+from difftest.simulator.index import Index, Shape, broadcast_shapes
 from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.copy import holds
 from difftest.simulator.instructions.elementwise import like
@@ -75,10 +76,11 @@ def _predicate_repeats(call: Call) -> None:
         raise call.refused(rule, did, received, error=ShapeError)
 
 
-def _compared(call: Call, pred: Index, data: Array) -> Array:
-    """Where the predicate holds, in the data's shape or to be repeated in it."""
-    chosen: Array = call["cmp_op"].compute(pred.array(), 0)
-    return chosen.reshape(data.shape) if chosen.size == data.size else chosen
+@functools.lru_cache(maxsize=16)
+def _mask(compute: Any, shape: Shape, start: int, steps: Shape) -> Array:
+    """Where an affine expression holds: a kernel asks the same of each head, and the exact run."""
+    mask: Array = compute(Index(shape, start, steps).array(), 0)
+    return mask
 
 
 @instruction(
@@ -100,7 +102,9 @@ def _compared(call: Call, pred: Index, data: Array) -> Array:
 )
 def affine_select(call: Call, on_true_tile: Array, pred: Index, on_false_value: Number) -> Array:
     """``dst = on_true_tile`` where an affine expression compares with 0, else a constant."""
-    chosen = _compared(call, pred, on_true_tile)
+    chosen = _mask(call["cmp_op"].compute, pred.shape, pred.start, pred.steps)
+    if chosen.size == on_true_tile.size:  # else it repeats
+        chosen = chosen.reshape(on_true_tile.shape)
     return np.where(chosen, as_float(on_true_tile), as_constant(on_false_value))
 
 

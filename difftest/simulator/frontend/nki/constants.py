@@ -6,16 +6,15 @@ Source: the stubs of AWS's documentation at v2.32.0.
 from __future__ import annotations
 
 import dataclasses
-from enum import Enum
 from types import new_class
 from typing import Any
 
 from difftest.simulator.errors import SignatureError
 from difftest.simulator.frontend.arguments import Members, Numbered, as_member, no_member, not_taken
 from difftest.simulator.frontend.nki.levels import READ_AS, check_level
-from difftest.simulator.trace import Engine, Iteration, LoopKind, Space
+from difftest.simulator.trace import Engine, Iteration, LoopKind, Quick, Space
 
-Named: Any = new_class("Named", (Enum,), {"metaclass": Members})
+Named: Any = new_class("Named", (Quick,), {"metaclass": Members})
 engine: Any = Named(
     "engine",
     {"tensor": 1, "vector": 5, "scalar": 2, "gpsimd": 3, "dma": 4, "sync": 6, "unknown": 0},
@@ -36,7 +35,7 @@ READ_AS["nisa.sendrecv(use_gpsimd_dma)"] = lambda value, dst: {
 }
 
 
-class MemoryRegion(Enum, metaclass=Members):
+class MemoryRegion(Quick, metaclass=Members):
     """Where a tensor lies: ``nl.sbuf``, ``nl.psum``, ``nl.private_hbm``, ``nl.shared_hbm``."""
 
     sbuf = "sbuf"

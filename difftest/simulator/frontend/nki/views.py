@@ -314,6 +314,13 @@ def _indexed(view: Views, items: tuple[Any, ...]) -> Pattern:
             if axis or in_hbm:
                 continue
             count = 1
+        elif (
+            kind is slice
+            and (type(item.start), type(item.stop), type(item.step)) == _BOUNDS
+            and (0 <= item.start < item.stop <= count)
+        ):
+            offset += item.start * stride
+            count = item.stop - item.start
         elif kind is not slice or not item.start is item.stop is item.step is None:
             start, count, step = _range(view, axis, item)
             offset += start * stride
@@ -328,6 +335,8 @@ def _indexed(view: Views, items: tuple[Any, ...]) -> Pattern:
 
 
 _RANGES = (slice, DynamicSlice)
+_BOUNDS = (int, int, NoneType)
+"""What most slices are of."""
 
 
 def _range(view: Views, axis: int, item: object) -> tuple[int, int, int]:

@@ -64,9 +64,7 @@ def new_tensor(
             remedy="loop over the first dimension in tiles of nl.tile_size.pmax",
         )
     place = None if address is None else _address(address, space)
-    storage = core.allocate(
-        sizes, as_nki_dtype(dtype, where), space, name=as_name(name), address=place
-    )
+    storage = core.allocate(sizes, as_nki_dtype(dtype, where), space, 0, as_name(name), place)
     tensor: NkiTensor = core.tile._whole(storage)
     return tensor
 

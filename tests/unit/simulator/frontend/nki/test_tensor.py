@@ -39,6 +39,7 @@ def shapes(compute, *, buffer=nl.sbuf, shape=(64, 64, 64)):
         ((..., -1, slice(0, 3)), (64, 3)),
         (nl.ds(3, 5), (5, 64, 64)),
         ((slice(-4, None), slice(None, -60)), (4, 4, 64)),
+        ((slice(0, 3), slice(-60, 62)), (3, 58, 64)),
         (..., (64, 64, 64)),
     ],
 )
