@@ -332,8 +332,7 @@ def _all_or_any(run: Run, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) ->
 
 def _product(run: Run, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
     value = np.asarray(x.value.prod(axis=axes, keepdims=keepdims))
-    sizes = np.abs(x.value)
-    error = spread(x)
+    sizes, error = np.abs(x.value), spread(x)
     largest = sizes if error is None else sizes + error
     most = np.asarray(largest.prod(axis=axes, keepdims=keepdims))
     small = most.max(initial=0.0) <= LARGEST_SUM
@@ -347,8 +346,7 @@ def _product(run: Run, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bo
 def _difference(run: Run, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
     """The first element along an axis minus the others."""
     (axis,) = axes
-    signs = np.full(x.value.shape[axis], -1.0)
-    signs[0] = 1.0
+    signs = np.where(np.arange(x.value.shape[axis]) == 0, 1.0, -1.0)
     shape = [1] * x.value.ndim
     shape[axis] = -1
     turned = Bounded(x.value * signs.reshape(shape), x.error)
@@ -408,10 +406,8 @@ def nc_matmul(run: Run, call: Call, *operands: Bounded) -> Bounded:
     depth = 2 if call.options["perf_mode"] == "double_row" else 1
     if depth == 1 and operands[0].value.ndim == operands[1].value.ndim == 2:
         return matrix_product(run, *operands)
-    left, right = (
-        side.shaped(lambda array: array.reshape(depth * array.shape[0], -1)) for side in operands
-    )
-    return matrix_product(run, left, right)
+    sides = [side.shaped(lambda a: a.reshape(depth * len(a), -1)) for side in operands]
+    return matrix_product(run, *sides)
 
 
 def matrix_product(run: Run, left: Bounded, right: Bounded) -> Bounded:
