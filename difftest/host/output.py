@@ -1,8 +1,7 @@
-"""What is written: files as a whole or not at all, and what a stream cannot show."""
+"""What is written: files as a whole or not at all, and all in UTF-8."""
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import io
 import os
@@ -12,12 +11,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-_SIGNS = {**dict(zip("▁▂▃▄▅▆▇█", "12345678", strict=True)), "─": "-", "…": "~", "µ": "u"}
-"""What is printed where a stream's encoding lacks a character: eighths of a bar are digits."""
-_ALIKE = "difftest-alike"
-_PLAIN = "tis-620"
-"""What stands for ASCII, of which click makes UTF-8: beyond that it has Thai alone."""
 
 
 def check_output(file: Path) -> None:
@@ -57,7 +50,7 @@ def replacing(file: Path) -> Iterator[Path]:
 
 def write_file(file: Path, text: str, newline: str | None = None) -> None:
     """Write a file, in a folder that is made if it is missing, or leave it as it is."""
-    with replacing(file) as path, path.open("w", -1, "utf-8", _ALIKE, newline) as opened:
+    with replacing(file) as path, path.open("w", -1, "utf-8", "replace", newline) as opened:
         opened.write(text)
 
 
@@ -75,19 +68,7 @@ def unwritten(error: OSError) -> str:
 
 
 def fit_streams() -> None:
-    """Let standard output and error show what they can, and something like it for the rest."""
+    """Let standard output and error take bars and all that others wrote, whatever the locale is."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            is_ascii = codecs.lookup(stream.encoding).name == "ascii"
-            stream.reconfigure(encoding=_PLAIN if is_ascii else None, errors=_ALIKE)
-
-
-def _alike(error: UnicodeError) -> tuple[str, int]:
-    """What stands for characters that an encoding has not, as many."""
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    missing = error.object[error.start : error.end]
-    return "".join(_SIGNS.get(char, "?") for char in missing), error.end
-
-
-codecs.register_error(_ALIKE, _alike)
+            stream.reconfigure(encoding="utf-8", errors="replace")

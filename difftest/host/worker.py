@@ -15,10 +15,10 @@ import pickle
 import signal
 import sys
 import tempfile
-import traceback
 import warnings
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
+from multiprocessing.pool import ExceptionWithTraceback  # type: ignore[attr-defined]
 from typing import IO, Any, NamedTuple
 
 from difftest.host.pool import Member, ends_with_parent
@@ -35,7 +35,7 @@ class Answer(NamedTuple):
     ----------
     value : what the function returned; None if it raised.
     error : what it raised, or a :class:`RemoteError` in its place where it cannot be pickled.
-        Its cause is a :class:`RemoteTraceback`. A :class:`WorkerEndedError` if there is no answer.
+        Its cause is its traceback there. A :class:`WorkerEndedError` if there is no answer.
     log : what it and its compiler wrote to stdout and stderr, the last part of it.
     """
 
@@ -46,13 +46,6 @@ class Answer(NamedTuple):
 
 class RemoteError(Exception):
     """Stands for an exception of the worker that cannot be pickled: its type and its text."""
-
-
-class RemoteTraceback(Exception):
-    """Where in the worker an error was raised, as Python prints it."""
-
-    def __str__(self) -> str:
-        return f"\n{self.args[0]}"
 
 
 class WorkerEndedError(Exception):
@@ -91,15 +84,13 @@ class Worker(Member):
             if not self.connection.poll(timeout):
                 hung = WorkerEndedError(f"no answer within {timeout:g} s: the process was killed")
                 return Answer(None, hung, self._close(began, grace=0.0))
-            value, error, where = pickle.loads(self.connection.recv_bytes())
+            value, error = pickle.loads(self.connection.recv_bytes())
         except (EOFError, BrokenPipeError, ConnectionResetError):
             self.process.join()
             end = self.process.exitcode or 0
             how = f"killed by {signal.Signals(-end).name}" if end < 0 else f"with exit code {end}"
             died = WorkerEndedError(f"the process ended in the middle of it, {how}")
             return Answer(None, died, self._close(began))
-        if error is not None:
-            error.__cause__ = RemoteTraceback(where)
         return Answer(value, error, self._read_log(began))
 
     def close(self) -> None:
@@ -151,14 +142,13 @@ class Worker(Member):
 def _call(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bytes:
     """The pickled result and error of one call; an error that cannot be pickled by its text."""
     try:
-        return pickle.dumps((function(*arguments), None, ""))
+        return pickle.dumps((function(*arguments), None))
     except Exception as error:
-        where = traceback.format_exc()
         try:
-            pickled = pickle.dumps((None, error, where))
+            pickled = pickle.dumps((None, ExceptionWithTraceback(error, error.__traceback__)))
             pickle.loads(pickled)
         except Exception:
             # Whatever an SDK's exception does when it is pickled, its type and text get through.
             stand_in = RemoteError(f"{type(error).__name__}: {error}")
-            return pickle.dumps((None, stand_in, where))
+            return pickle.dumps((None, ExceptionWithTraceback(stand_in, error.__traceback__)))
         return pickled
