@@ -74,8 +74,9 @@ def quoted(words: Sequence[str], *, windows: bool = os.name == "nt") -> str:
 
 
 def text_of(title: str, rows: Iterable[Row], findings: Iterable[Finding] = ()) -> str:
-    """A report: its title, its rows, and hazards."""
-    told = "\n".join(f"{label and label + ':':<{_LABEL}}{text}" for label, text in rows)
+    """A report: its title, its rows, each with its lines below each other, and hazards."""
+    columns = ((label and f"{label}:", textwrap.indent(text, " " * _LABEL)) for label, text in rows)
+    told = "\n".join(f"{label:<{_LABEL}}{text.lstrip()}" for label, text in columns)
     return "\n".join([title, textwrap.indent(told, "  "), *map(finding_text, findings)])
 
 
@@ -95,7 +96,7 @@ def rejection_text(spec: KernelSpec, rejection: Rejection, backend: str, outcome
     else:
         broke = "broke down itself" if getattr(outcome, "in_backend", False) else "broke down"
         kinds = {Rejected: "refused it, but said", Unsupported: "cannot run it:"}
-        happened = f"{kinds.get(type(outcome), f'{broke}:')} {_describe(outcome.error)}"
+        happened = f"{kinds.get(type(outcome), f'{broke}:')} {named(outcome.error)}"
     rows = [
         ("accepted", f"an error of the kernel's contract whose text matches {rejection.match!r}"),
         (backend, happened),
@@ -128,9 +129,9 @@ def _told(verdict: Verdict) -> str:
         case Mismatch():
             return verdict.message
         case OneSided(failed, error, how):
-            return f"{_ONE_SIDED[failed, how]}: {_describe(error)}"
+            return f"{_ONE_SIDED[failed, how]}: {named(error)}"
         case BothRejected(_, error):
-            return f"kernel and reference both refuse: {_describe(error)}"
+            return f"kernel and reference both refuse: {named(error)}"
         case Inconclusive(reason):
             return f"inconclusive: {reason}"
 
@@ -145,10 +146,6 @@ def describe_box(mismatch: Mismatch) -> str:
     ends = enumerate(zip(mismatch.box, mismatch.shape, strict=True))
     tails = [str(axis) for axis, ((start, stop), size) in ends if start > 0 and stop == size]
     return text + (f", the tail of axis {' and '.join(tails)}" if tails else "")
-
-
-def _describe(error: BaseException) -> str:
-    return textwrap.indent(named(error), " " * _LABEL).lstrip()
 
 
 class ToldFailure(AssertionError):
@@ -248,7 +245,7 @@ class DifferentialFailure(CaseFailure):
             what = f"wrong {verdict.question or _WRONG.get(verdict.kind, verdict.kind)}"
             end = "" if verdict.first is None else f": {element_name(self.spec, verdict)}"
         else:
-            error = _describe(verdict.error).partition("\n")[0]
+            error = named(verdict.error).partition("\n")[0]
             what, end = _ONE_SIDED[verdict.failed, verdict.how], f": {error}"
             if verdict.failed == "kernel":
                 what, _, end = error.partition(":")
@@ -343,8 +340,7 @@ class BrokenReferenceError(CaseFailure):
         return f"cannot be judged: {self.defect.happened}"
 
     def rows(self) -> list[Row]:
-        received = textwrap.indent(self.defect.received, " " * (_LABEL + 2)).lstrip()
-        rows = [("rule", self.defect.rule), ("received", received)]
+        rows = [("rule", self.defect.rule), ("received", self.defect.received)]
         rows += [("where", self.defect.where)] * bool(self.defect.where)
         return [*rows, ("remedy", self.defect.remedy)]
 

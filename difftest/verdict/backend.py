@@ -121,8 +121,7 @@ class CandidateBackend:
     """Runs the kernel that a worker has loaded, on the data of each call.
 
     ``last`` is how much its Python was shown for the last call, and what it asked for then;
-    ``gave_zeros``, whether all outputs of the last call are zeros; ``is_settled``, whether it was
-    seen to ask for the same where registers hold other values.
+    ``is_settled``, whether it was seen to ask for the same where registers hold other values.
     """
 
     name = "embedded"
@@ -133,18 +132,11 @@ class CandidateBackend:
         self.printed = 0
         self.shown = dict.fromkeys(Shown, 0)
         self.last: tuple[Shown, Tape] | None = None
-        self.gave_zeros = False
         self._tapes: dict[str, Tape] = {}
         self._blind: list[Tape] = []
 
     def run(self, call: KernelCall) -> Outcome:
         """Let the kernel say what it asks of the machine, and do that on the data of the call."""
-        ran = self._run(call)
-        outputs = ran.outputs if isinstance(ran, Ran) else ()
-        self.gave_zeros = not any(output.astype(bool).any() for output in outputs)
-        return ran
-
-    def _run(self, call: KernelCall) -> Outcome:
         arrays = [(array.shape, name_of(array.dtype)) for array in (*call.inputs, *call.outputs)]
         # Instructions of equal ones are the same, unless the kernel follows data.
         shape = repr((arrays, sorted(call.parameters.items()), call.grid, call.machine))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from difftest.harness import failures
 from difftest.harness.tally import Counts
 from difftest.host.output import write_file
 from difftest.report.document import SUMMARY
@@ -25,15 +26,14 @@ from difftest.verdict.judgement import FORMAT, Judgement
 from difftest.verdict.outcome import Outcome
 from difftest.verdict.wire import printable
 
-_LABEL = 13
-
 
 def text_of(document: Mapping[str, Any]) -> str:
     """The text of what :meth:`~difftest.verdict.judgement.Judgement.as_mapping` gives."""
-    rows = [_row(label, text) for label, text in _rows(document) if text]
     outcome = document["outcome"].replace("_", " ")
     title = f"{document['kernel']['name']}: {outcome} (stage: {document['stage']})"
-    return printable("\n".join([title, *rows]))
+    report = "\n" + textwrap.indent(document["report"], "  ") if document["report"] else ""
+    rows = [(label, text) for label, text in _rows(document) if text]
+    return printable(failures.text_of(title + report, rows))
 
 
 def place_of(document: Mapping[str, Any]) -> str:
@@ -51,7 +51,7 @@ def replay_of(document: Mapping[str, Any]) -> str:
 
 
 def _rows(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    yield ("", document["report"]) if document["report"] else ("why", document["reason"])
+    yield "why", "" if document["report"] else document["reason"]
     yield "judge again", replay_of(document)
     for row in document["findings"]:
         if row["happened"] in document["report"]:  # which tells all of it
@@ -82,13 +82,6 @@ def _measures(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         )
     yield "missing", ", ".join(document["limits"].get("missing", ()))
     yield "reward", f"{document['reward']['total']:.3f}"
-
-
-def _row(label: str, text: str) -> str:
-    if not label:
-        return textwrap.indent(text, "  ")
-    body = textwrap.indent(text, " " * _LABEL).lstrip()
-    return textwrap.indent(f"{label + ':':<{_LABEL}}{body}", "  ")
 
 
 Document = Mapping[str, Any]

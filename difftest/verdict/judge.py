@@ -220,7 +220,8 @@ class Judge:
         evidence.cases += 1
         is_compared = any(getattr(verdict, "elements", 0) for verdict in verdicts.values())
         self._compared += is_compared
-        evidence.decided += is_compared and not self._backend.gave_zeros
+        outputs = (array for arrays in self._runner.outputs.values() for array in arrays)
+        evidence.decided += is_compared and any(array.astype(bool).any() for array in outputs)
 
     def _look(self) -> None:
         """No case is wrong: whether any decides, what can be wrong on a device, how long it is."""
