@@ -280,7 +280,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     config = session.config
     runner = _session(config).runner
     if runner is not None:
-        from difftest.plugin.run_report import add_suite_properties
+        from difftest.plugin.session import add_suite_properties
         from difftest.report.failure import waiting_for
 
         config.add_cleanup(waiting_for(runner).close)
@@ -341,8 +341,8 @@ def pytest_terminal_summary(
         terminalreporter.write_line("\n".join(lines))
     if session.request.report is not None:
         from difftest.breakdown import broken, unless_broken
+        from difftest.host.versions import versions
         from difftest.plugin.options import REPORT
-        from difftest.plugin.run_report import versions
         from difftest.report.document import session_document, write_report
 
         left, code = session.uncollected, int(exitstatus)

@@ -31,18 +31,11 @@ class SimulateAction(argparse.Action):
     An optional argument (``nargs="?"``) would swallow the path in ``pytest --simulate tests``.
     """
 
-    def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:
-        super().__init__(option_strings, dest, nargs=0, help=help)
-
     def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: object,
-        option_string: str | None = None,
+        self, parser: Any, namespace: argparse.Namespace, values: object, word: str | None = None
     ) -> None:
         """Store what follows the equals sign, or "auto"."""
-        _, _, choice = (option_string or "").partition("=")
+        _, _, choice = (word or "").partition("=")
         setattr(namespace, self.dest, choice or SIMULATORS[0])
 
 
@@ -56,7 +49,6 @@ class Option(NamedTuple):
     help : of the option.
     accepted : values of the key; empty for any.
     declaration : what argparse is told beside the help.
-    meaning : of the key, for ``pytest --help``, where it is not what it accepts.
     forms : how the option is written too.
     """
 
@@ -65,7 +57,6 @@ class Option(NamedTuple):
     help: str
     accepted: tuple[str, ...] = ()
     declaration: Mapping[str, Any] = {}
-    meaning: str = ""
     forms: tuple[str, ...] = ()
 
     def declare(self, group: Any) -> None:
@@ -76,7 +67,7 @@ class Option(NamedTuple):
     @property
     def values(self) -> str:
         """What the key takes, for ``pytest --help``."""
-        return self.meaning or f"{', '.join(self.accepted[:-1])} or {self.accepted[-1]}"
+        return ", ".join(self.accepted) or str(self.declaration["metavar"])
 
 
 _YES = ("yes", "no")
@@ -87,8 +78,8 @@ SIMULATE = Option(
     "run kernel tests on a simulator: the Neuron SDK's where it is installed, else the embedded "
     "one; or the one named",
     (*SIMULATORS, "no"),
-    {"action": SimulateAction},
-    forms=tuple(f"--simulate={choice}" for choice in SIMULATORS),
+    {"action": SimulateAction, "nargs": 0},
+    tuple(f"--simulate={choice}" for choice in SIMULATORS),
 )
 DEVICE = Option("--device", "difftest_device", "run kernel tests on a NeuronCore", _YES, _FLAG)
 CASE = Option(
@@ -97,7 +88,6 @@ CASE = Option(
     "run one kernel test on exactly this case, without Hypothesis; a failure prints the line to "
     "use",
     declaration={"metavar": "JSON"},
-    meaning="a case as JSON",
 )
 LEVEL = Option(
     "--nki-level",
@@ -120,7 +110,6 @@ NO_EXACT = Option(
     "less time, and the bound that follows from reduction= of the spec is all there is",
     _YES,
     {"action": "store_const", "const": "no"},
-    "no, else yes",
 )
 REPORT = Option(
     "--difftest-report",
@@ -128,14 +117,12 @@ REPORT = Option(
     "write what ran and what came of it: a page (.html), Markdown (.md) or else JSON; on GitHub "
     "also into the step's summary (docs/how-to/report.md)",
     declaration={"metavar": "FILE"},
-    meaning="a file",
 )
 SAVE = Option(
     "--difftest-save",
     "difftest_save",
     "write each failing case into this folder, with the sources that it needs, for difftest replay",
     declaration={"metavar": "DIR"},
-    meaning="a folder",
 )
 HAZARDS = Option(
     "--difftest-strict",
@@ -150,14 +137,12 @@ TIMEOUT = Option(
     "difftest_case_timeout",
     "stop a kernel or a reference that runs longer on one case, and fail its test",
     declaration={"metavar": "SECONDS"},
-    meaning="seconds",
 )
 MEMORY = Option(
     "--case-memory",
     "difftest_case_memory",
     "stop a kernel or a reference that needs more memory for one case, and fail its test (Linux)",
     declaration={"metavar": "MIB"},
-    meaning="MiB",
 )
 MUTATE = Option(
     "--difftest-mutate",
@@ -165,7 +150,6 @@ MUTATE = Option(
     "when all have passed, plant bugs in the kernels: one that so many drawn cases of each test do "
     "not find fails the session (docs/how-to/mutate.md)",
     declaration={"metavar": "CASES"},
-    meaning="a number of cases",
 )
 _FREE_FORM = (CASE, REPORT, SAVE, TIMEOUT, MEMORY, MUTATE)
 OPTIONS = (SIMULATE, DEVICE, LEVEL, STRICTNESS, NO_EXACT, HAZARDS, *_FREE_FORM)

@@ -30,6 +30,7 @@ from difftest.plugin.options import (
 )
 
 if TYPE_CHECKING:
+    from difftest.backends.base import Backend
     from difftest.harness.decorator import KernelTest
     from difftest.harness.failures import CaseFailure, Reproduction
     from difftest.harness.runner import Runner
@@ -212,6 +213,20 @@ def save_failure(item: pytest.Item, request: Request, failure: CaseFailure) -> s
     file = Path(str(request.save)) / file_name(item.nodeid)
     write_file(file, saved.script(f"{failure.spec.name} {failure.title()}"))
     return str(file)
+
+
+def add_suite_properties(config: pytest.Config, backends: Iterable[Backend]) -> None:
+    """Tell a JUnit report, if one is written, which backends and versions ran."""
+    from _pytest.junitxml import xml_key
+
+    from difftest.host.versions import versions
+
+    if (report := config.stash.get(xml_key, None)) is None:
+        return
+    texts = {f"backend_{backend.name}": backend.description for backend in backends}
+    texts |= {f"version_{name}": version for name, version in versions().items()}
+    for name, text in texts.items():
+        report.add_global_property(f"difftest_{name}", text)
 
 
 def tally_of(reports: Iterable[Any], stopped: Iterable[Any]) -> Tally:

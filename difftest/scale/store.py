@@ -21,7 +21,7 @@ from difftest.choices import missing
 from difftest.harness.spec import KernelSpec, is_function_of_domain
 from difftest.host.journal import Journal
 from difftest.host.output import replacing
-from difftest.plugin.run_report import versions
+from difftest.host.versions import versions
 from difftest.report.mutants.campaign import package_digest
 from difftest.report.mutants.mutant import functions_of
 from difftest.scale.axes import Point

@@ -27,9 +27,9 @@ from difftest.harness.explicit import CaseError, case_from_json
 from difftest.harness.spec import KernelSpec
 from difftest.harness.spec_arguments import SpecError
 from difftest.host.collecting import with_spec
+from difftest.host.versions import versions
 from difftest.lint.files import LintRequest
 from difftest.lint.formats import SEVERITIES
-from difftest.plugin.run_report import versions
 from difftest.verdict.judge import Judge
 from difftest.verdict.judgement import Judgement
 from difftest.verdict.language import Breach, Language, OutsideLanguage

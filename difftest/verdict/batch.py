@@ -28,7 +28,7 @@ from difftest.host.console import progress
 from difftest.host.journal import Journal
 from difftest.host.output import write_file
 from difftest.host.pool import LostTask, answer_all, ends_with_parent, results
-from difftest.plugin.run_report import versions
+from difftest.host.versions import versions
 from difftest.verdict.alone import (
     JudgeSettings,
     described_alone,

@@ -23,10 +23,7 @@ FLOORS = (
     ("inspection", "timing"),
     ("api", "backends"),
     ("harness",),
-    (
-        *("backends.chosen", "backends.device", "course", "host", "migration"),
-        *("plugin.options", "plugin.run_report"),
-    ),
+    ("backends.chosen", "backends.device", "course", "host", "migration", "plugin.options"),
     ("lint", "report"),
     ("plugin.collection", "scale", "verdict"),
     ("__main__", "cli", "plugin"),

@@ -1,0 +1,15 @@
+"""What runs a session, of which a report says on what it stands."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+
+
+def versions() -> dict[str, str]:
+    """Of this package, Python, NumPy and Hypothesis, and the system."""
+    return {
+        "python": platform.python_version(),
+        **{name: metadata.version(name) for name in ("nki-difftest", "numpy", "hypothesis")},
+        "platform": f"{platform.system()} {platform.machine()}",
+    }
