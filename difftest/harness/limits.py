@@ -32,8 +32,10 @@ USED = Path("/proc/self/statm")
 """Pages that this process has. Where there is no such file, memory cannot be limited."""
 _SHARE = 2
 """A run has its inputs at least twice: as they were drawn, and as the kernel gets them."""
+AGAIN = 1.0
+"""Seconds after which a call is stopped once more whose time is over."""
 _FORKS: list[int] = []
-_EXIT = os._exit
+EXIT = os._exit
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_parent=lambda: _FORKS.append(os.getpid()))
 
@@ -56,6 +58,8 @@ class CaseLimits:
     """What is called: its name, or a KernelCall; None where nobody said."""
     expired: int = 0
     """Calls whose time was over, so far."""
+    stops: int = 0
+    """How often one was stopped that runs still: it catches BaseException, or Python does."""
 
 
 LIMITS = CaseLimits()
@@ -153,8 +157,7 @@ _HEAD = object.__basicsize__
 
 @functools.lru_cache(maxsize=8)
 def _bytes_at(owner: Any) -> ctypes.Array[ctypes.c_char]:
-    width = type(owner).__basicsize__ - _HEAD
-    return (ctypes.c_char * width).from_address(id(owner) + _HEAD)
+    return (ctypes.c_char * (type(owner).__basicsize__ - _HEAD)).from_address(id(owner) + _HEAD)
 
 
 def _memory(owner: Any) -> object:
@@ -207,40 +210,50 @@ def exit_of(process: int) -> Any:
 
     def instead(status: int) -> NoReturn:
         if os.getpid() != process:
-            _EXIT(status)
+            EXIT(status)
         raise SystemExit(f"os._exit({status})")
 
     return instead
 
 
 def _start_clock(after: contextlib.ExitStack, expired: threading.Event) -> None:
-    """Raise in this thread, and in those that it will start, when the time is over."""
-    assert LIMITS.seconds is not None
+    """Raise in this thread, and in those that it will start, when the time is over, and again.
+
+    What is raised in a ``__del__`` or in a callback of the garbage collector goes no further.
+    """
+    seconds, over = LIMITS.seconds, threading.Event()
     me, before = threading.get_ident(), {thread.ident for thread in threading.enumerate()}
     has_signal = hasattr(signal, "SIGALRM") and me == threading.main_thread().ident
 
-    def stop(*_: object) -> None:
+    def stop(*_: object) -> NoReturn:
+        LIMITS.stops += 1
         raise ExpiredError
 
     def expire() -> None:
-        expired.set()
-        for thread in {running.ident for running in threading.enumerate()} - before - {clock.ident}:
-            _raise_in(thread, ExpiredError)
-        if has_signal:  # ends a sleep, too
-            signal.pthread_kill(me, signal.SIGALRM)
-        else:
-            _raise_in(me, ExpiredError)
+        wait = seconds
+        while not over.wait(wait):
+            expired.set()
+            for thread in {one.ident for one in threading.enumerate()} - before - {clock.ident}:
+                _raise_in(thread, ExpiredError)
+            if has_signal:  # ends a sleep, too
+                signal.pthread_kill(me, signal.SIGALRM)
+            else:
+                _raise_in(me, ExpiredError)
+            wait = AGAIN
 
     def end() -> None:
-        with contextlib.suppress(ExpiredError):  # comes here, if at all: see _raise_in
-            clock.cancel()
-            clock.join()
+        while clock.is_alive():
+            with contextlib.suppress(ExpiredError):  # comes here, if at all: see _raise_in
+                over.set()
+                clock.join()
+        LIMITS.stops = 0
 
     if has_signal:
         after.callback(signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, stop))
-    clock = threading.Timer(LIMITS.seconds, expire)
+    clock = threading.Thread(target=expire)
     clock.start()
-    after.callback(end)
+    for _ in range(2):  # the error may come before the first line of one
+        after.callback(end)
 
 
 def _raise_in(thread: int | None, error: type[BaseException]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
@@ -44,7 +44,7 @@ class Tally:
     branches and loops of the kernels' own code the cases took.
     """
 
-    rows: dict[tuple[str, str], Counts] = field(default_factory=dict)
+    rows: dict[tuple[str, str], Counts] = field(default_factory=lambda: defaultdict(Counts))
     reasons: Counter[str] = field(default_factory=Counter)
     doubts: set[str] = field(default_factory=set)
     broken: set[str] = field(default_factory=set)
@@ -84,7 +84,7 @@ class Tally:
         return ""
 
     def count(self, kernel: str, backend: str, verdict: Verdict) -> None:
-        row = self._row(kernel, backend)
+        row = self.rows[kernel, backend]
         row.cases += 1
         row.elements += getattr(verdict, "elements", 0)
         row.nonfinite += getattr(verdict, "nonfinite", 0)
@@ -95,13 +95,13 @@ class Tally:
             self.reasons[f"{kernel}: {verdict.reason}"] += 1
 
     def count_rejection(self, kernel: str, backend: str) -> None:
-        self._row(kernel, backend).rejections += 1
+        self.rows[kernel, backend].rejections += 1
 
     def merge(self, other: Tally, names: Mapping[str, str] | None = None) -> None:
         """Add the counts of another test or process, with other names for some kernels."""
         names = names or {}
         for (kernel, backend), row in other.rows.items():
-            self._row(names.get(kernel, kernel), backend).add(row)
+            self.rows[names.get(kernel, kernel), backend].add(row)
         for pair, row in other.agreements.items():
             self.agreements.setdefault(pair, Counts()).add(row)
         self.reasons += other.reasons
@@ -118,9 +118,6 @@ class Tally:
             "coverage": self.coverage.to_list(),
         }
         return json.dumps(document, default=sorted)
-
-    def _row(self, kernel: str, backend: str) -> Counts:
-        return self.rows.setdefault((kernel, backend), Counts())
 
 
 def tally_from_json(text: str) -> Tally:

@@ -66,8 +66,7 @@ class _Collector(Generic[Result]):
         if self.errors:
             return True
         for item in session.items:
-            test = kernel_test_of(getattr(item, "obj", None))
-            if test is not None:
+            if (test := kernel_test_of(getattr(item, "obj", None))) is not None:
                 self.names.add(getattr(item, "originalname", item.name))
                 self._keep(item.path, item.nodeid.partition("[")[0], test.spec, every=True)
         try:

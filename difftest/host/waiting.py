@@ -10,10 +10,14 @@ import time
 from collections.abc import Callable
 from typing import Any, TextIO
 
+from difftest.harness.limits import EXIT, LIMITS
+
 AFTER, LATER = 10.0, 60.0
 """Seconds before a terminal shows a case below the last line, and a log has a line, then twice."""
 EVERY = 1.0
 """Seconds between two looks."""
+STOPS = 10
+"""A call that goes on after so many only its process can end."""
 
 
 class Waiting:
@@ -46,12 +50,17 @@ class Waiting:
         task, began, after, shown = None, 0.0, first, False
         while not self._over.wait(EVERY):
             now = self._now()
+            if LIMITS.stops >= STOPS:
+                told = f"{self._label(now) if now else 'what runs'} catches BaseException"
+                print(f"\ndifftest: {told}: its process ends", file=self._file, flush=True)
+                EXIT(1)
             if now is not task:
                 if shown:
                     self._below("")
                 task, began, after, shown = now, time.monotonic(), first, False
             elif now is not None and (seconds := time.monotonic() - began) >= after:
-                said = f"{self._label(now)} has run for {seconds:.0f} s; --case-timeout stops it"
+                remedy = "" if LIMITS.seconds else "; --case-timeout stops it"
+                said = f"{self._label(now)} has run for {seconds:.0f} s{remedy}"
                 if shown := self._is_live:
                     self._below(f"difftest: {said}"[: shutil.get_terminal_size().columns - 1])
                 else:

@@ -132,8 +132,7 @@ class OperandWriter(ABC):
                 text, shape = views.view(ast.unparse(base), items, grids, limits)
                 tile = self.scope.tile(base) or KnownTile()
                 return NewOperand(text, KnownTile(tuple(shape), tile.dtype, tile.buffer))
-        lowered = self.value(node)
-        return self._masked(lowered, limits)
+        return self._masked(self.value(node), limits)
 
     def _masked(self, node: ast.expr, limits: MaskBox) -> NewOperand:
         tile, text = self.scope.tile(node), ast.unparse(node)
@@ -221,8 +220,7 @@ class OperandWriter(ABC):
         if operand.tile is None or operand.tile.buffer != "psum":
             return operand
         wanted = self.dtype_of(operand)
-        source = self.named(operand.text, "product")
-        return self._copy(source, "copied", wanted, operand.shape)
+        return self._copy(self.named(operand.text, "product"), "copied", wanted, operand.shape)
 
     def _copy(self, source: str, wish: str, dtype: str, shape: Shape | None) -> NewOperand:
         name = self.allocate(self.scope.new_name(wish), f"{source}.shape", dtype)

@@ -248,8 +248,7 @@ class StatementWriter(ExpressionWriter):
                 source = self.operand(node.value, limits)
                 self.issue("nisa.tensor_copy", dst, {"src": source.text})
             return self.lines
-        dst = self.operand(target).text.removesuffix("[...]")
-        return self._into(node, dst, tile)
+        return self._into(node, self.operand(target).text.removesuffix("[...]"), tile)
 
     def _into(self, node: ast.Assign, dst: str, tile: KnownTile | None) -> list[str] | None:
         """A tile, a number or a sum, put at a place in a tile."""

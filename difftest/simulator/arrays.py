@@ -356,5 +356,4 @@ def _as_torch(array: Array) -> Any:
     name = next((name for name, dtype in _NARROW.items() if dtype == array.dtype), None)
     if name is None:
         return torch.from_numpy(array)
-    bits = array.view(_BITS[array.dtype.itemsize])
-    return torch.from_numpy(bits).view(getattr(torch, name))
+    return torch.from_numpy(array.view(_BITS[array.dtype.itemsize])).view(getattr(torch, name))

@@ -79,8 +79,7 @@ def _split(scene: Scene, shape: Shape, value: Value) -> str:
         return ""
     dim = scene.choices.pick(dims)
     first, last = scene.choices.pick([(2, shape[dim] // 2), (shape[dim] // 2, 2)])
-    spelled = scene.choices.pick([(first, last), (first, -1), (-1, last)])
-    return f".reshape_dim({dim}, {spelled})"
+    return f".reshape_dim({dim}, {scene.choices.pick([(first, last), (first, -1), (-1, last)])})"
 
 
 def _flatten(scene: Scene, shape: Shape, value: Value) -> str:

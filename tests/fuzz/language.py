@@ -47,8 +47,7 @@ def _more(scene: Scene, shape: Shape, *, masks: bool = True, floats: bool = Fals
     if choices.chance(25):
         names = FLOATS if floats else tuple(named(dtype) for dtype in DTYPES)
         text = f", dtype=nl.{choices.pick(names)}"
-    classic = scene.dialect == "classic"
-    return text + (maybe(scene, shape) if masks and classic else "")
+    return text + (maybe(scene, shape) if masks and scene.dialect == "classic" else "")
 
 
 def binary(scene: Scene) -> None:

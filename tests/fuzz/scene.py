@@ -86,8 +86,7 @@ class Value:
         if not is_float(self.dtype):
             return self.dtype.kind in "iu" and bool((abs(elements) > LARGE).any())
         numbers = np.asarray(from_bits(elements, self.dtype), np.float32)
-        tiny = (np.abs(numbers) < TINY) & (numbers != 0)
-        return bool((np.isnan(numbers) | tiny).any())
+        return bool((np.isnan(numbers) | ((np.abs(numbers) < TINY) & (numbers != 0))).any())
 
 
 @dataclass(frozen=True)

@@ -258,10 +258,21 @@ def test_a_case_that_takes_long_is_named_while_it_runs(project, monkeypatch, cap
     monkeypatch.setattr(waiting, "LATER", 0.1)
     monkeypatch.setattr(waiting, "EVERY", 0.02)
     project.pytester.makepyfile(test_sleeps=SLEEPS)
-    project.run("--simulate").assert_outcomes(passed=1)
-    told = capfd.readouterr().err
-    assert "difftest: test_sleeps.py::test_add: add, at m=3, " in told
+    for options, end in ((), " s; --case-timeout stops it\n"), (("--case-timeout=9",), " s\n"):
+        project.run("--simulate", *options).assert_outcomes(passed=1)
+        told = capfd.readouterr().err
+        assert "difftest: test_sleeps.py::test_add: add, at m=3, " in told
+        assert end in told
     assert threading.active_count() == before
+
+
+def test_what_catches_all_that_stops_it_ends_with_its_process(project):
+    project.pytester.makeconftest("from difftest.harness import limits\nlimits.AGAIN = 0.01")
+    swallowing = "while True:\n        try: time.sleep(9)\n        except BaseException: pass"
+    project.pytester.makepyfile(test_sleeps=SLEEPS.replace("time.sleep(0.2)", swallowing))
+    result = project.run_apart("--simulate", "--case-timeout=0.1")
+    assert result.ret == 1
+    result.stderr.fnmatch_lines(["difftest: what runs catches BaseException: its process ends"])
 
 
 ENDLESS = """
@@ -308,8 +319,16 @@ def sleeps():
     time.sleep(1000)
 
 
-@pytest.mark.parametrize("function", [loops, sleeps])
+def loses():
+    type("Slow", (), {"__del__": lambda _: sleeps()})()
+    loops()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("function", [loops, sleeps, loses])
 def test_what_does_not_end_is_stopped_and_named(monkeypatch, function):
+    """Also where Python swallows the error that stops it."""
+    monkeypatch.setattr(limits, "AGAIN", 0.05)
     monkeypatch.setattr(limits.LIMITS, "seconds", 0.05)
     with pytest.raises(ReferenceDefect, match="ran for more than 0") as caught:
         call_reference(lambda: function(), {}, {})

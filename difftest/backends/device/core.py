@@ -102,8 +102,7 @@ def find_fault(text: str) -> Fault | None:
             return FAULTS[name]
     compiler = _NCC_CODE.search(text)
     if compiler:
-        unknown = Fault(compiler[0], None, Blame.KERNEL, _NCC_PAGE)
-        return FAULTS.get(compiler[0], unknown)
+        return FAULTS.get(compiler[0], Fault(compiler[0], None, Blame.KERNEL, _NCC_PAGE))
     numbers = (int(match[1]) for match in _NRT_NUMBER.finditer(text))
     return next((_BY_NUMBER[number] for number in numbers if number in _BY_NUMBER), None)
 

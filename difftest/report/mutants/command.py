@@ -112,8 +112,7 @@ def ending(campaign: Campaign) -> str:
     left = len(campaign.mutants) - len(campaign.results)
     note = f", {campaign.kept} known from before" if campaign.kept else ""
     rest = f"\nleft by the budget: {left}; the same command goes on with them" if left else ""
-    score = total(campaign.results.values())
-    return f"mutants: {len(campaign.mutants)}{note}\n{score}{rest}"
+    return f"mutants: {len(campaign.mutants)}{note}\n{total(campaign.results.values())}{rest}"
 
 
 PROCESSES = os.cpu_count() or 1

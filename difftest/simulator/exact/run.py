@@ -277,8 +277,7 @@ class Shadow(Follower):
 
     def stored(self, tile: Tile, *, computed: bool = False) -> Bounded:
         """A tile's numbers in its own shape, whether or not all were written."""
-        held = self.held(tile)
-        return held or as_bounded(raw_values(tile), tile.dtype, computed=computed)
+        return self.held(tile) or as_bounded(raw_values(tile), tile.dtype, computed=computed)
 
     def held(self, tile: Tile) -> Bounded | None:
         """A tile's numbers in its own shape; None where the machine's values are exact."""

@@ -291,8 +291,7 @@ def grid_dim(dim: Any) -> GridDim:
 
 def grid_shape(key: Any) -> tuple[GridDim, ...]:
     """The shape of ``kernel[key]``; equal to the tuple of its sizes."""
-    dims = key if isinstance(key, tuple) else (key,)
-    return tuple(grid_dim(dim) for dim in dims)
+    return tuple(grid_dim(dim) for dim in (key if isinstance(key, tuple) else (key,)))
 
 
 def physical_cores(grid: tuple[int, ...]) -> tuple[int, ...]:

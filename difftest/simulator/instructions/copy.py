@@ -176,8 +176,7 @@ def tensor_copy_predicated(call: Call, src: Any, predicate: Array) -> Masked:
 def _of_shape(call: Call) -> Result:
     """A tile that exists, or one of the shape that the kernel names."""
     dst = call.destinations.get("dst")
-    shape = call["shape"] if dst is None else dst.shape
-    return Result(shape, call.wanted_dtype(FLOAT32))
+    return Result(call["shape"] if dst is None else dst.shape, call.wanted_dtype(FLOAT32))
 
 
 @instruction(

@@ -299,8 +299,7 @@ def _signature(operand: Any) -> Any:
 def new_tile(core: Core, call: Call) -> Any:
     """A tile for the result of a call."""
     result = call.result
-    storage = core.hold(result.shape, result.dtype, result.space)
-    return core.tile._whole(storage)
+    return core.tile._whole(core.hold(result.shape, result.dtype, result.space))
 
 
 def check_destination(dst: Tile) -> None:

@@ -467,8 +467,7 @@ def _transposed(call: Call) -> Result:
 def _of_the_data(call: Call) -> Walk:
     """A mask ranges over the data, whose free axes collapse."""
     data: Descriptor = call["data"]
-    walked = (data.partitions, data.free_size)
-    return Walk(data.shape, walked, {"data": (0, 1), "dst": (1, 0)})
+    return Walk(data.shape, (data.partitions, data.free_size), {"data": (0, 1), "dst": (1, 0)})
 
 
 @instruction(

@@ -96,8 +96,7 @@ class Oracle(Follower):
 
     def array(self, tensor: Any) -> Array:
         """What a tensor holds, as an array of its dtype."""
-        literal = literal_of(tensor)
-        return literal.read().view(tensor.dtype)
+        return literal_of(tensor).read().view(tensor.dtype)
 
     def outputs(self, returned: list[Any], outputs: Any) -> Any:
         """The returned tensors as the oracle has them, and what nothing wrote of each."""

@@ -167,8 +167,7 @@ def nc_transpose(use: Use) -> Made:
 @means("nc_matmul_mx")
 def nc_matmul_mx(use: Use) -> Made:
     """The product of packed elements times the powers of two that groups of 32 share."""
-    sides = [_scaled(use, name) for name in ("stationary", "moving")]
-    return _product(use, *sides)
+    return _product(use, *(_scaled(use, name) for name in ("stationary", "moving")))
 
 
 def _scaled(use: Use, name: str) -> Array:

@@ -200,8 +200,7 @@ class Use:
         if not isinstance(operand, Literal):
             return operand
         described = self.call.operands[name]
-        elements = operand.read()
-        return elements.reshape(described.shape)
+        return operand.read().reshape(described.shape)
 
     def op(self, name: str) -> str | None:
         """An operator, by its name."""

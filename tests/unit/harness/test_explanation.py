@@ -24,8 +24,7 @@ def said(got, reference, **inputs):
     """What is said of outputs that differ from the reference of these inputs."""
     value = reference(**inputs).astype(np.float64)
     bound = tolerated(value, got.dtype, np.abs(value), (4, F32))
-    verdict = compare([bound], [got])
-    return looks_of(*spec_and_case(reference, inputs), verdict)
+    return looks_of(*spec_and_case(reference, inputs), compare([bound], [got]))
 
 
 def spec_and_case(reference, inputs):

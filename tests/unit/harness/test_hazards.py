@@ -22,8 +22,7 @@ def finding(id):
 
 def reference_for(value, dtype):
     case = Case({"n": 2}, dtype, {"a": Fill(value, ()), "b": Ones()})
-    spec = add_spec(dtypes=(dtype,))
-    return reference_of(spec, case)
+    return reference_of(add_spec(dtypes=(dtype,)), case)
 
 
 @every("id", ["infinity-made", "nan-made"])

@@ -69,5 +69,4 @@ def in_turn(names):
 def trace_of(kernel):
     """The trace of the kernel's small run."""
     shapes, keywords = RUNS[kernel.__name__]
-    arrays = [np.ones(shape, np.float32) for shape in shapes]
-    return launch(kernel, arrays, keywords).trace
+    return launch(kernel, [np.ones(shape, np.float32) for shape in shapes], keywords).trace

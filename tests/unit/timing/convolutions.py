@@ -22,8 +22,7 @@ def load_weights(W):
 
 def new_output(X, W):
     _, height, width = X.shape
-    shape = (W.shape[2], height - 2, width - 2)
-    return nl.ndarray(shape, dtype=X.dtype, buffer=nl.shared_hbm)
+    return nl.ndarray((W.shape[2], height - 2, width - 2), dtype=X.dtype, buffer=nl.shared_hbm)
 
 
 def row_of(weights, block, columns):

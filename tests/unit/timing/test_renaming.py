@@ -33,8 +33,7 @@ def test_a_tile_of_which_a_part_lives_on_is_one_tile():
 
 def part(allocation, start, stop):
     """Columns ``start`` to ``stop`` of a [128, n] tile."""
-    columns = allocation.shape[1]
-    return Region(allocation, start, (128, stop - start), (columns, 1))
+    return Region(allocation, start, (128, stop - start), (allocation.shape[1], 1))
 
 
 class Turns(Builder):

@@ -103,8 +103,7 @@ def shared_constant(constant, dtype=None):
     if array.dtype.kind not in "biuf" or dtype is None:
         as_dtype(array.dtype, "nl.shared_constant")
     array = _on_host(array, array.dtype if dtype is None else as_dtype(dtype))
-    held = current().adopt(array, name="shared_constant", mutable=False)
-    return current().tile._whole(held)
+    return current().tile._whole(current().adopt(array, name="shared_constant", mutable=False))
 
 
 def _on_host(array: Array, dtype: np.dtype[Any]) -> Array:

@@ -69,8 +69,7 @@ def _unmasked(operand: Any) -> tuple[Any, Array | None]:
     """A product's operand, and the mask between its brackets as bools over it, if it has one."""
     if not isinstance(operand, MaskedOperand):
         return operand, None
-    chosen = operand.mask.array(operand.tile._tile_shape())
-    return operand.tile, chosen
+    return operand.tile, operand.mask.array(operand.tile._tile_shape())
 
 
 def _in_sbuf(operand: Any, where: str, name: str) -> tuple[Any, Array | None]:

@@ -142,8 +142,7 @@ class NkiTensor(Views, Tile, NKIObject):
         To be read or written by instructions that have a role for it, on NeuronCore-v4. The index
         is that of now.
         """
-        count = check_index(self, index, num_elem)
-        return IndirectTensor._of(self, index, count)
+        return IndirectTensor._of(self, index, check_index(self, index, num_elem))
 
     @public
     def ap(
@@ -238,8 +237,7 @@ class IndirectTensor(Moving, NkiTensor):
 
     def _grouped(self) -> IndirectTensor:
         """The same view, its offsets in the groups of the Tensor Engine."""
-        count = len(self._places)
-        return IndirectTensor._of(self._owner, self._index, count, TENSOR_GROUP)
+        return IndirectTensor._of(self._owner, self._index, len(self._places), TENSOR_GROUP)
 
     @property
     def size(self) -> int:

@@ -31,8 +31,7 @@ def drawn(low=-4.0, high=4.0, relative=1e-3):
 
 def ends(x, count=5):
     """Float32 values all over an interval; rounding them leads none out of it."""
-    share = np.linspace(-0.98, 0.98, count)[:, None]
-    return (x.value + share * x.error).astype(np.float32)
+    return (x.value + np.linspace(-0.98, 0.98, count)[:, None] * x.error).astype(np.float32)
 
 
 def farthest(function, value, *operands):

@@ -22,8 +22,7 @@ def wide(function):
 
 
 def over_rows(a):
-    x = a.astype(np.float64)
-    return np.sum(x, axis=1, keepdims=True)
+    return np.sum(a.astype(np.float64), axis=1, keepdims=True)
 
 
 KERNELS = {

@@ -237,8 +237,7 @@ def var(x, axis, dtype=None, keepdims=False):
     result = wanted(dtype, need_tile(x, "x", "nl.var"))
     centre = mean(x, axis, FLOAT32, True)
     centred = elementwise("subtract", x, _spread(centre, x), FLOAT32)
-    squared = elementwise("multiply", centred, centred, FLOAT32)
-    return mean(squared, axis, result, True)
+    return mean(elementwise("multiply", centred, centred, FLOAT32), axis, result, True)
 
 
 @public

@@ -91,8 +91,7 @@ def counted(start):
 
         nl.while_loop(begin, body)
 
-    trace = launch(kernel).trace
-    return turns, trace
+    return turns, launch(kernel).trace
 
 
 @every("start", [0, 1, 3])

@@ -238,8 +238,7 @@ class Drawing:
 
     def dst(self, shape: Any, *, among: Sequence[Any] | None = None, **given: Any) -> Operand:
         """The first destination, of which the call writes everything."""
-        kind = self.dtype("dst", among)
-        return self.tile("dst", shape, dtype=kind, written=False, **given)
+        return self.tile("dst", shape, dtype=self.dtype("dst", among), written=False, **given)
 
     def other(self, role: str, shape: Any) -> Operand | None:
         """A further destination, or None where it is optional."""

@@ -72,8 +72,7 @@ limit(
 
 
 def scanned(data0=A_TILE, data1=A_TILE, op0="add", op1="multiply"):
-    options = (A[op0], A[op1], False, False)
-    return Use({"data0": data0, "data1": data1, "initial": 0.0}, options)
+    return Use({"data0": data0, "data1": data1, "initial": 0.0}, (A[op0], A[op1], False, False))
 
 
 limit(

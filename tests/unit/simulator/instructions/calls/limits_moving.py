@@ -113,8 +113,7 @@ limit(
 
 
 def local(src=(32, 8), index=(32, 2), width=1, count=None, dst=None):
-    operands = {"src_buffer": Tensor(src), "index": Tensor(index, "uint16")}
-    return Use(operands, (width, count), dst)
+    return Use({"src_buffer": Tensor(src), "index": Tensor(index, "uint16")}, (width, count), dst)
 
 
 limit(

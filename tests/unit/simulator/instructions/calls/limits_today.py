@@ -40,8 +40,7 @@ def exponential(command=FRESH, start=None, src=A_TILE, into=None, machine=TRN3):
 
 
 def cumulative(op0="add", op1="add", command=FRESH, start=None):
-    operands = {"src": A_TILE, "imm0": 0.0, "imm1": start}
-    return Use(operands, (A[op0], A[op1], command), A_TILE)
+    return Use({"src": A_TILE, "imm0": 0.0, "imm1": start}, (A[op0], A[op1], command), A_TILE)
 
 
 def reduced(op="add", command=FRESH, start=None):

@@ -25,8 +25,7 @@ def factors(d: Drawing, name, data):
     """The data again, small enough for a product of all of them to be exact."""
     if name != "multiply":
         return data
-    shape = data.values.shape
-    return d.tile("data", shape, space=data.space, dtype=data.dtype, low=-1, high=1)
+    return d.tile("data", data.values.shape, space=data.space, dtype=data.dtype, low=-1, high=1)
 
 
 @draws("tensor_reduce")
@@ -126,8 +125,7 @@ def affine_select(d: Drawing) -> DrawnCall:
 
     tile = d.tile("on_true_tile", shape)
     operands = {"on_true_tile": tile, "pred": Affine(shape, -1, 1, step), "on_false_value": other}
-    at_least = ALU_OPS["greater_equal"]
-    return DrawnCall(d.record, operands, (at_least,), {"dst": d.dst(shape)})
+    return DrawnCall(d.record, operands, (ALU_OPS["greater_equal"],), {"dst": d.dst(shape)})
 
 
 @draws("range_select")

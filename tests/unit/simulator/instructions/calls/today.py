@@ -154,8 +154,7 @@ def nc_matmul_mx(d: Drawing) -> DrawnCall:
         "stationary_scale": d.tile("stationary_scale", scales_of(partitions, rows)),
         "moving_scale": d.tile("moving_scale", scales_of(partitions, columns)),
     }
-    options = (False, (), ())
-    return called(d, operands, options, {"dst": d.dst((rows, columns))})
+    return called(d, operands, (False, (), ()), {"dst": d.dst((rows, columns))})
 
 
 @draws("rng")
