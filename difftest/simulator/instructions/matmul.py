@@ -47,6 +47,7 @@ from difftest.simulator.instructions.record import (
     moved,
 )
 from difftest.simulator.instructions.values import as_float, rows
+from difftest.simulator.memory import UNTOUCHED
 from difftest.simulator.misuses import SUM_WITHOUT_START
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Purpose, Space
@@ -340,7 +341,11 @@ def nc_matmul(
     left = stationary._engine_values(unwritten=True)
     right = moving._engine_values(unwritten=True)
     depth = len(left) * (2 if call.options["perf_mode"] == "double_row" else 1)
-    product = np.empty(call.result.shape, dtype=np.float32)
+    storage = dst._storage
+    is_new = storage.gaps is UNTOUCHED and dst.dtype == storage.dtype == FLOAT32
+    is_new = is_new and dst._strided and dst._pattern is storage.whole
+    # What is new has nothing to add to, and no mask: that would have noted what it leaves out.
+    product = storage.data if is_new else np.empty(call.result.shape, dtype=np.float32)
     columns = product.reshape(len(product), -1)
     product_of(left.reshape(depth, -1), right.reshape(depth, -1), columns)
     put_product(call, dst, product, where)
@@ -348,12 +353,14 @@ def nc_matmul(
 
 def put_product(call: Call, dst: Tile, product: Array, where: Array | None) -> None:
     """Add a product to its destination, or write it, as ``accumulate`` says."""
-    adds = call.options["accumulate"]
-    put = accumulate_partly if adds is None else accumulate if adds else write
-    put(dst, product, where)
+    adds, storage = call.options["accumulate"], dst._storage
+    if product is storage.data:
+        storage.mark_whole()
+    else:
+        put = accumulate_partly if adds is None else accumulate if adds else write
+        put(dst, product, where)
     if call.dialect != "nki":
         return
-    storage = dst._storage
     if storage.products is None:
         storage.products = np.zeros(storage.size, BOOL)
     if dst._strided and dst._pattern is storage.whole:
