@@ -182,14 +182,11 @@ def entry(call: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]
     """Make a function one that is handed the launch; a tape notes its outermost calls by a name."""
 
     def decorate(function: Callable[..., Result]) -> Callable[..., Result]:
+        noted = taped(call)(function)
+
         @functools.wraps(function)
         def entered(*args: Any, **kwargs: Any) -> Result:
-            core: Core = RUNNING.get(None) or current()
-            tape = core.tape
-            if tape is None or tape.busy:
-                return function(core, *args, **kwargs)
-            result: Result = tape.noted(call, function, core, *args, **kwargs)
-            return result
+            return noted(current(), *args, **kwargs)
 
         return entered
 

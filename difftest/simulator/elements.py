@@ -133,7 +133,7 @@ class Elements:
 
     def _fresh(self) -> Array | None:
         """Which of its elements no instruction wrote, nor made of such; None if none."""
-        return self._unwritten(LEFT, NEVER)
+        return None if self._storage.gaps is None else self._unwritten(LEFT, NEVER)
 
     def _chosen(self, where: Array | None) -> Array | None:
         """Of what its pattern names the elements that ``where`` chooses; None for all."""

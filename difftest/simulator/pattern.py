@@ -24,10 +24,11 @@ class Pattern(NamedTuple):
     shape: Shape
     strides: Shape
 
-    @classmethod
-    def whole(cls, shape: Shape) -> Pattern:
+    @staticmethod
+    @lru_cache(maxsize=4096)
+    def whole(shape: Shape) -> Pattern:
         """All of a tensor of this shape, in row-major order."""
-        return _whole(shape)
+        return Pattern(0, shape, contiguous_strides(shape))
 
     @property
     def size(self) -> int:
@@ -146,11 +147,6 @@ def contiguous_strides(shape: Shape) -> Shape:
         strides.append(step)
         step *= size
     return tuple(reversed(strides))
-
-
-@lru_cache(maxsize=4096)
-def _whole(shape: Shape) -> Pattern:
-    return Pattern(0, shape, contiguous_strides(shape))
 
 
 @lru_cache(maxsize=4096)

@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.core import Core, entry
+from difftest.simulator.core import Core, current
+from difftest.simulator.descriptor import RUNNING
 from difftest.simulator.dtypes import NARROW, Array, round_to, to_bits
 from difftest.simulator.errors import NkiError, ShapeError
 from difftest.simulator.index import Index
@@ -48,13 +49,8 @@ _DISTINCT = (str, AluOp, type(None))
 """Options that are equal to nothing else."""
 
 
-@entry("issue")
 def issue(
-    core: Core,
-    instruction: Instruction,
-    operands: tuple[Any, ...],
-    options: tuple[Any, ...] = (),
-    **how: Any,
+    instruction: Instruction, operands: tuple[Any, ...], options: tuple[Any, ...] = (), **how: Any
 ) -> Any:
     """Run an instruction and return its first destination; parameters as :class:`Issue` has them.
 
@@ -62,7 +58,15 @@ def issue(
     ------
     NkiError : a rule of the record is broken; nothing is written then.
     """
-    return run(core, Issue(instruction, operands, options, **how))
+    core: Core = RUNNING.get(None) or current()
+    tape = core.tape
+    if tape is None or tape.busy:
+        return run(core, Issue(instruction, operands, options, **how))
+    return tape.noted("issue", _issued, core, instruction, operands, options, **how)
+
+
+def _issued(core: Core, *args: Any, **how: Any) -> Any:
+    return run(core, Issue(*args, **how))
 
 
 def run(core: Core, issued: Issue) -> Any:

@@ -74,10 +74,10 @@ def _unmasked(operand: Any) -> tuple[Any, Array | None]:
 
 def _in_sbuf(operand: Any, where: str, name: str) -> tuple[Any, Array | None]:
     """:func:`_unmasked`, copied if it is in PSUM."""
+    if isinstance(operand, Tile) and operand._storage.allocation.space is Space.SBUF:
+        return operand, None
     tile, chosen = _unmasked(operand)
-    if isinstance(tile, Tile) and tile._storage.allocation.space is Space.PSUM:
-        tile = copied_from_psum(tile, where, name)
-    return tile, chosen
+    return copied_from_psum(tile, where, name), chosen
 
 
 def _check_pairs(stationary: Any, moving: Any, mode: object) -> None:
