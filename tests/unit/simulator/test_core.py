@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from difftest.simulator import TRN2, KernelError, LimitError, OutOfBoundsError, launch
-from difftest.simulator.core import Core, current, is_running
+from difftest.simulator.core import Core
 from difftest.simulator.dtypes import FLOAT32
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
@@ -39,14 +39,6 @@ def test_a_tile_that_outlives_its_kernel():
     launch(lambda: kept.append(nl.zeros((2, 2), nl.float32)))
     with pytest.raises(KernelError, match="NKI functions run inside a kernel"):
         kept[0] + 1.0
-
-
-def test_one_core_is_current_while_it_runs():
-    core = Core(TRN2, (), record=True, tile=Tensor)
-    assert not is_running()
-    with core.running() as running:
-        assert current() is core is running
-    assert not is_running()
 
 
 def test_each_tensor_is_checked_that_does_not_fit():

@@ -157,22 +157,6 @@ def test_an_error_leaves_mutable_arrays_as_they_were():
 # -- the grid ----------------------------------------------------------------------------------
 
 
-def test_every_instance_sees_the_same_shared_tensor():
-    @nki.jit
-    def kernel(x):
-        out = nl.ndarray((4, 6), nl.float32, buffer=nl.shared_hbm)
-        count = nl.ndarray((4, 1), nl.int32, buffer=nl.shared_hbm)
-        mine = nl.ds(nl.program_id(0), 1)
-        nl.store(out[mine], nl.load(x[mine]) * 2.0)
-        nl.store(count[mine], nl.program_id(0))
-        return out, count
-
-    result = launch(kernel, [DATA], grid=(4,))
-    assert_array_equal(result.outputs[0], 2 * DATA)
-    assert result.outputs[1][:, 0].tolist() == [0, 1, 2, 3]
-    assert result.unwritten == (None, None)
-
-
 def test_instances_that_create_different_shared_tensors():
     @nki.jit
     def kernel():
@@ -199,16 +183,6 @@ def test_the_grid_is_the_launchs_or_the_kernels():
 # -- outputs -----------------------------------------------------------------------------------
 
 Pair = namedtuple("Pair", "first second")
-
-
-def test_outputs_are_a_flat_tuple():
-    @nki.jit
-    def kernel(x):
-        return [doubled(x), Pair(doubled(x), (copied(x),))]
-
-    assert [array.sum() for array in launch(kernel, [DATA]).outputs] == pytest.approx(
-        [2 * DATA.sum(), 2 * DATA.sum(), DATA.sum()]
-    )
 
 
 def test_a_part_of_a_tensor_is_returned():

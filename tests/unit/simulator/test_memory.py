@@ -54,17 +54,6 @@ def test_the_written_mask_after_any_writes(data):
     assert (tensor.gaps is None) == expected.all()
 
 
-@every(
-    "shape, strides, unwritten",
-    [((2, 6), (6, 0), 10), ((2, 3, 2), (6, 1, 1), 4), ((2, 2, 3), (6, 3, 1), 0)],
-)
-def test_a_pattern_of_as_many_elements_may_leave_some_out(shape, strides, unwritten):
-    tensor = storage((2, 6))
-    tensor.mark(Pattern(0, shape, strides), DEFINED)
-    codes = tensor.codes(Pattern.whole((2, 6)))
-    assert unwritten == (0 if codes is None else (codes == NEVER).sum())
-
-
 def test_a_whole_write_needs_no_mask():
     tensor = storage((4, 5))
     tensor.mark(Pattern(0, (4, 5), (5, 1)), DEFINED)
@@ -88,19 +77,6 @@ def test_poison_of_integers_is_a_pattern(dtype):
         array = poison(shape, as_dtype(dtype))
         assert (array.shape, array.dtype) == (shape, as_dtype(dtype))
         assert set(array.tobytes()) == {0xA5}
-
-
-def test_poison_of_bool_is_a_bool():
-    assert poison((2,), as_dtype("bool")).tolist() == [True, True]
-
-
-def test_what_a_mask_left_out_becomes_poison_and_the_rest_stays():
-    tensor = storage((2, 3))
-    tensor.data[...] = 7
-    tensor.mark(Pattern(0, (2, 2), (3, 1)), DEFINED)
-    tensor.leave_out()
-    assert tensor.masked
-    assert_array_equal(tensor.data, np.array([[7, 7, np.nan], [7, 7, np.nan]], np.float32))
 
 
 def allocation(shape, dtype=FLOAT32, space=Space.SBUF, axis=0):

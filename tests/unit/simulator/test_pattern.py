@@ -1,7 +1,5 @@
 """Access patterns, each operation against NumPy's on an array of the elements' numbers."""
 
-import math
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +7,6 @@ from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_array_equal
 
 from difftest.simulator.pattern import Pattern, contiguous_strides
-from tests.every import every
 
 SHAPES = hnp.array_shapes(min_dims=1, max_dims=4, max_side=5)
 
@@ -111,15 +108,6 @@ def test_reshape_is_numpys_where_that_needs_no_copy(data, pattern):
         assert_array_equal(numbers(reshaped), numbers(pattern).reshape(wanted))
 
 
-@given(patterns(), st.sampled_from([1, 2, 4]))
-def test_finer_elements_and_coarser_again(pattern, parts):
-    finer = pattern.finer(parts)
-    places = numbers(pattern)
-    assert_array_equal(numbers(finer), places[..., None] * parts + np.arange(parts))
-    again = finer.coarser(parts)
-    assert_array_equal(numbers(again), places[..., None])
-
-
 @given(patterns(), st.sampled_from([2, 4]))
 def test_coarser_elements_are_whole_and_aligned(pattern, parts):
     coarser = pattern.coarser(parts)
@@ -130,13 +118,3 @@ def test_coarser_elements_are_whole_and_aligned(pattern, parts):
     assert (coarser is not None) == legal
     if coarser is not None:
         assert_array_equal(numbers(coarser), places[..., ::parts] // parts)
-
-
-@every(
-    "shape, strides, repeats",
-    [((2, 6), (6, 0), True), ((2, 3, 2), (6, 1, 1), True), ((2, 2, 3), (6, 3, 1), False)],
-)
-def test_a_pattern_of_as_many_elements_may_be_another(shape, strides, repeats):
-    pattern = Pattern(0, shape, strides)
-    assert pattern.size == math.prod((2, 6))
-    assert (pattern.repeats(), pattern.is_whole(12)) == (repeats, not repeats)

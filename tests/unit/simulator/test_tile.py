@@ -142,20 +142,6 @@ def test_affine_indices_of_hbm(data, shape):
     assert tile.shape == array[same].shape
 
 
-@given(st.data(), st.tuples(st.integers(2, 5), st.integers(3, 6), st.integers(3, 6)))
-def test_affine_indices_of_a_tile(data, shape):
-    """On chip the first axis of the grid walks the partitions, the others the free axes."""
-    array = numbered(shape)
-    rows = data.draw(st.integers(1, shape[0]))
-    first = data.draw(st.integers(0, shape[0] - rows))
-    p, y, z = arange(rows)[:, None, None], arange(2)[None, :, None], arange(2)[None, None, :]
-    a, b = (data.draw(st.integers(0, shape[k] - 3)) for k in (1, 2))
-    i, j, k = np.ogrid[0:rows, 0:2, 0:2]
-    key, same = (first + p, a + y + z, b + 2 * z), (first + i, a + j + k, b + 2 * k)
-    for space in (Space.SBUF, Space.PSUM):
-        assert_array_equal(stored(array, space)[key]._read(), array[same])
-
-
 @every(
     "key",
     [
@@ -184,18 +170,6 @@ def test_a_blocked_tensor_is_indexed_to_its_partitions():
         assert_array_equal(tile._read(), array[1])
 
 
-@given(st.data(), shapes, st.sampled_from(SPACES))
-def test_reshape_is_a_view(data, shape, space):
-    array = numbered(shape)
-    tile = stored(array, space)
-    free = int(np.prod(shape[1:]))
-    inner = data.draw(st.sampled_from([(free,), (1, free), (free, 1), (-1,), shape[:0:-1]]))
-    wanted = (shape[0], *inner)
-    view = tile.reshape(wanted)
-    assert_array_equal(view._read(), array.reshape(wanted))
-    assert view._storage is tile._storage
-
-
 @every("shape", [(3, 4, 2, 5), (3, 4, 10), (3, 4, 5, 2, 1)])
 def test_reshape_of_a_blocked_tensor_keeps_blocks_and_partitions(shape):
     array = numbered((3, 4, 10))
@@ -220,16 +194,6 @@ def test_reshape_of_a_slice_is_a_view_or_an_error():
     with pytest.raises(ShapeError, match="its elements must be adjacent") as caught:
         tile[:, 0:3].reshape((12,))
     assert caught.value.received == "t [4, 3] float32 in shared_hbm with strides (6, 1) to [12]"
-
-
-@given(st.data(), shapes, st.sampled_from(SPACES))
-def test_broadcast_to_repeats_without_a_copy(data, shape, space):
-    ones = tuple(data.draw(st.sampled_from([1, size])) for size in shape)
-    array = numbered(ones)
-    tile = stored(array, space)
-    view = tile.broadcast_to(shape)
-    assert_array_equal(view._read(), np.broadcast_to(array, shape))
-    assert view._storage is tile._storage
 
 
 @given(st.data(), shapes, st.sampled_from(SPACES))

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from difftest.simulator import Engine, Space, launch
+from difftest.simulator import Space, launch
 from difftest.simulator.dtypes import BFLOAT16, FLOAT32
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.kernel import jit
-from difftest.simulator.trace import Allocation, LoopKind, Region
+from difftest.simulator.trace import Allocation, Region
 
 DATA = np.ones((8, 12), np.float32)
 
@@ -30,17 +30,6 @@ def trace():
     return launch(kernel, [DATA]).trace
 
 
-def test_opcodes_and_engines_in_program_order(trace):
-    assert [(event.opcode, event.engine) for event in trace] == [
-        *[("dma_copy", Engine.DMA), ("tensor_scalar", Engine.VECTOR), ("dma_copy", Engine.DMA)] * 2,
-        ("dma_copy", Engine.DMA),
-        ("activation", Engine.SCALAR),
-        ("dma_copy", Engine.DMA),
-    ]
-    assert [event.number for event in trace] == list(range(9))
-    assert (len(trace), trace.count("dma_copy"), trace.count("nc_matmul")) == (9, 6, 0)
-
-
 def test_regions(trace):
     """Offsets and strides are in elements of the allocation."""
     load, scale, store = trace.events[3:6]
@@ -58,16 +47,6 @@ def test_regions(trace):
     assert strided.elements == 6
 
 
-def test_loops(trace):
-    loops = [event.loops for event in trace]
-    assert loops == [loops[0]] * 3 + [loops[3]] * 3 + [()] * 3
-    ((first,), (second,)) = loops[0], loops[3]
-    assert first.loop == second.loop
-    assert (first.loop.id, first.loop.kind) == (0, LoopKind.AFFINE)
-    assert first.loop.location.text == "for i in nl.affine_range(2):"
-    assert [(turn.number, turn.value) for turn in (first, second)] == [(0, 0), (1, 1)]
-
-
 def test_the_program_of_a_grid():
     def twice():
         nl.zeros((2, 2), nl.float32)
@@ -77,18 +56,6 @@ def test_the_program_of_a_grid():
     assert [event.program for event in launch(twice).trace] == [()]
     assert (trace.grid, trace.machine) == ((2, 1), "trn2")
     assert trace.kernel == "test_the_program_of_a_grid.<locals>.twice"
-
-
-def test_source_lines(trace):
-    lines = [event.location.text for event in trace.events[:3]]
-    assert lines == [
-        "nisa.dma_copy(dst=tile, src=x[:, half])",
-        "doubled = nisa.tensor_scalar(tile[:, 0:6:2], np.multiply, 2.0)",
-        "nisa.dma_copy(dst=out[:, nl.ds(6 * i, 3)], src=doubled)",
-    ]
-    assert {event.location.file for event in trace} == {__file__}
-    assert {len(event.stack) for event in trace} == {1}
-    assert "half" in trace.allocations[2].location.text
 
 
 def last_event(kernel, *arrays):

@@ -28,7 +28,6 @@ from difftest.simulator.trace import (
     Kind,
     Origin,
     Output,
-    Region,
     Seen,
     Sight,
     Trace,
@@ -152,17 +151,6 @@ def test_allocations_of_each_memory_and_dtype(space, dtype):
     assert again.allocations[0].partition_bytes == one.partition_bytes
 
 
-@every("axis", [0, 1, None])
-def test_a_regions_partition_axis(axis):
-    tile = Allocation(0, Space.SBUF, (2, 3, 4), np.dtype(np.float32), 1, None)
-    trace = Trace()
-    trace.allocations.append(tile)
-    region = Region(tile, 0, (2, 3), (12, 4), axis)
-    trace.events.append(Event(0, Kind("iota", Engine.GPSIMD), (region,), ()))
-    (event,) = read_back(trace).events
-    assert event.writes[0].partition_axis == axis
-
-
 def test_addresses_and_views_come_back():
     def kernel(x):
         storage = current().allocate((4, 8), FLOAT32, Space.SBUF, address=(32, 64))
@@ -188,11 +176,6 @@ def test_addresses_and_views_come_back():
     assert again.events[0].operand("dst").view is None
 
 
-def test_a_trace_of_nothing():
-    again = read_back(Trace())
-    assert plain(again) == plain(Trace())
-
-
 def test_each_place_is_written_once():
     document = json.loads(trace_to_json(trace_of(KERNELS["classic.vector_add_tiled"])))
     assert document["version"] == VERSION
@@ -201,25 +184,6 @@ def test_each_place_is_written_once():
         assert len(entries) == len(set(entries)) > 0
     assert len(document["stacks"]) < len(document["events"])
     assert len(document["kinds"]) < len(document["events"])
-
-
-def test_defaults_are_left_out():
-    tile = Allocation(0, Space.SBUF, (2, 2), np.dtype(np.float32), 0, None)
-    trace = Trace()
-    trace.allocations.append(tile)
-    whole = Region(tile, 0, (2, 2), (2, 1))
-    trace.events.append(Event(3, Kind("iota", Engine.GPSIMD), (whole,), ()))
-    document = json.loads(trace_to_json(trace))
-    assert document["events"] == [
-        {
-            "number": 3,
-            "kind": 0,
-            "writes": [{"allocation": 0, "offset": 0, "shape": [2, 2], "strides": [2, 1]}],
-            "reads": [],
-        }
-    ]
-    assert document["kinds"] == [{"opcode": "iota", "engine": "gpsimd"}]
-    assert not {"name", "location", "first", "reads"} & set(document["allocations"][0])
 
 
 def blocks(language):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import OutOfBoundsError, ShapeError, UnwrittenError
+from difftest.simulator import OutOfBoundsError, ShapeError
 from difftest.simulator.dtypes import BOOL, DTYPES, FLOAT16, FLOAT32, TFLOAT32, from_bits, to_bits
 from difftest.simulator.instructions.gate import write
 from difftest.simulator.memory import UNTOUCHED
@@ -47,14 +47,6 @@ def test_the_same_bits_as_another_dtype(old, new, space):
     assert_array_equal(tile._values(), from_bits(values, old))  # it still has its values
 
 
-def test_a_byte_that_is_no_bool_counts_as_true():
-    bits = np.array([[0, 1, 2, 0xA5]], np.uint8)
-    for space in (SBUF, HBM):
-        assert stored(bits, space)._reinterpret(BOOL)._read().tolist() == [
-            [False, True, True, True]
-        ]
-
-
 REFUSED = [
     ("a step", lambda t: t[:, ::2]._reinterpret(UINT8)),
     ("half an element", lambda t: t._reinterpret(UINT8)[:, 0:6]._reinterpret(FLOAT32)),
@@ -77,22 +69,6 @@ def test_rows_that_hold_no_whole_number_of_wider_elements():
     assert tile[0:1, 0:2]._reinterpret(FLOAT32).shape == (1, 1)
     with pytest.raises(ShapeError, match="scales the last dimension"):
         tile[:, 0:2]._reinterpret(FLOAT32)
-
-
-def test_what_was_written_is_known_by_its_bytes():
-    tile = on_chip(np.zeros((2, 4)), FLOAT16, written=False)
-    write(tile[:, 0:2], np.ones((2, 2), np.float32))
-    view = tile._reinterpret(UINT8)
-    assert_array_equal(view._unwritten(), [[False] * 4 + [True] * 4] * 2)
-    write(view[:, 4:5], np.zeros((2, 1), np.uint8))
-    assert_array_equal(tile._unwritten(), [[False, False, True, True]] * 2)
-    assert view[:, 0:5]._read().shape == (2, 5)
-    with pytest.raises(UnwrittenError):
-        tile[:, 2:3]._read()  # of which only half was written
-    write(view[:, 5:6], np.zeros((2, 1), np.uint8))
-    assert_array_equal(tile._unwritten(), [[False, False, False, True]] * 2)
-    write(view[:, 6:8], np.zeros((2, 2), np.uint8))
-    assert (tile._unwritten(), tile._storage.gaps) == (None, None)
 
 
 @given(st.data())
@@ -156,12 +132,6 @@ def test_a_pattern_names_elements_of_the_tensor(space, shape, strides, offset):
     assert_array_equal(made._read(), same)
     assert made._storage is tile._storage
     assert made._tile_shape() == (shape if space is not HBM or len(shape) > 1 else (*shape, 1))
-
-
-def test_a_pattern_of_another_dtype_counts_in_its_elements():
-    for space in (SBUF, HBM):
-        made = stored(WHOLE, space)._with_pattern(Pattern(34, (2, 6), (30, 1)), UINT16)
-        assert_array_equal(made._read(), WHOLE.view(UINT16)[1:3, 4:10])
 
 
 BY_HAND = [

@@ -3,11 +3,10 @@
 import itertools
 from dataclasses import replace
 
-import ml_dtypes
 import numpy as np
 import pytest
 
-from difftest.simulator.dtypes import BFLOAT16, BOOL, FLOAT8_E4M3, FLOAT16, FLOAT32, round_to
+from difftest.simulator.dtypes import BOOL, FLOAT32, round_to
 from difftest.simulator.exact import bounded
 from difftest.simulator.exact.bounded import FUNCTIONS, ROUNDINGS, SLOPES, Bounded
 from difftest.simulator.instructions.alu import ACTIVATIONS, VALID_RANGES
@@ -96,34 +95,10 @@ def test_the_exact_functions_keep_float64s_digits_far_from_0(name):
     assert 0 < abs(value) < 1e-10
 
 
-@every("dtype", [BFLOAT16, FLOAT16, FLOAT8_E4M3])
-def test_a_rounding_into_a_narrow_dtype_subnormals_too(dtype):
-    value = RNG.standard_normal(SIZE) * np.exp2(RNG.uniform(-16, 3, SIZE))
-    value = value.astype(np.float32).astype(np.float64)
-    made = bounded.into(Bounded(value), dtype, ROUNDINGS[dtype])
-    assert (np.abs(round_to(value.astype(np.float32), dtype) - value) <= made.error).all()
-    half = np.float32(1.5 * float(ml_dtypes.finfo(dtype).smallest_subnormal))
-    assert ROUNDINGS[dtype].tiny == abs(round_to(half, dtype).astype(np.float32) - half)
-
-
 @every("dtype", sorted(ROUNDINGS, key=str))
 def test_the_largest_number_of_a_dtype_is_one_of_it(dtype):
     largest = ROUNDINGS[dtype].largest
     assert round_to(np.array([largest], np.float32), dtype) == largest
-
-
-def test_what_float32_holds_is_exact():
-    assert bounded.add(Bounded(np.arange(5.0)), bounded.number(1)).error is None
-    assert bounded.multiply(Bounded(np.arange(5.0)), bounded.number(0.1)).error is not None
-
-
-@every("value", [0.1, -1000.3, 1 / 3, 1e-44, 7e20])
-def test_what_it_does_not_hold_is_rounded_once(value):
-    """A constant, and a result of exact operands; subnormal ones too."""
-    off = abs(np.float64(np.float32(value)) - value)
-    product = bounded.multiply(Bounded(np.array([value])), bounded.number(1.0))
-    for error in (bounded.number(value).error, product.error):
-        assert off <= np.max(error) <= bounded.UNIT * abs(value) * 1.001 + bounded.TINY
 
 
 def test_what_becomes_a_bool_or_an_integer():
@@ -139,21 +114,8 @@ def test_what_becomes_a_bool_or_an_integer():
     assert made.error.tolist() == [1, 1, 0, np.inf, np.inf]
 
 
-def test_an_engine_rounds_wide_integers():
-    int32 = np.dtype(np.int32)
-    wide, few = np.array([2**24 + 1], int32), np.array([5], int32)
-    assert bounded.as_bounded(wide, int32, computed=True).error[0] >= 1
-    for array, computed in ((few, True), (wide, False)):
-        assert bounded.as_bounded(array, int32, computed=computed).error is None
-
-
 def test_a_power_of_minus_infinity_is_0_for_sure():
     far = Bounded(np.array([-np.inf, -1e30]), np.array([0.0, 1e22]), FLOAT32)
     made = FUNCTIONS["exp"](far)
     assert made.value.tolist() == [0.0, 0.0]
     assert (made.error < 1e-40).all()
-
-
-def test_a_divisor_that_may_be_0_leaves_no_bound():
-    made = bounded.divide(bounded.number(1.0), Bounded(np.array([1e-3]), np.array([1e-2])))
-    assert np.isinf(made.error).all()

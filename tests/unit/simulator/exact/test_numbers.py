@@ -12,7 +12,6 @@ from difftest.simulator.exact.numbers import ARITHMETIC, Numbers, chosen_from, m
 from difftest.simulator.exact.run import ExactSettings, Shadow
 from difftest.simulator.instructions.alu import ALU_OPS, activated
 from difftest.simulator.instructions.elementwise import in_integers
-from difftest.simulator.instructions.values import sum_in_order
 from difftest.simulator.lifted import made_like, step
 from tests.every import every
 
@@ -83,11 +82,6 @@ def test_integers_are_computed_in_the_operands_order():
     least = Numbers(left.run, Bounded(np.array([-(2.0**31)])))
     most = in_integers(least, Numbers(left.run, number(1.0)), op, np.dtype(np.int32)).held
     assert (most.value.tolist(), most.error) == ([2**31 - 1], None)
-
-
-def test_a_sum_goes_on_from_an_exact_start():
-    start, lines = Numbers(Shadow(ExactSettings()), Bounded(np.full(1, 2.0))), numbers(1.0, 3.0)
-    assert sum_in_order(lines[None], start=start).held.value.tolist() == [6]
 
 
 def test_what_rounds_nothing_keeps_its_dtype():
@@ -183,10 +177,3 @@ def test_a_remainder_is_within_its_bound_whichever_multiple_is_taken(remainder):
         assert (off <= held.error).all()
     assert held.error.min() < 0.2
     assert [doubt.lost for doubt in left.run.doubts.values()] == [False]
-
-
-def test_a_comparison_within_the_bounds_is_in_doubt():
-    made = np.less_equal(numbers(1.0, 2.0, 2.5, 1.5), numbers(1.5, error=0.0)).held
-    assert made.value.tolist() == [1, 0, 0, 1]
-    assert made.error.tolist() == [1, 1, 0, 1]
-    assert np.equal(numbers(1.0, error=0.0), 1.0).held.error is None

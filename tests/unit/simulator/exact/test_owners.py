@@ -40,22 +40,6 @@ def lost(run):
     return {doubt.reason for doubt in run.doubts if doubt.lost}
 
 
-def test_many_that_come_after_each_other():
-    """Those that are gone leave what they wrote."""
-
-    def kernel(x):
-        source = loaded(placed(4096), x)
-        holder = placed(shape=(16, 25))
-        for _ in range(300):
-            last = scaled(placed(), source, 1 / 3)
-        nisa.memset(holder[:, 24:25], 0.0)
-        return stored(last)
-
-    run, output, _ = exact_of(kernel)
-    assert not run.doubts
-    np.testing.assert_allclose(output.value, WIDE * (1 / 3), rtol=1e-14)
-
-
 @every("dtype", [nl.float32, nl.int32])
 def test_rounded_values_of_another_tensor(dtype):
     def kernel(x):

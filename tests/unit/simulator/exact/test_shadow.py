@@ -98,17 +98,6 @@ def test_a_conversion_to_integers_that_may_go_either_way():
     assert not launch(kernel, [halves + 0.25], exact=True).exact.doubts
 
 
-def test_a_comparison_that_may_go_either_way():
-    ones = np.ones((2, 2), np.float32)
-
-    def compute(tile):
-        return nl.greater(nl.multiply(nl.multiply(tile, 3.0), 1 / 3), 1.0, dtype=nl.float32)
-
-    (doubt,) = exact_of(compute, ones).doubts
-    assert doubt.reason == "a rounded value decides"
-    assert not exact_of(compute, ones + 1).doubts
-
-
 @every("matched", [False, True])
 def test_places_that_are_looked_up_are_a_doubt(matched):
     """What is replaced there is lost."""

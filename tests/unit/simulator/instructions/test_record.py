@@ -16,7 +16,6 @@ from difftest.simulator import (
     Engine,
     KernelError,
     NkiError,
-    ShapeError,
     instructions,
     launch,
 )
@@ -29,7 +28,6 @@ from difftest.simulator.frontend.nki import isa as todays_isa
 from difftest.simulator.frontend.nki import language as todays_language
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.alu import ALU_OPS
-from difftest.simulator.instructions.dma import dma_copy
 from difftest.simulator.instructions.elementwise import like, tensor_tensor
 from difftest.simulator.instructions.record import EFFECTS, INSTRUCTIONS, ISA, Role, instruction
 from difftest.simulator.instructions.registers import Accumulate
@@ -246,29 +244,6 @@ def test_an_option_that_the_trace_has_no_form_for(option):
         launch(kernel)
 
 
-@every("shape", [(8, 15), (8, 17), (7, 16), (4, 32), (8, 1)])
-def test_a_destination_has_the_results_elements(shape):
-    def kernel():
-        one, out = nl.zeros((8, 16), nl.float32), nl.ndarray(shape, nl.float32)
-        gate.issue(tensor_tensor, (one, one), (nl_add(),), dst=out)
-
-    with pytest.raises(ShapeError, match=r"tensor_tensor writes dst of shape \[8, 16\]"):
-        launch(kernel)
-
-
-def test_free_dimensions_of_a_destination_may_be_others():
-    """The engines count elements in each partition (AWS nki.isa.tensor_tensor, v2.32.0)."""
-
-    def kernel(x, out):
-        tile, sums = nl.load(x), nl.ndarray((8, 4, 4), nl.float32)
-        gate.issue(tensor_tensor, (tile, tile), (nl_add(),), dst=sums)
-        nl.store(out, sums)
-
-    values, out = normal(8, 16), np.zeros((8, 4, 4), np.float32)
-    launch(kernel, [values, out])
-    np.testing.assert_array_equal(out, (values + values).reshape(8, 4, 4))
-
-
 def nl_add():
     return ALU_OPS["add"]
 
@@ -322,22 +297,6 @@ def test_what_the_trace_records_of_a_call_are_arguments_of_aws():
     known = set().union(*map(arguments, nisa.__all__), *map(arguments, todays_isa.__all__))
     # that the kernel left accumulate to the compiler is said by its absence; nl.loop_reduce
     assert set(Attributes._fields) - known == {"inferred", "loop_indices"}
-
-
-def test_an_option_with_a_default_may_be_left_out():
-    """One dialect may have an option that the other has not."""
-    tile = np.ones((4, 4), np.float32)
-
-    def issued(options):
-        def kernel(x):
-            out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-            gate.issue(dma_copy, (x,), options, dst=out)
-            return out
-
-        [event] = launch(kernel, [tile]).trace
-        return event.arguments
-
-    assert issued(()) == issued((None, None, "unknown")) == {"dge_mode": "unknown"}
 
 
 def test_an_option_without_a_default_is_asked_for():

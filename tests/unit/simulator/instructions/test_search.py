@@ -54,17 +54,6 @@ def test_max8_and_its_places(kind):
     assert all(len(set(row)) == 8 for row in places.tolist())
 
 
-def test_gather_flattened():
-    """The documentation's own example, and a random one."""
-    data = np.arange(1, 9, dtype=np.float32).reshape(2, 2, 2)
-    index = np.array([[[0, 1], [1, 3]], [[3, 3], [1, 0]]], np.uint32)
-    result = on_tiles(nl.gather_flattened, data, index)
-    assert_array_equal(result, [[[1, 2], [2, 4]], [[8, 8], [6, 5]]])
-    data, index = normal(8, 3, 7), integers(8, 5, low=0, high=21, dtype=np.uint32)
-    expected = np.take_along_axis(data.reshape(8, 21), index.astype(int), axis=1)
-    assert_array_equal(on_tiles(nl.gather_flattened, data, index), expected, strict=True)
-
-
 @every("ids", [[np.nan], [1, -1], [1.5], [np.inf]])
 def test_segment_ids_are_integers_from_0(ids):
     with pytest.raises(NkiError, match="takes integers of at least 0 as segment_ids") as caught:

@@ -8,7 +8,7 @@ import pytest
 
 from difftest.backends.base import Crashed, KernelCall, Ran
 from difftest.backends.embedded import PlainSimulator
-from difftest.simulator import TRN3, OracleError, launch
+from difftest.simulator import OracleError, launch
 from difftest.simulator.dtypes import FLOAT32
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
@@ -135,43 +135,6 @@ def test_two_cores_are_followed():
         return out
 
     np.testing.assert_array_equal(launch(kernel, (X,), grid=(2,), plain=True).outputs[0], X + 1)
-
-
-def gathers(x, index):
-    made = nl.ndarray((32, 4), nl.float32)
-    nisa.tensor_copy(made, x.indirect(index, 4))
-    return made
-
-
-def scatters(x, index):
-    nisa.tensor_scalar(x.indirect(index, 4), x[:, 0:4], nl.add, 0.5)
-    return x
-
-
-WIDE = np.arange(32 * 8, dtype=np.float32).reshape(32, 8)
-PLACES = np.zeros((32, 1), np.uint16)
-PLACES[:4, 0] = PLACES[16:20, 0] = [6, 1, 4, 3]
-
-
-@every("compute", [gathers, scatters])
-def test_tensor_indirection_is_followed(compute):
-    expected = WIDE[:, [6, 1, 4, 3]]
-    if compute is scatters:
-        expected = WIDE.copy()
-        expected[:, [6, 1, 4, 3]] = WIDE[:, :4] + 0.5
-    found = judged(compute, WIDE, PLACES, machine=TRN3)
-    np.testing.assert_array_equal(found, expected)
-
-
-def test_exponentials_and_sums_of_dma_are_judged():
-    def both(x):
-        made = into((4, 24), nl.float32, lambda t: nisa.exponential(t, x, max_value=nl.max(x, 1)))
-        total = nl.ndarray((4, 24), nl.float32)
-        nisa.dma_compute(total, [made, x], nl.add)
-        return total
-
-    powers = np.exp(X - X.max(axis=1, keepdims=True))
-    np.testing.assert_allclose(judged(both, X, machine=TRN3), powers + X, rtol=1e-6)
 
 
 # -- the three errors of the second simulator ------------------------------------------------------

@@ -119,16 +119,6 @@ def test_a_loops_condition_joins_a_mask(condition):
     assert (mask & (not condition)) is False
 
 
-def test_mgrid_is_numpys():
-    grid, expected = mgrid[0:3, 2:10:2, 1:3, 0:2], np.mgrid[0:3, 2:10:2, 1:3, 0:2]
-    for k, name in enumerate("pxyz"):
-        assert_array_equal(grid[k].array(), expected[k])
-        assert getattr(grid, name) is grid[k]
-    p, x = mgrid[0:3, 0:4]
-    assert p.shape == x.shape == (3, 4)
-    assert_array_equal(mgrid[1:4][0].array(), np.arange(1, 4))
-
-
 def test_a_grid_has_as_many_axes_as_dimensions():
     with pytest.raises(AttributeError, match="a grid of 2 dimensions has p, x, not y"):
         _ = mgrid[0:3, 0:4].y

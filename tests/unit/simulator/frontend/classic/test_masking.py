@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_array_equal
 
@@ -12,11 +11,9 @@ from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic.calls import as_mask
 from difftest.simulator.frontend.classic.expressions import MGridMaker, arange
-from difftest.simulator.instructions.masked import mask_box, restrict
-from difftest.simulator.trace import Space
+from difftest.simulator.instructions.masked import mask_box
 from tests.every import every
 from tests.unit.simulator.on_tiles import normal, on_tiles, written
-from tests.unit.simulator.stored import stored
 
 P, X = MGridMaker()[0:4, 0:6]
 ROWS, COLUMNS = np.mgrid[0:4, 0:6]
@@ -51,21 +48,6 @@ def test_what_is_no_mask(mask):
     with pytest.raises(KernelError, match="a mask takes comparisons") as caught:
         as_mask(mask, (4, 6))
     assert caught.value.received == type(mask).__name__
-
-
-@given(st.data(), st.sampled_from([Space.SHARED_HBM, Space.SBUF]))
-def test_the_part_of_an_operand_in_a_box(data, space):
-    full = data.draw(hnp.array_shapes(min_dims=2, max_dims=3, max_side=5))
-    shape = tuple(data.draw(st.sampled_from([1, size])) for size in full)
-    box = []
-    for size in full:
-        start = data.draw(st.integers(0, size - 1))
-        box.append(slice(start, data.draw(st.integers(start + 1, size))))
-    array = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
-    pairs = zip(shape, full, box, strict=True)
-    kept = tuple(cut if n == size else slice(0, 1) for n, size, cut in pairs)
-    part = restrict(stored(array, space), tuple(box), full)
-    assert_array_equal(part._read(), array[kept])
 
 
 def test_a_masked_dma_copy_between_shapes():

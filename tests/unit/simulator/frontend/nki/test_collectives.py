@@ -16,7 +16,6 @@ from difftest.simulator import (
     launch_ranks,
 )
 from difftest.simulator.baton import DeadlockError
-from difftest.simulator.frontend.install import embedded
 from difftest.simulator.frontend.nki import collectives as ncc
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
@@ -174,13 +173,6 @@ def test_a_collective_is_in_the_trace():
         assert event.operand("src").shape == (4, 2)
         assert event.operand("dst").shape == (16, 2)
         assert [line.file for line in event.stack] == [__file__] * 2
-
-
-def test_kernels_import_it_as_nki_collectives():
-    with embedded():
-        import nki.collectives
-
-        assert nki.collectives.all_reduce is ncc.all_reduce
 
 
 # -- sizes that lie in a tensor, and rings ------------------------------------------------------

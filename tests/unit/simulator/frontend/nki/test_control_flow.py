@@ -8,7 +8,6 @@ from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.frontend.nki.virtual_registers import NkiScalar, RegisterError
-from difftest.simulator.trace import LoopKind
 from tests.every import every
 
 A = np.arange(8, dtype=np.float32).reshape(1, 8)
@@ -36,20 +35,6 @@ def result_of(make):
         return out
 
     return int(launch(kernel).outputs[0][0, 0])
-
-
-def copied(a, loop):
-    """The elements of `a` that a loop names, in a tensor of zeros."""
-    out = nl.ndarray((1, 8), nl.float32, buffer=nl.shared_hbm)
-    nisa.dma_copy(out, nl.zeros((1, 8), nl.float32))
-    one = nl.ndarray((1, 1), nl.float32)
-
-    def body(i):
-        nisa.dma_copy(one, a.ap([[1, 1], [1, 1]], scalar_offset=i, indirect_dim=1))
-        nisa.dma_copy(out.ap([[1, 1], [1, 1]], scalar_offset=i, indirect_dim=1), one)
-
-    loop(body)
-    return out
 
 
 def scalar(value, dtype=nl.int32):
@@ -102,18 +87,6 @@ def test_a_while_loop_tests_before_each_turn(start):
     assert [(loop.number, loop.value) for (loop,) in loops] == [(n, start - n) for n in turns]
 
 
-def test_the_trace_knows_the_loops_that_ran_on_the_device():
-    def loop(body):
-        nl.fori_loop(2, 4, body)
-
-    events = launch(jit(copied), (A, loop)).trace.events
-    inside = [event for event in events if event.loops]
-    assert {turn.loop.kind for event in inside for turn in event.loops} == {LoopKind.DYNAMIC}
-    assert [event.loops[0].value for event in inside] == [2, 2, 3, 3]
-    assert {event.loops[0].loop.location.file for event in inside} == {__file__}
-    assert {event.loops[0].loop.location.text for event in inside} == {"nl.fori_loop(2, 4, body)"}
-
-
 def test_a_view_keeps_the_offset_that_its_register_had():
     @jit
     def kernel(a):
@@ -126,14 +99,6 @@ def test_a_view_keeps_the_offset_that_its_register_had():
         return out
 
     assert launch(kernel, (A,)).outputs[0] == 3
-
-
-def test_an_offset_beyond_the_tensor():
-    def loop(body):
-        nl.fori_loop(7, 9, body)
-
-    with pytest.raises(IndexError, match="stays inside its tensor"):
-        launch(jit(copied), (A, loop))
 
 
 # -- registers -----------------------------------------------------------------------------------

@@ -159,21 +159,3 @@ def test_break_in_a_loop_inside_leaves_that_one_alone():
             nisa.register_move(left, 0)
 
     assert [len(event.loops) for event in events_of(kernel)] == [1]
-
-
-def until_not():
-    left = nisa.register_alloc(1)
-    while not left:
-        pass
-
-
-def until_both():
-    left = nisa.register_alloc(1)
-    while left and True:
-        pass
-
-
-@every("kernel", [until_not, until_both])
-def test_another_test_of_a_register_is_refused(kernel):
-    with pytest.raises(TypeError, match="not known while the kernel is built"):
-        launch(jit(kernel))

@@ -2,14 +2,13 @@
 
 import ml_dtypes
 import numpy as np
-from numpy.testing import assert_array_equal
 
-from difftest.simulator import TRN1, TRN2, TRN3, KernelError, LimitError, launch
+from difftest.simulator import TRN1, TRN2, KernelError, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.timing.tensor_engine import matmul
 from tests.every import every
-from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, raised, stored
+from tests.unit.simulator.frontend.nki.kernels import raised, stored
 
 DOUBLE_ROW = nisa.matmul_perf_mode.double_row
 RANDOM = np.random.default_rng(0)
@@ -48,14 +47,3 @@ def test_a_tile_of_the_pe_array_starts_at_a_multiple_of_its_size(position, size,
 
     x = np.ones((32, 16), np.float32)
     assert "multiple of its size" in raised(KernelError, compute, x, machine=machine)
-
-
-def test_on_neuroncore_v4_a_product_may_fill_psum():
-    def compute(x, y):
-        result = nl.ndarray((4, 4096), nl.float32, buffer=nl.psum)
-        nisa.nc_matmul(result, x, y)
-        return result
-
-    x, y = np.ones((8, 4), np.float32), np.ones((8, 4096), np.float32)
-    assert_array_equal(on_nki_tiles(compute, x, y, machine=TRN3), x.T @ y)
-    assert "at most 512" in raised(LimitError, compute, x, y)

@@ -196,19 +196,6 @@ def test_skipped_rows_leave_columns_as_they_were():
         launch(gathered((12, 16), [[12, 16], [1, 12]]), (WIDE, index, out))
 
 
-@every("start, moves", [(280, True), (290, False)])
-def test_one_offset_of_a_transpose_may_be_skipped(start, moves):
-    def kernel(x, one, out):
-        tile = nl.full((12, 16), -1.0, nl.float16)
-        source = x.ap([[12, 16], [1, 12]], scalar_offset=nl.load(one))
-        nisa.dma_transpose(tile, source, oob_mode=SKIP)
-        nisa.dma_copy(out, tile)
-
-    out = np.zeros((12, 16), np.float16)
-    launch(kernel, (WIDE, rows(start), out))
-    np.testing.assert_array_equal(out, WIDE[start : start + 16].T if moves else -np.ones_like(out))
-
-
 @every(
     "changed, text",
     [

@@ -112,21 +112,6 @@ def test_blocks_group_tiles_and_tiles_show_them_again():
     assert_array_equal(run(kernel, a), a[12:, 24:], strict=True)
 
 
-def test_tiles_of_a_tensor_on_chip_are_written_through():
-    def kernel(src):
-        tile = nl.load(src)
-        grid = nl.tiles(tile, tile_shape=(32, 8))
-        nisa.memset(grid[0, 1].data, 0.0)
-        out = nl.ndarray(src.shape, src.dtype, buffer=nl.shared_hbm)
-        nisa.dma_copy(out, grid.data)
-        return out
-
-    a = counted(64, 16) + 1
-    expected = a.copy()
-    expected[:32, 8:] = 0
-    assert_array_equal(run(kernel, a), expected, strict=True)
-
-
 # -- allocation in tiles ---------------------------------------------------------------------------
 
 
@@ -172,24 +157,6 @@ def test_rows_of_tiles_share_partitions_on_chip_and_have_no_data():
     with pytest.raises(NkiError, match="no single view") as caught:
         launch(kernel, [counted(2, 2)])
     assert caught.value.location.file == __file__
-
-
-def test_tiles_of_three_dimensions_on_chip():
-    def kernel(src):
-        held = nl.alloc_tiles(
-            tile_shape=(4, 2, 8), element_shape=(6, 3, 12), buffer=nl.sbuf, dtype=src.dtype
-        )
-        out = nl.ndarray(src.shape, src.dtype, buffer=nl.shared_hbm)
-        from_, into = (nl.tiles(one, tile_shape=(4, 2, 8)) for one in (src, out))
-        places = [(i, j, k) for i in range(2) for j in range(2) for k in range(2)]
-        for place in places:
-            nisa.dma_copy(held[place].data, from_[place].data)
-        for place in places:
-            nisa.dma_copy(into[place].data, held[place].data)
-        return out
-
-    a = counted(6, 3, 12)
-    assert_array_equal(run(kernel, a), a, strict=True)
 
 
 def test_an_allocation_takes_its_capacity_of_the_memory():

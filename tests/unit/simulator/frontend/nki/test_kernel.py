@@ -179,16 +179,6 @@ def test_a_default_without_an_annotation_makes_a_field(decorate):
     assert Part(step=1).start is None
 
 
-def test_private_hbm_is_returned_with_a_warning():
-    def kernel(a):
-        out = nl.ndarray(a.shape, a.dtype, buffer=nl.hbm)
-        nisa.dma_copy(out, a)
-        return out
-
-    with pytest.warns(UserWarning, match="the compiler rejects outputs that are not in"):
-        np.testing.assert_array_equal(simulate(kernel)(A), A)
-
-
 def test_a_grid_larger_than_a_logical_core_is_refused():
     with pytest.raises(KernelError, match="takes the cores of one logical NeuronCore"):
         jit(scaled)[4]
@@ -324,20 +314,6 @@ def test_a_helper_of_ours_is_no_name_of_nki(module):
     for name in HELPERS[module]:
         with pytest.raises(AttributeError, match=f"has no attribute '{name}'"):
             getattr(made, name)
-
-
-def test_a_trace_has_the_kernels_lines_and_loops():
-    def kernel(a):
-        out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
-        for i in nl.affine_range(2):
-            tile = nl.load(a[i])
-            nisa.dma_copy(out[i], tile)
-        return out
-
-    result = launch(kernel, (A,))
-    assert [event.opcode for event in result.trace.events] == ["dma_copy"] * 4
-    assert [event.loops[0].value for event in result.trace.events] == [0, 0, 1, 1]
-    assert result.trace.events[0].stack[0].text == "tile = nl.load(a[i])"
 
 
 @every("cores, buffer", [(1, nl.hbm), (2, nl.shared_hbm)])
