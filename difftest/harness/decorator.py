@@ -70,8 +70,8 @@ def _test_of(make: Callable[Arguments, KernelSpec]) -> Callable[Arguments, Decor
         try:
             signature.bind(*none, **arguments)
         except TypeError as error:
-            accepted = ", ".join(signature.parameters)
-            raise SpecError(f"kernel_test: {error}; accepted: {accepted}") from None
+            told = f"kernel_test: received {', '.join(arguments) or 'nothing'}: {error}"
+            raise SpecError(f"{told}; accepted: {', '.join(signature.parameters)}") from None
         try:
             return functools.partial(decorate, make(*none, **arguments))
         except SpecError as error:  # whose text says what lines of ours do not

@@ -276,7 +276,7 @@ def _check_domain(spec: KernelSpec) -> None:
     for name, source in spec.domain.items():
         is_drawn = isinstance(source, SearchStrategy) or is_choice(source)
         if not (is_drawn or is_function_of_domain(source)):
-            accepted = "a Hypothesis strategy, a sequence of values, or a function of earlier names"
+            accepted = "a Hypothesis strategy, one or more values, or a function of earlier names"
             raise refused(f"domain[{name!r}]", source, accepted)
         _check_names(f"domain[{name!r}]", _names_in(source), earlier)
         earlier.append(name)

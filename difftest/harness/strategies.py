@@ -57,6 +57,7 @@ if isinstance(_seen := getattr(getattr(conjecture, "providers", None), "_seen_mo
     _ours = {"difftest", *sys.stdlib_module_names}
     _seen |= {id(at) for name, at in [*sys.modules.items()] if name.split(".")[0] in _ours}
 
+__tracebackhide__ = True  # what it refuses is a line of its caller's
 HARDWARE_LIMITS = (TRN2.partitions, TRN2.gemm_moving_fmax)
 """Sizes at which tiles end: where kernels go wrong."""
 
@@ -206,8 +207,7 @@ def recipes(
         return Integers(seed, _one_of(_INTEGER_BOUNDS))
     if kind < of_one_sign:
         # Products of a few values may not overflow: a quarter of the exponents' range.
-        widest = int(float_info(np_dtype).maxexp) // 4
-        return Random(seed, min(_one_of(_SPREADS), widest))
+        return Random(seed, min(_one_of(_SPREADS), int(float_info(np_dtype).maxexp) // 4))
     if kind < outliers:
         low, high = _one_of(_of_one_sign(np_dtype, nature.selects))
         return Uniform(seed, low, high)

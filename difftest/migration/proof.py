@@ -178,7 +178,9 @@ def prove(
         for call in calls:
             _compare(_run(before, call, setting), _run(after, call, setting), call, setting, proof)
     if not proof.same and not proof.rounded:
-        raise ProofError(f"both kernels refuse all of {len(calls)} cases: nothing was compared")
+        told = f"both kernels refuse all of {len(calls)} cases: nothing was compared"
+        why = [f"the classic: {_run(before, call, setting).refusal}" for call in calls[:1]]
+        raise ProofError("; ".join([told, *why]))
     return proof
 
 

@@ -345,9 +345,9 @@ def pytest_terminal_summary(
         from difftest.plugin.options import REPORT
         from difftest.report.document import session_document, write_report
 
-        left, code = session.uncollected, int(exitstatus)
+        left = session.uncollected, int(exitstatus)
         with unless_broken(REPORT.name):
-            document = session_document(versions(), backends, reports, left, code)
+            document = session_document(versions(), backends, reports, session.stopped, left)
             write_report(Path(session.request.report), document)
         for line in broken():
             terminalreporter.write_line(line)

@@ -42,8 +42,9 @@ def table_text(tally: Tally, verbose: bool) -> list[str]:
         label = name.rpartition(" (")[0] if name in twins.values() else ""
         rows[label or name, backend].update(asdict(counts))
     well = [key for key, row in rows.items() if not row["inconclusive"] + row["both_rejected"]]
+    what = "others" if len(well) < len(rows) else "kernels"
     for key in well if len(rows) > 2 * _FEW and not verbose else ():
-        rows[f"{len({name for name, _ in well})} others (-v)", key[1]].update(rows.pop(key))
+        rows[f"{len({name for name, _ in well})} {what} (-v)", key[1]].update(rows.pop(key))
     columns = {"kernel": [kernel for kernel, _ in rows], "backend": [on for _, on in rows]}
     if len({*columns["backend"]}) < 2:
         del columns["backend"]

@@ -89,13 +89,18 @@ def session_document(
     versions: Mapping[str, str],
     backends: Iterable[Backend],
     reports: Iterable[Any],
-    not_collected: Iterable[str],
-    exit_code: int,
+    stopped: Iterable[Iterable[tuple[str, object]]],
+    left: tuple[Iterable[str], int],
 ) -> dict[str, Any]:
-    """A session that is over, as JSON has it: what ran it, its reports, what it left out."""
+    """A session that is over, as JSON has it: what ran it, its reports, what it left out.
+
+    ``stopped`` are properties of tests that Ctrl-C ended: what they had counted is there, too;
+    ``left`` are the modules that were not collected, and the session's exit code.
+    """
     several = (report for report in reports if isinstance(report, pytest.TestReport))
     deciding = [report for report in several if report.when == "call" or not report.passed]
-    texts = (dict(report.user_properties).get(PROPERTY) for report in deciding)
+    own = [*(report.user_properties for report in deciding), *stopped]
+    texts = (dict(properties).get(PROPERTY) for properties in own)
     tallies = [tally_from_json(str(text)) for text in texts if text is not None]
     labels, tally = labels_of(tallies), total_of(tallies)
     alike: dict[int, dict[str, str]] = {}
@@ -113,8 +118,8 @@ def session_document(
         "inconclusive": sorted(tally.reasons),
         "not_reached": [place._asdict() for place in missed(tally.coverage)],
         "tests": [_test(report, labels) | alike.get(id(report), {}) for report in deciding],
-        "not_collected": sorted(not_collected),
-        "exit_code": exit_code,
+        "not_collected": sorted(left[0]),
+        "exit_code": left[1],
     }
 
 

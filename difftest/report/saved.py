@@ -137,10 +137,9 @@ def read_saved(file: Path) -> Saved:
         }
         test, case, level, strictness, modules = (values[name] for name in _FIELDS)
     except (OSError, SyntaxError, ValueError, KeyError) as error:
-        raise SavedError(
-            f"{file} is no failure that pytest --difftest-save wrote "
-            f"({type(error).__name__}: {error})"
-        ) from None
+        why = f"it has no {error.args[0]}" if isinstance(error, KeyError) else str(error)
+        told = f"{file} is no failure that pytest --difftest-save wrote: {why}"
+        raise SavedError(told) from None
     return Saved(test, case, modules, level, strictness)
 
 

@@ -66,7 +66,8 @@ def fuzz(
         raise click.ClickException(f"{told}, as in difftest fuzz -- --simulate tests")
     if broken:
         raise click.ClickException("a process of the campaign broke down; it says why above")
-    click.echo(f"{len(fresh)} found in {sum(cases):,} cases, {took:.1f} minutes: difftest findings")
+    ran = f"{sum(cases):,} case{'s' * (sum(cases) > 1)}"
+    click.echo(f"{len(fresh)} found in {ran}, {took:.1f} minutes: difftest findings")
     context.exit(1 if fresh else 0)
 
 

@@ -277,7 +277,8 @@ def sweep(context: click.Context, /, test: str, file: Path, **options: Any) -> N
     before = read_rows(old) if old is not None else None
     x, _, y = heat[0].partition(",") if heat else ("", "", "")
     if heat and not {x, y} <= axes[0].keys():
-        raise click.UsageError(f"--heat takes two axes, X,Y; got {heat[0]}")
+        told = f"--heat takes X,Y, two names of --over ({', '.join(axes[0])}); got {heat[0]}"
+        raise click.UsageError(told)
     if heat:
         need("matplotlib", "--heat", "plot")
     try:

@@ -136,10 +136,13 @@ class TestAll:
 """
         )
     project.add_test(name="test_contradicts", more='parameters=("K",),')
+    project.add_test(name="test_sizes", more="examples=sizes(9, 1),")
     result = project.run("--simulate", "--continue-on-collection-errors")
-    result.assert_outcomes(passed=1, errors=2)
+    result.assert_outcomes(passed=1, errors=3)
     result.stdout.fnmatch_lines(["E  * difftest.SpecError: parameters: received the name 'K'; a*"])
-    result.stdout.no_fnmatch_line("*spec.py*")
+    result.stdout.fnmatch_lines(["E  * sizes: received low=9, high=1; accepted: low <= high"])
+    for ours in ("*spec.py*", "*strategies.py*"):
+        result.stdout.no_fnmatch_line(ours)
     result.stdout.fnmatch_lines(
         [
             "*SpecError: kernel_test: received TestAll.test_method(self, case), a method; "

@@ -330,9 +330,11 @@ def test_add(case):
 """
     project.pytester.makepyfile(test_body=BODY + QUITS.partition("@kernel_test")[0] + stopped)
     command = [sys.executable, "-m", "pytest", "--simulate", "-v", f"-n{workers}"]
-    result = project.pytester.run(*command)
+    result = project.pytester.run(*command, "--difftest-report=r.json")
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.re_match_lines([r"add +embedded +7 |add +7 "])
+    (row,) = json.loads((project.pytester.path / "r.json").read_text())["kernels"]
+    assert (row["kernel"], row["cases"]) == ("add", 7)
     assert "no case: " not in result.stdout.str()
 
 

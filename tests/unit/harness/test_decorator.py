@@ -127,6 +127,8 @@ def test_a_function_that_cannot_be_called_on_a_case_is_refused(text, message):
 def test_an_argument_that_no_spec_has_is_refused():
     with pytest.raises(SpecError, match=r"unexpected keyword argument 'atol'; accepted: kernel, "):
         decorator.kernel_test(kernel=add, reference=add_reference, domain={}, inputs={}, atol=0.1)
+    with pytest.raises(SpecError, match=r"received kernel, domian: missing .*; accepted: kernel, "):
+        decorator.kernel_test(kernel=add, domian={})
 
 
 def test_the_decorator_takes_what_a_spec_takes():

@@ -105,10 +105,13 @@ VALUES = "TILE, M, K"
         ),
         (
             {"domain": {"M": 3}},
-            "domain['M']: received 3; accepted: a Hypothesis strategy, a sequence of values, "
+            "domain['M']: received 3; accepted: a Hypothesis strategy, one or more values, "
             "or a function of earlier names",
         ),
-        ({"domain": {"M": ()}}, "domain['M']: received (); accepted"),
+        (
+            {"domain": {"M": ()}},
+            "domain['M']: received (); accepted: a Hypothesis strategy, one or more",
+        ),
         ({"domain": {"M": "12"}}, "domain['M']: received '12'; accepted"),
         ({"parameters": ("N",)}, f"parameters: received the name 'N'; accepted: {VALUES}"),
         ({"reduction": "N"}, f"reduction: received the name 'N'; accepted: {VALUES}"),

@@ -70,6 +70,8 @@ def test_what_nobody_acts_on_is_said_to_who_asks_for_all():
     assert head == "kernel  cases  elements  inconclusive  not finite"
     assert len(told) == 11 + 1 + 2
     assert told[11] == "inconclusive: 1 case of add03: all is NaN; the data do it; give data="
+    rows["add03", "embedded"] = row
+    assert summary_lines(tally, ["embedded"], [])[1].startswith("11 kernels (-v) ")
 
 
 def test_a_run_with_a_backend_and_no_kernel_test_says_so():

@@ -191,11 +191,17 @@ def test_a_file_is_read_back(tmp_path):
     assert "nisa.dma_copy(dst=tile, src=x[first : first + count, :])\n" in file.read_text()
 
 
-@every("text", ["", "TEST = 1", "TEST = call()\nCASE = 2", "not python", "x = {"])
-def test_another_file_is_refused(tmp_path, text):
+@every(
+    "text, why",
+    [
+        *(("", "it has no TEST"), ("TEST = 1", "it has no CASE"), ("not python", "it has no TEST")),
+        *(("TEST = call()\nCASE = 2", "malformed node"), ("x = {", "'{' was never closed")),
+    ],
+)
+def test_another_file_is_refused(tmp_path, text, why):
     file = tmp_path / "other.py"
     file.write_text(text)
-    with pytest.raises(SavedError, match="is no failure that pytest --difftest-save wrote"):
+    with pytest.raises(SavedError, match=f"is no failure that pytest --difftest-save wrote: {why}"):
         read_saved(file)
     result = CliRunner().invoke(main, ["replay", str(file)])
     assert result.exit_code == 1

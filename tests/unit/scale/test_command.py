@@ -158,6 +158,8 @@ def test_a_campaign_fails_where_it_has_found_something(found, monkeypatch):
     assert (quiet.exit_code, quiet.stdout[:19]) == (0, "0 found in 3 cases,")
     loud = run("fuzz", "--minutes", "0.1", "--", "find")
     assert (loud.exit_code, loud.stdout[:8]) == (1, "1 found ")
+    monkeypatch.setattr(context, "Array", lambda kind, count: [1] * count)
+    assert run("fuzz", "--minutes", "0.1", "--", "find").stdout.startswith("1 found in 1 case, ")
     monkeypatch.setattr(Worker, "exitcode", 3)
     assert "broke down" in run("fuzz", "--", "nothing").output
     context.Array = lambda kind, count: [0] * count

@@ -133,7 +133,10 @@ def test_the_command_fails_where_a_point_newly_fails(swept_command, tmp_path):
 @every(
     "words, told",
     [
-        (("--over", "columns=1", "--heat", "columns,rows", "h.png"), "--heat takes two axes"),
+        (
+            ("--over", "columns=1", "--heat", "columns,rows", "h.png"),
+            "two names of --over (columns); got columns,rows",
+        ),
         (("--over", "columns=1", "--compare", "nowhere.parquet"), "holds no results of a sweep"),
     ],
 )
