@@ -213,6 +213,7 @@ class Watch:
         self._homes: set[str] = set()
         self._left: dict[int, tuple[CodeType, set[tuple[str, int, int]]]] = {}
         """By ``id`` the codes that ran, and what their forks have not shown."""
+        self._codes = defaultdict[Callable[..., Any], set[int]](set)  # of a kernel's functions
         self._seen: WatchedCall | None = None
         self._tool: int | None = None
 
@@ -230,7 +231,7 @@ class Watch:
         if self._monitor is not None and self._tool is None:
             self._install()
         try:
-            with contextlib.nullcontext() if self._monitor else self._tracing(seen):
+            with contextlib.nullcontext() if self._monitor else self._tracing(kernel, seen):
                 yield seen
         finally:
             self._seen = None
@@ -301,9 +302,13 @@ class Watch:
             self._seen.line(sys._getframe(1), line)
 
     @contextlib.contextmanager
-    def _tracing(self, seen: WatchedCall) -> Iterator[None]:
-        if sys.gettrace() is not None:
-            self.unknown = "a debugger or a coverage tool traces; from Python 3.12 on both can"
+    def _tracing(self, kernel: Callable[..., Any], seen: WatchedCall) -> Iterator[None]:
+        """Every call costs while somebody traces: a kernel that has shown all goes untraced."""
+        codes = self._codes[kernel]
+        shown = codes and not any(self._left[at][1] for at in codes)
+        if shown or sys.gettrace() is not None:
+            if not shown:
+                self.unknown = "a debugger or a coverage tool traces; from Python 3.12 on both can"
             yield
             return
 
@@ -323,6 +328,7 @@ class Watch:
                 return None
             if frame.f_lineno == frame.f_code.co_firstlineno:  # else a generator goes on
                 self._start(frame, seen)
+                codes.add(id(frame.f_code))
             return local
 
         start.of_kernels = True  # type: ignore[attr-defined] # the simulator spares itself

@@ -159,6 +159,9 @@ def test_threads_of_a_call_count(watch):
 def test_what_has_shown_all_is_watched_no_longer(watch):
     assert missed(coverage_of(watch, inner, 9)) == []
     assert coverage_of(watch, inner, 9).forks == set()
+    before = sys.gettrace()
+    with watch.call(inner):
+        assert sys.gettrace() is before
 
 
 def test_libraries_are_not_watched(watch):
