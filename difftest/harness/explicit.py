@@ -52,36 +52,36 @@ def case_from_json(document: object, spec: KernelSpec) -> Case:
 def _case_of(document: object, spec: KernelSpec) -> Case:
     if isinstance(document, Mapping) and set(document) == set(spec.domain):
         document = json.loads(simplest_case(spec, document).to_json())
-    own = {name: spec.input(name).dtypes for name in spec.inputs if spec.input(name).dtypes}
-    fields = (*_FIELDS, "dtypes") if own else _FIELDS
+    dtypes = {name: spec.input(name).dtypes for name in spec.inputs if spec.input(name).dtypes}
+    fields = (*_FIELDS, "dtypes") if dtypes else _FIELDS
     if not isinstance(document, dict) or set(document) - {"shapes"} != set(fields):
-        given = {*document} if isinstance(document, dict) else {*fields}
-        meant = spec.domain if given & {*spec.domain} else fields
-        lacks = [name for name in meant if name not in given]
+        names = {*document} if isinstance(document, dict) else {*fields}
+        wanted = spec.domain if names & {*spec.domain} else fields
+        lacks = [name for name in wanted if name not in names]
         raise CaseError(
             f"received {json.dumps(document)}; accepted: an object of {', '.join(fields)}, or of "
             f"{', '.join(spec.domain)} alone{'; it lacks ' * bool(lacks)}{', '.join(lacks)}"
         )
-    names = (*spec.inputs, *spec.outputs)
+    arrays = (*spec.inputs, *spec.outputs)
     parts = {"dtypes": {}, "shapes": {}, **document}
-    keys: Any = {"values": spec.domain, "data": spec.inputs, "dtypes": own, "shapes": names}
+    keys: Any = {"values": spec.domain, "data": spec.inputs, "dtypes": dtypes, "shapes": arrays}
     for field, accepted in keys.items():
         part = parts[field]
         is_known = isinstance(part, dict) and {*part} <= {*accepted}
         if not is_known or (field != "shapes" and len(part) < len(accepted)):
             received = ", ".join(part) if isinstance(part, dict) else repr(part)
-            accepts = ", ".join(accepted)
-            raise CaseError(f"{field}: received {received or 'nothing'}; accepted: {accepts}")
-    kinds = [("dtype", parts["dtype"], spec.dtypes)]
-    kinds += [(f"dtypes.{name}", parts["dtypes"][name], own[name]) for name in own]
-    for field, dtype, accepted in kinds:
+            texts = ", ".join(accepted)
+            raise CaseError(f"{field}: received {received or 'nothing'}; accepted: {texts}")
+    choices = [("dtype", parts["dtype"], spec.dtypes)]
+    choices += [(f"dtypes.{name}", parts["dtypes"][name], dtypes[name]) for name in dtypes]
+    for field, dtype, accepted in choices:
         if dtype not in accepted:
             raise CaseError(f"{field}: received {dtype!r}; accepted: {', '.join(accepted)}")
     values = {name: parts["values"][name] for name in spec.domain}
     data = {name: recipe_from_json(parts["data"][name]) for name in spec.inputs}
     shapes = {name: gridded(f"shapes.{name}", shape) for name, shape in parts["shapes"].items()}
     case = Case(values, parts["dtype"], data, parts["dtypes"], shapes)
-    widths = {name: np.dtype(case.dtype_of(name)).itemsize for name in names}
+    widths = {name: np.dtype(case.dtype_of(name)).itemsize for name in arrays}
     if problem := too_large((spec.shape_of(case, name), width) for name, width in widths.items()):
         raise CaseError(f"values: {problem}")
     return case

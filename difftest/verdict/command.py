@@ -50,7 +50,7 @@ def impostors(output: Array, inputs: tuple[Array, ...]) -> dict[str, Array]:
 
 @dataclass
 class Audit:
-    """What impostors come to; where a reference ``moves`` data alone, an input is none."""
+    """What impostors come to; where a spec says that data ``moves`` alone, an input is none."""
 
     moves: bool = False
     cases: int = 0
@@ -77,9 +77,9 @@ class Audit:
         return "\n".join(lines)
 
 
-def audited(spec: KernelSpec, count: int, *, moves: bool = False) -> Audit:
+def audited(spec: KernelSpec, count: int) -> Audit:
     """Run impostors against a spec: its examples, and drawn cases, the same each time."""
-    audit, runner = Audit(moves), Runner((EmbeddedSimulator(),))
+    audit, runner = Audit(moves=spec.reduction == 0), Runner((EmbeddedSimulator(),))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for case in [*explicit_cases(spec), *examples(cases(spec), count)]:
@@ -122,7 +122,6 @@ _FAIL_ON = f"What alone makes the exit code other than 0, several times: {', '.j
 @click.option("--cases", type=click.IntRange(1), default=CASES, show_default=True, help="Drawn.")
 @click.option("--seed", type=int, help="Of what is drawn; else another one each time.")
 @click.option("--audit", is_flag=True, help="Judge no kernel: ask whether zeros pass this test.")
-@click.option("--moves", is_flag=True, help="Audit a reference that moves data, and no more.")
 @click.option("--batch", metavar="DIR:KERNEL|FILE.jsonl", help="Judge many; see --results.")
 @click.option("--results", type=OutputFile(), help="Of a batch: a JSON object a line. It goes on.")
 @click.option("-n", "processes", type=click.IntRange(1), default=os.cpu_count(), help="Of a batch.")
@@ -154,7 +153,6 @@ def verdict(
     timeout: float,
     memory: int,
     audit: bool,
-    moves: bool,
     **options: Any,
 ) -> None:
     """Judge a kernel that nobody trusts, by a kernel test.
@@ -173,12 +171,12 @@ def verdict(
         raise click.UsageError(lack)
     if batch is not None and "json" in files:
         raise click.UsageError("--json is of one kernel; --results has the objects of a batch")
-    alone = batch is None and not (audit or moves)
+    alone = batch is None and not audit
     if len(names) != (2 if alone else 1):
         wanted = "FILE.py:KERNEL and PATH::TEST" if alone else "PATH::TEST with --batch or --audit"
         raise click.UsageError(f"it takes {wanted}; got {' '.join(names) or 'nothing'}")
-    if audit or moves:
-        weighed = with_spec(names[0], lambda spec: audited(spec, CASES, moves=moves))
+    if audit:
+        weighed = with_spec(names[0], lambda spec: audited(spec, CASES))
         click.echo(f"{names[0]}: {weighed}")
         context.exit((Outcome.WEAK_SPEC if weighed.weaknesses else Outcome.AGREES).exit_code)
     if batch is not None:
