@@ -85,9 +85,8 @@ def _is_settled(node: ast.If | ast.While | ast.For) -> bool:
     """Whether no case has a say: a loop over constants, or a refusal, which rejections demand."""
     if isinstance(node, ast.For):
         parts = node.iter.args if isinstance(node.iter, ast.Call) else [node.iter]
-        if isinstance(node.iter, (ast.Tuple, ast.List)):
-            return True
-        return bool(parts) and all(isinstance(part, ast.Constant) for part in parts)
+        is_row = isinstance(node.iter, (ast.Tuple, ast.List))
+        return is_row or (bool(parts) and all(isinstance(part, ast.Constant) for part in parts))
     return isinstance(node.test, ast.Constant) or isinstance(node.body[-1], ast.Raise)
 
 

@@ -67,6 +67,15 @@ class Recipe:
         cls.kind = re.sub(r"\B([A-Z])", r"_\1", cls.__name__).lower()
         RECIPES.setdefault(cls.kind, cls)
 
+    @classmethod
+    def made(cls, *seed: int, **values: Any) -> Recipe:
+        """A recipe with these values of its fields."""
+        try:
+            return cls(*seed, **values)
+        except TypeError as error:
+            accepted = ", ".join(field.name for field in fields(cls)) or "no fields"
+            raise RecipeError(f"recipe {cls.kind}: {error}; accepted: {accepted}") from None
+
     def build(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """The array of this shape whose elements are rounded once into ``dtype``."""
         generator = np.random.default_rng(getattr(self, "seed", 0))
@@ -229,13 +238,4 @@ def recipe_from_json(document: Any) -> Recipe:
             f"recipe: received {document!r}; accepted: one of {', '.join(RECIPES)}, "
             "or {name: fields}"
         )
-    return made(RECIPES[kind], **{name: _from_json(value) for name, value in values.items()})
-
-
-def made(recipe: type[Recipe], *seed: int, **values: Any) -> Recipe:
-    """A recipe with these values of its fields."""
-    try:
-        return recipe(*seed, **values)
-    except TypeError as error:
-        accepted = ", ".join(field.name for field in fields(recipe)) or "no fields"
-        raise RecipeError(f"recipe {recipe.kind}: {error}; accepted: {accepted}") from None
+    return RECIPES[kind].made(**{name: _from_json(value) for name, value in values.items()})

@@ -22,18 +22,7 @@ from difftest.backends.frames import PACKAGE
 from difftest.harness.aims import Condition, Place, Search, aimed, choices_of, floats_of, groups_of
 from difftest.harness.case import Case
 from difftest.harness.nature import FAR, Nature, nature_of
-from difftest.harness.recipes import (
-    Fill,
-    Integers,
-    Iota,
-    Ones,
-    Outliers,
-    Random,
-    Recipe,
-    Seeded,
-    Zeros,
-    made,
-)
+from difftest.harness.recipes import Fill, Integers, Iota, Ones, Outliers, Random, Recipe, Zeros
 from difftest.harness.repeats import EDGES, RANGE, begin_case, choose, new_size, points_of_run
 from difftest.harness.rounding import float_info, is_float
 from difftest.harness.simplest import attempted, examples
@@ -490,8 +479,9 @@ def seeded(recipe: type[Recipe], **values: Any) -> SearchStrategy[Recipe]:
     SpecError : it is no recipe with a seed.
     RecipeError : it has no such field, or a field's value is none for it.
     """
-    if not (isinstance(recipe, type) and issubclass(recipe, Seeded)):
+    is_recipe = isinstance(recipe, type) and issubclass(recipe, Recipe)
+    if not (is_recipe and hasattr(recipe, "seed")):
         raise refused("seeded", recipe, "a recipe with a seed, e.g. Uniform, Indices, Random")
-    made(recipe, 0, **values)
+    recipe.made(0, **values)  # says what is wrong
     fixed = {name: st.just(value) for name, value in values.items()}
     return st.builds(recipe, seed=st.integers(0, _MAX_SEED), **fixed)
