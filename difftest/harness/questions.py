@@ -255,7 +255,8 @@ def _compare_algorithms(reference: Reference, which: str, exact: ExactRun) -> li
 
 def _has_bits(values: Float64, others: Float64) -> bool:
     """Whether values have the bits of others, NaN too."""
-    return np.array_equal(values.view(np.int64), others.view(np.int64))
+    ours, theirs = values.view(np.int64), others.view(np.int64)  # of most the first tell
+    return np.array_equal(ours.flat[:16], theirs.flat[:16]) and np.array_equal(ours, theirs)
 
 
 def _apart(values: Array, others: Float64) -> Float64:

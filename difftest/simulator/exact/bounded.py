@@ -142,14 +142,20 @@ def rounded(
     partial = adds and any(operand.partial for operand in operands)
     if error is None and times == 1.0 and representable(value, FLOAT32):
         return Bounded(value, None, FLOAT32, sums, adds, partial)
-    total = np.abs(value)
-    if error is not None:
-        total += error
+    total = magnitudes(value, error)
     total *= times * UNIT
     total += TINY
     if error is not None:
         total += error
     return Bounded(value, defined(value, total), FLOAT32, sums, adds, partial)
+
+
+def magnitudes(value: Float64, error: Float64 | None) -> Float64:
+    """The largest magnitudes that a correct machine may have, in an array that nobody else has."""
+    total: Float64 = np.abs(value)
+    if error is not None:
+        total += error
+    return total
 
 
 def defined(value: Float64, error: Float64) -> Float64:
@@ -217,7 +223,7 @@ def multiply(left: Bounded, right: Bounded) -> Bounded:
     if left.error is not None:
         error = left.error * np.abs(right.value)
         if right.error is not None:
-            error = error + (np.abs(left.value) + left.error) * right.error
+            error = error + magnitudes(left.value, left.error) * right.error
     elif right.error is not None:
         error = np.abs(left.value) * right.error
     return rounded(left.value * right.value, error, left, right)
@@ -320,13 +326,12 @@ def into(x: Bounded, dtype: DType, rounding: Rounding) -> Bounded:
     if dtype in (x.dtype, FLOAT32) and x.dtype in ROUNDINGS:
         return x
     value, error = x.value, x.error
-    if error is None:
-        if representable(value, dtype):
-            return Bounded(value, None, dtype, x.sums, x.adds)
-        error = np.abs(value) * rounding.unit + rounding.tiny
-    else:
-        error = (np.abs(value) + error) * rounding.unit + (error + rounding.tiny)
-    return Bounded(value, defined(value, error), dtype, x.sums, x.adds)
+    if error is None and representable(value, dtype):
+        return Bounded(value, None, dtype, x.sums, x.adds)
+    total = magnitudes(value, error)
+    total *= rounding.unit
+    total += rounding.tiny if error is None else error + rounding.tiny
+    return Bounded(value, defined(value, total), dtype, x.sums, x.adds)
 
 
 def into_integers(x: Bounded, dtype: DType) -> Bounded | None:
@@ -410,10 +415,10 @@ def exponential(x: Bounded) -> Bounded:
     value = np.exp(x.value)
     error = None
     if x.error is not None:
-        error = value * np.expm1(x.error)
-        vague = x.error > 1.0
-        if vague.any():  # far below 0 the power stays 0 whatever the error
-            error = np.where(vague, np.exp(x.value + x.error) - value, error)
+        error = np.expm1(spread(x))
+        error *= value
+        if x.error.max(initial=0.0) > 1.0:  # far below 0 the power stays 0 whatever the error
+            error = np.where(x.error > 1.0, np.exp(x.value + x.error) - value, error)
     return rounded(value, error, times=FUNCTION_ROUNDINGS)
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from difftest.simulator.dtypes import FLOAT32, Array
 from difftest.simulator.exact import bounded
-from difftest.simulator.exact.bounded import FUNCTIONS, LARGEST_SUM, Bounded, Float64, spread
+from difftest.simulator.exact.bounded import FUNCTIONS, Bounded, Float64, magnitudes, spread
 from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.elementwise import in_integers
 from difftest.simulator.instructions.mx import scale_codes, spread_over_groups, unpack
@@ -308,7 +308,7 @@ def _total(run: Run, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Boun
     error, errors = spread(x), 0.0
     if error is not None:
         errors = total(error)
-    elif n == 1 or (sizes.max(initial=0.0) <= LARGEST_SUM and bounded.is_integral(value)):
+    elif n == 1 or (sizes.max(initial=0.0) <= bounded.LARGEST_SUM and bounded.is_integral(value)):
         return Bounded(summed, None, FLOAT32, adds=True)
     carried = errors + run.gamma(n - 1, summed.size, terms=n) * (sizes + errors)
     return Bounded(summed, bounded.defined(summed, carried), FLOAT32, adds=True)
@@ -335,7 +335,7 @@ def _product(run: Run, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bo
     sizes, error = np.abs(x.value), spread(x)
     largest = sizes if error is None else sizes + error
     most = np.asarray(largest.prod(axis=axes, keepdims=keepdims))
-    small = most.max(initial=0.0) <= LARGEST_SUM
+    small = most.max(initial=0.0) <= bounded.LARGEST_SUM
     if error is None and small and bounded.is_integral(x.value):
         return Bounded(value, None, FLOAT32)
     n = math.prod(x.value.shape[axis] for axis in axes)
@@ -415,9 +415,9 @@ def matrix_product(run: Run, left: Bounded, right: Bounded) -> Bounded:
     values, errors = (left.value, right.value), (spread(left), spread(right))
     value, depth = values[0].T @ values[1], len(left.value)
     growth = run.gamma(depth, value.size)
-    wide = [v if e is None else np.abs(v) + e for v, e in zip(values, errors, strict=True)]
+    wide = [v if e is None else magnitudes(v, e) for v, e in zip(values, errors, strict=True)]
     whole = left.error is right.error is None and all(map(bounded.is_integral, values))
-    if whole and _sizes_product(*wide).max(initial=0.0) <= LARGEST_SUM:
+    if whole and _sizes_product(*values).max(initial=0.0) <= bounded.LARGEST_SUM:
         return Bounded(value, None, FLOAT32)
     grown = wide[0] if errors[0] is None else wide[0] + errors[0] / growth
     error = _sizes_product(grown, wide[1], growth)

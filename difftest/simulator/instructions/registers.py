@@ -8,7 +8,6 @@ instructions and is shared by them. Source: AWS ``nki.isa`` at tags v2.26.0 and 
 from __future__ import annotations
 
 import functools
-from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -23,9 +22,10 @@ from difftest.simulator.instructions.rules import made, named
 from difftest.simulator.instructions.values import as_float, rows, sum_in_order
 from difftest.simulator.lifted import as_constant, made_like
 from difftest.simulator.memory import Shape
+from difftest.simulator.trace import Quick
 
 
-class Accumulate(Enum):
+class Accumulate(Quick):
     """``nisa.reduce_cmd``: what an instruction does with its engine's accumulation registers."""
 
     IDLE = 0
@@ -142,9 +142,10 @@ def accumulated(
     name = "add" if op is None else op.name
     lines = rows(as_float(values))
     held = held_before(engine, lines, name, command, start)
-    if command is not Accumulate.RESET:
-        held[...] = _reduce_into(held[:, 0], lines, name)[:, None]
-    return held.copy()
+    if command is Accumulate.RESET:
+        return held.copy()
+    held[...] = reduced = _reduce_into(held[:, 0], lines, name)[:, None]
+    return reduced
 
 
 def held_before(
