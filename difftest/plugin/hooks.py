@@ -208,7 +208,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
             raise interrupt.__cause__ from None
         raise
     except failures.CaseFailure as failure:
-        runner.now = None  # which is over, whatever is done about it
+        runner.now = runner.again = None  # which is over, whatever is done about it
         is_sure = isinstance(failure, failures.BrokenReferenceError) or runner.repeats.over
         if drawn and not is_sure:
             with unless_broken("the run in a process of its own"):
@@ -227,7 +227,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
             shorten(error, item, runner)
         raise
     finally:
-        runner.now = None
+        runner.now = runner.again = None
         if not (finished and drawn):
             runner.tally.coverage.kernels.clear()  # these were not all cases of the kernel
         if session.request.report is not None:

@@ -16,7 +16,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
+from hypothesis.errors import InvalidArgument
 
 from difftest.plugin.options import is_campaign
 
@@ -36,6 +38,16 @@ def register_profiles() -> None:
     shared = settings(settings.get_profile("default"), phases=phases, suppress_health_check=left)
     for name, values in PROFILES.items():
         settings.register_profile(name, shared, deadline=None, print_blob=True, **values)
+
+
+def check_profile(name: str) -> None:
+    """A profile that nobody has registered is a usage error, where Hypothesis breaks pytest off."""
+    try:
+        settings.get_profile(name)
+    except InvalidArgument:
+        accepted = f"{', '.join(PROFILES)}, or one that a conftest.py registers"
+        told = f"--hypothesis-profile: received {name}; accepted: {accepted}"
+        raise pytest.UsageError(told) from None
 
 
 @contextmanager

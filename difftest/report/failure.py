@@ -124,13 +124,13 @@ def label(case: Case) -> str:
 
 
 def waiting_for(runner: Runner) -> Waiting:
-    """Tells which case of which test a runner is at for long."""
+    """Tells which case of which test a runner is at for long, or the test that has none yet."""
 
-    def told(now: tuple[KernelSpec, Case]) -> str:
-        where = f"{runner.again.node}: " if runner.again else ""
-        return f"{where}{now[0].name}, at {short(*now)},"
+    def told(now: Any) -> str:
+        node = runner.again.node if runner.again else ""
+        return node if now is runner.again else f"{node}: {now[0].name}, at {short(*now)},"
 
-    return Waiting(lambda: runner.now, told)
+    return Waiting(lambda: runner.now or runner.again, told)
 
 
 def findings(several: Iterable[Finding]) -> list[dict[str, Any]]:

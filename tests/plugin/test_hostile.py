@@ -262,6 +262,7 @@ def test_a_case_that_takes_long_is_named_while_it_runs(project, monkeypatch, cap
         project.run("--simulate", *options).assert_outcomes(passed=1)
         told = capfd.readouterr().err
         assert "difftest: test_sleeps.py::test_add: add, at m=3, " in told
+        assert "difftest: test_sleeps.py::test_add has run for " in told  # before there is a case
         assert end in told
     assert threading.active_count() == before
 
@@ -272,7 +273,7 @@ def test_what_catches_all_that_stops_it_ends_with_its_process(project):
     project.pytester.makepyfile(test_sleeps=SLEEPS.replace("time.sleep(0.2)", swallowing))
     result = project.run_apart("--simulate", "--case-timeout=0.1")
     assert result.ret == 1
-    result.stderr.fnmatch_lines(["difftest: what runs catches BaseException: its process ends"])
+    result.stderr.fnmatch_lines(["difftest: test_sleeps.py::test_add catches BaseException: its *"])
 
 
 ENDLESS = """

@@ -248,6 +248,14 @@ def test_in_ci_the_profile_is_ci(project, monkeypatch):
     assert counts(run_body(project, SEEDED))["add"]["cases"] == 50
 
 
+def test_a_profile_that_nobody_registered_is_a_usage_error(project):
+    for options in ([], ["--simulate"]):
+        result = project.run("--hypothesis-profile=nigthly", *options)
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        told = "ERROR: --hypothesis-profile: received nigthly; accepted: quick, ci, nightly, *"
+        result.stderr.fnmatch_lines([told])
+
+
 def test_a_profile_that_a_conftest_loads_stays(project):
     project.add_test()
     project.pytester.makeconftest(
