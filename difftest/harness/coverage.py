@@ -94,28 +94,26 @@ def _is_settled(node: ast.If | ast.While | ast.For) -> bool:
 class Coverage:
     """What cases did at the forks of the code that they ran: facts, each a row of a table.
 
-    ``forks`` are (file, line, whether it loops); ``kernels`` (file, line, kernel that ran its
-    function); what is ``done`` is (file, line, index of ``BRANCHES`` or ``TURNS``) and not to be
-    said of it; ``unknown`` says why nothing is known of some cases; what was ``tried`` at a branch
-    is (file, line, how far from its condition, in words).
+    ``forks`` are (file, line, whether it loops, kernel that ran its function); what is ``done`` is
+    (file, line, index of ``BRANCHES`` or ``TURNS``) and not to be said of it; ``unknown`` says why
+    nothing is known of some cases; what was ``tried`` at a branch is (file, line, how far from its
+    condition, in words).
     """
 
-    forks: set[tuple[str, int, bool]] = field(default_factory=set)
-    kernels: set[tuple[str, int, str]] = field(default_factory=set)
+    forks: set[tuple[str, int, bool, str]] = field(default_factory=set)
     done: set[tuple[str, int, int]] = field(default_factory=set)
     unknown: set[str] = field(default_factory=set)
     tried: set[tuple[str, int, int, str]] = field(default_factory=set)
 
     def saw(self, kernel: str, forks: Collection[tuple[str, int, bool]]) -> None:
         """A kernel ran functions with these forks."""
-        self.forks.update(forks)
-        self.kernels.update((file, line, kernel) for file, line, _ in forks)
+        self.forks.update((*fork, kernel) for fork in forks)
 
     def merge(self, other: Coverage, names: Mapping[str, str] | None = None) -> None:
         """Add what other cases did, with other names for some kernels."""
-        kernels = {(*at, (names or {}).get(name, name)) for *at, name in other.kernels}
+        forks = {(*fork, (names or {}).get(kernel, kernel)) for *fork, kernel in other.forks}
         for name, facts in vars(self).items():
-            facts.update({**vars(other), "kernels": kernels}[name])
+            facts.update({**vars(other), "forks": forks}[name])
 
     def to_list(self) -> list[Any]:
         """What travels as JSON; :func:`coverage_from_list` takes it."""
@@ -147,18 +145,17 @@ def missed(coverage: Coverage) -> list[Missed]:
     """What no case did, by file and line. Of a loop without a second turn a third is not said."""
     from difftest.simulator.errors import near  # a run without a backend is spared NumPy
 
-    ran, places = defaultdict(list), []
+    ran, places = defaultdict[Any, list[str]](list), list[Missed]()
     tried = {(*at,): text for *at, _, text in sorted(coverage.tried, reverse=True)}
-    for *place, kernel in sorted(coverage.kernels):
-        ran[(*place,)].append(kernel)
-    for file, line, loops in sorted(coverage.forks):
-        kernels = (*ran[file, line],)
-        every = enumerate(SAYINGS[loops])
-        left = [text for what, text in every if (file, line, what) not in coverage.done]
+    for *fork, kernel in sorted(coverage.forks):
+        ran[(*fork,)].append(kernel)
+    for (file, line, loops), kernels in ran.items():
+        texts = enumerate(SAYINGS[loops])
+        left = [text for what, text in texts if (file, line, what) not in coverage.done]
         source = linecache.getline(file, line).strip()
-        for what in left[: 1 if loops else None] if kernels else ():
-            said = "" if loops else tried.get((file, line), "")
-            places.append(Missed(near(file), line, kernels, what, source, said))
+        for what in left[: 1 if loops else None]:
+            nearest = "" if loops else tried.get((file, line), "")
+            places.append(Missed(near(file), line, (*kernels,), what, source, nearest))
     return places
 
 

@@ -229,7 +229,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     finally:
         runner.now = runner.again = None
         if not (finished and drawn):
-            runner.tally.coverage.kernels.clear()  # these were not all cases of the kernel
+            runner.tally.coverage.forks.clear()  # these were not all cases of the kernel
         if session.request.report is not None:
             with unless_broken(f"the report of {item.name}"):
                 said = details(runner, failed, page=session.request.report.endswith(PAGES))

@@ -68,8 +68,9 @@ def features(
 
 
 def _of_forks(coverage: Coverage) -> Iterator[str]:
+    loops = {fork[:2] for fork in coverage.forks if fork[2]}
     for file, line, what in coverage.done:
-        words = _TURNS if (file, line, True) in coverage.forks else _BRANCHES
+        words = _TURNS if (file, line) in loops else _BRANCHES
         yield f"{_at(Location(file, line))} {words[what]}"
 
 

@@ -168,7 +168,7 @@ class Judge:
             self._check(reseeded(case, self.judgement.seed))
         after = self._coverage()
         news = {fact[:2] for fact in after.done - before.done}
-        for file, line, loops in sorted(after.forks):
+        for file, line, loops, _ in sorted(after.forks):
             if not loops and (file, line) in news:
                 source = linecache.getline(file, line).strip()
                 text = f"{file}:{line}: only the examples of the test go both ways: {source}"
@@ -269,14 +269,13 @@ class Judge:
             told = coverage_from_list(self.worker.ask({"request": "coverage"}).header["coverage"])
             home = os.path.dirname(os.path.realpath(self.judgement.kernel["file"])) + os.sep
             forks = {
-                (file, line, loops is True)
-                for file, line, loops in told.forks
+                (file, line, loops is True, self.judgement.kernel["name"])
+                for file, line, loops, _ in told.forks
                 if str(file).startswith(home) and file in linecache.cache and type(line) is int
             }
         except (WorkerEnd, ValueError, KeyError, TypeError):
             return Coverage(unknown={"the worker has ended"})
-        kernels = {(*fork[:2], self.judgement.kernel["name"]) for fork in forks}
-        return Coverage(forks, kernels, told.done, set(map(str, told.unknown)))
+        return Coverage(forks, told.done, set(map(str, told.unknown)))
 
 
 def corner(spec: KernelSpec, pick: Callable[..., int]) -> dict[str, Any] | None:

@@ -290,8 +290,9 @@ class Service:
     def told(self) -> Coverage:
         """What was taken; of conditional expressions on a line what all of them were."""
         taken = coverage_from_list(self.taken.to_list())
+        loops = {fork[:2] for fork in taken.forks if fork[2]}
         for place, ways in self.ways.items():
-            if (*place, True) not in taken.forks:  # no loop begins there, too
+            if place not in loops:  # none begins there, too
                 fork = {fact for fact in taken.done if fact[:2] == place}
                 sets = [{(*place, what) for what in did} for did in ways.values()]
                 taken.saw("", [(*place, False)])

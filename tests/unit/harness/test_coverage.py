@@ -237,6 +237,6 @@ def test_kernels_of_one_file_are_merged():
 def test_a_kernel_whose_cases_did_not_all_run_misses_nothing():
     coverage = Coverage()
     coverage.saw("add", [("add.py", 7, True)])
-    coverage.kernels.clear()
+    coverage.forks.clear()
     assert missed(coverage) == []
     assert missed(coverage_from_list(coverage.to_list())) == []
