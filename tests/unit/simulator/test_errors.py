@@ -13,7 +13,6 @@ from difftest.simulator import (
     DtypeError,
     KernelError,
     LimitError,
-    Location,
     NkiError,
     NotModelledError,
     OutOfBoundsError,
@@ -51,27 +50,6 @@ def unquoted():
 def test_each_error_is_the_builtin_that_python_code_expects(error, builtin):
     assert issubclass(error, NkiError)
     assert issubclass(error, builtin)
-
-
-def test_the_text_has_a_line_for_each_part():
-    error = LimitError(
-        "the rule",
-        happened="what happened",
-        received="what was received",
-        limit="the limit",
-        remedy="the remedy",
-        location=Location("no_such_file.py", 7),
-    )
-    assert str(error) == (
-        "what happened\n"
-        "  rule:     the rule\n"
-        "  received: what was received\n"
-        "  limit:    the limit\n"
-        "  where:    no_such_file.py:7\n"
-        "  remedy:   the remedy"
-    )
-    assert error.args == ("what happened",)
-    assert (error.happened, error.rule) == ("what happened", "the rule")
 
 
 def test_the_location_is_the_innermost_line_outside_the_simulator():

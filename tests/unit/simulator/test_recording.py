@@ -123,18 +123,6 @@ def test_a_product_of_what_was_overwritten_is_added_as_it_is():
     np.testing.assert_allclose(result.outputs[0], expected, atol=1e-5)
 
 
-def test_an_assigned_result_goes_to_its_part():
-    def kernel(x):
-        target = nl.ndarray((16, 4, 8), nl.float32)
-        target[:, 2, :] = nl.exp(nl.load(x))
-
-    loaded, computed = events_of(kernel, STATIONARY[0])
-    assert (loaded.opcode, computed.opcode) == ("dma_copy", "activation")
-    assert computed.writes[0].shape == (16, 8)
-    assert computed.writes[0].offset == 16
-    assert computed.writes[0].strides == (32, 1)
-
-
 @every(
     "body, opcodes",
     [

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import KernelError, OutOfBoundsError, ShapeError, UnwrittenError
+from difftest.simulator import KernelError, OutOfBoundsError, ShapeError
 from difftest.simulator.frontend.arguments import DynamicSlice as ds
 from difftest.simulator.frontend.classic.expressions import MGridMaker, arange
 from difftest.simulator.tile import Tile
@@ -65,18 +65,6 @@ def test_basic_indexing(data, shape, space):
     tile = stored(array, space)[key]
     assert tile.shape == np.shape(array[same])
     assert_array_equal(tile._read(), array[same])
-
-
-@given(st.data(), shapes)
-def test_an_index_of_an_index(data, shape):
-    array = numbered(shape)
-    tile, part = stored(array), array
-    for _ in range(3):
-        key, same = data.draw(basic_keys(part.shape))
-        tile, part = tile[key], part[same]
-        assume(part.ndim > 0)
-        assert_array_equal(tile._read(), part)
-    assert (tile.ndim, tile.size, tile.dtype, tile.itemsize) == (part.ndim, part.size, "f4", 4)
 
 
 @given(st.data(), shapes, st.sampled_from(SPACES))
@@ -212,17 +200,6 @@ def test_assert_shape_gives_the_tile_back():
         tile.assert_shape((4, 6))
     assert caught.value.received == repr(tile)
     assert "takes the shape [4, 6]" in str(caught.value)
-
-
-def test_reading_what_was_never_written():
-    tile = stored(numbered((4, 5)), Space.SBUF, written=False)
-    tile[:, 0:3]._mark()
-    assert tile[:, 0:3]._read().shape == (4, 3)
-    with pytest.raises(UnwrittenError) as caught:
-        tile[1:3]._read()
-    assert caught.value.received == (
-        "4 of 10 elements of t [2, 5] float32 in sbuf were never written, the first at [0, 3]"
-    )
 
 
 def test_a_tile_has_the_length_of_its_first_dimension():

@@ -47,17 +47,6 @@ def test_regions(trace):
     assert strided.elements == 6
 
 
-def test_the_program_of_a_grid():
-    def twice():
-        nl.zeros((2, 2), nl.float32)
-
-    trace = launch(twice, grid=(2, 1)).trace
-    assert [event.program for event in trace] == [(0, 0), (1, 0)]
-    assert [event.program for event in launch(twice).trace] == [()]
-    assert (trace.grid, trace.machine) == ((2, 1), "trn2")
-    assert trace.kernel == "test_the_program_of_a_grid.<locals>.twice"
-
-
 def last_event(kernel, *arrays):
     return launch(kernel, arrays).trace.events[-1]
 

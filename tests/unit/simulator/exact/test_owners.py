@@ -67,18 +67,6 @@ def test_a_part_that_another_tensor_overwrote_with_exact_values():
     assert (got[:, :12] == 2.0).all()
 
 
-def test_a_part_of_an_element_that_another_tensor_overwrote():
-    def kernel(x):
-        first = placed()
-        narrow = placed(dtype=nl.int8, shape=(16, 1))
-        scaled(first, loaded(placed(4096), x), 1 / 3)
-        nisa.memset(narrow, 1)
-        return stored(first)
-
-    run, _, _ = exact_of(kernel)
-    assert lost(run) == {FOREIGN}
-
-
 def test_what_a_tensor_that_is_gone_left():
     def kernel(x):
         first = scaled(placed(), loaded(placed(4096), x), 1 / 3)

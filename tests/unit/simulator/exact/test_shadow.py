@@ -154,14 +154,6 @@ def test_a_copy_has_exact_values_of_its_own():
     assert np.array_equal(exact_of(compute).outputs[0].value, wanted)
 
 
-def test_it_is_the_same_beside_an_oracle():
-    kernel = made_of(lambda x: nl.matmul(nl.exp(x)[0:16, 0:8], x, transpose_x=True))
-    alone, judged = (launch(kernel, [X], plain=plain, exact=True) for plain in (False, True))
-    assert judged.exact.outputs[0].error.any()
-    np.testing.assert_array_equal(judged.exact.outputs[0].value, alone.exact.outputs[0].value)
-    np.testing.assert_array_equal(judged.exact.outputs[0].error, alone.exact.outputs[0].error)
-
-
 def added_up(*parts, dtype=None):
     """The parts added in a loop, in bfloat16; each of ``dtype`` before."""
 

@@ -58,10 +58,6 @@ def test_a_kernel_is_called_and_simulated(form):
     assert kernel.__wrapped__ is not None
 
 
-def test_simulate_kernel_takes_a_plain_function():
-    assert_array_equal(nki.simulate_kernel(scaled, DATA, offset=1.0), 2 * DATA + 1)
-
-
 def test_the_outputs_are_an_array_a_tuple_or_nothing():
     def one(x):
         return [scaled(x)]
@@ -237,12 +233,6 @@ def test_what_is_refused(use, error, received):
     with pytest.raises(error) as caught:
         use()
     assert received in caught.value.received
-
-
-def test_wrong_arguments_show_the_signature():
-    with pytest.raises(KernelError) as caught:
-        nki.simulate_kernel(scaled)
-    assert caught.value.rule == "scaled takes (x, factor=2.0, *, offset=0.0)"
 
 
 @pytest.mark.parametrize(

@@ -128,12 +128,6 @@ def test_the_grid_as_its_instances_see_it():
     assert seen == [((i, j, k), 24, 3, 8) for i in range(2) for j in range(3) for k in range(4)]
 
 
-def test_without_a_grid():
-    seen = []
-    launch(lambda: seen.append((nl.program_ndim(), nl.num_programs())))
-    assert seen == [(0, 1)]
-
-
 @every("use", [nl.program_id, nl.num_programs])
 @every("axis", [2, -1])
 def test_an_axis_that_the_grid_does_not_have(use, axis):

@@ -10,15 +10,7 @@ import numpy as np
 import pytest
 
 from difftest.api.documented import CLASSIC, documented_names
-from difftest.simulator import (
-    TRN1,
-    TRN2,
-    Engine,
-    KernelError,
-    NkiError,
-    instructions,
-    launch,
-)
+from difftest.simulator import TRN1, TRN2, Engine, KernelError, NkiError, instructions, launch
 from difftest.simulator.core import current
 from difftest.simulator.errors import OutOfBoundsError
 from difftest.simulator.frontend.classic import isa as nisa

@@ -1,4 +1,4 @@
-"""Kernels that both modes run: the repository's, and some after the documentation's API pages."""
+"""The repository's kernels, which both modes run."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from numpy.testing import assert_array_equal
 
 from difftest.simulator import OracleError, launch
 from difftest.simulator.frontend import kernel as nki
-from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
-from difftest.simulator.frontend.classic import typing as nt
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.frontend.nki.kernel import NkiKernel
 from difftest.simulator.oracle.use import MEANINGS
@@ -132,7 +130,7 @@ def test_a_kernel_runs_in_both_modes(number, name):
             agree(kernel, *(array.astype(dtype) for array in arrays), units=units, **parameters)
 
 
-# After the examples of the documentation's API pages (nl.load, nl.mgrid, nl.par_dim and kin).
+# After an example of the documentation's page of nl.mgrid.
 def loads_and_stores_of_halves(x):
     out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
     half = x.shape[1] // 2
@@ -140,90 +138,6 @@ def loads_and_stores_of_halves(x):
     for part in nl.affine_range(2):
         nl.store(out[i_p, part * half + i_f], nl.load(x[i_p, part * half + i_f]) * (part + 1))
     return out
-
-
-def averages_windows(x):
-    """The average pooling of the tutorials: a 5-D view, and a reduction of its last two axes."""
-    channels, height, width = x.shape
-    out = nl.ndarray((channels, height // 2, width // 2), x.dtype, buffer=nl.shared_hbm)
-    i = nl.mgrid[0:channels, 0 : height // 2, 0 : width // 2, 0:2, 0:2]
-    tile = nl.load(x)
-    total = nl.sum(tile[i[0], 2 * i[1] + i[3], 2 * i[2] + i[4]], axis=[3, 4])
-    nl.store(out, total * 0.25)
-    return out
-
-
-def shares_a_grid(x):
-    out = nl.ndarray((4, *x.shape), x.dtype, buffer=nl.shared_hbm)
-    row, column = nl.program_id(0), nl.program_id(1)
-    nl.store(out[2 * row + column], nl.load(x) + (10 * row + column))
-    return out
-
-
-def blocks_of_a_tensor(x):
-    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
-    blocks = nl.ndarray((2, nl.par_dim(x.shape[0]), x.shape[1]), x.dtype, buffer=nl.sbuf)
-    for block in nl.sequential_range(2):
-        blocks[block] = nl.load(x) * (block + 2)
-    nl.store(out, nl.maximum(blocks[0], blocks[1]))
-    return out
-
-
-def gathers_rows(x):
-    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
-    i_f = nl.arange(x.shape[1])[None, :]
-    rows = nisa.iota(x.shape[0] - 1 - nl.arange(x.shape[0])[:, None], dtype=nl.int32)
-    nl.store(out, nl.load(x[rows, i_f]))
-    return out
-
-
-def finds_the_largest(x):
-    largest = nisa.max8(src=nl.load(x))
-    places = nisa.nc_find_index8(data=nl.load(x), vals=largest)
-    out = nl.ndarray((x.shape[0], 16), nl.float32, buffer=nl.shared_hbm)
-    nl.store(out[:, 0:8], largest)
-    nl.store(out[:, 8:16], places)
-    return out
-
-
-def writes_a_part(x):
-    out = nl.ndarray((x.shape[0], 2 * x.shape[1]), x.dtype, buffer=nl.shared_hbm)
-    part = nl.mgrid[0:6, 0:10].p < 4  # the first instruction has a mask
-    nl.store(out[:, 1::2], nl.load(x, mask=part), mask=part)
-    return out
-
-
-def adds_in_place(x: nt.mutable_tensor):
-    nl.store(x, nl.load(x) + 1)
-
-
-def inlines_another(x):
-    return nki.jit(loads_and_stores_of_halves)(x)
-
-
-@every("dtype", [np.float32, np.float16, np.int32])
-@every(
-    "kernel",
-    [
-        loads_and_stores_of_halves,
-        blocks_of_a_tensor,
-        gathers_rows,
-        finds_the_largest,
-        writes_a_part,
-        adds_in_place,
-        inlines_another,
-    ],
-)
-def test_an_example_runs_in_both_modes(kernel, dtype):
-    agree(nki.jit(kernel), integers(6, 10, dtype=dtype))
-
-
-def test_pooling_runs_in_both_modes():
-    agree(averages_windows, integers(6, 4, 8))
-
-
-def test_a_grid_runs_in_both_modes():
-    agree(shares_a_grid, integers(4, 6), grid=(2, 2))
 
 
 def test_a_planted_difference_is_seen(monkeypatch):

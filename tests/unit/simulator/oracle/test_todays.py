@@ -154,21 +154,6 @@ def test_both_modes_refuse(wrong):
         result(lambda x: wrong(x) or x, plain=True)
 
 
-def test_inputs_are_written_in_place_and_left_alone_after_an_error():
-    @jit
-    def kernel(a, fails):
-        nl.store(a, nl.add(nl.load(a), 1.0))
-        if fails:
-            raise LookupError
-
-    array = A.copy()
-    launch(kernel, (array, False), plain=True)
-    np.testing.assert_array_equal(array, A + 1)
-    with pytest.raises(LookupError):
-        launch(kernel, (array, True), plain=True)
-    np.testing.assert_array_equal(array, A + 1)
-
-
 def test_levels_hold_in_the_plain_mode_too():
     with pytest.raises(KernelError, match="exists until NKI"):
         launch(jit(lambda: nl.par_dim(4)), level="0.3", plain=True)

@@ -9,15 +9,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import (
-    NkiError,
-    ShapeError,
-    launch,
-)
-from difftest.simulator.frontend import kernel as nki
+from difftest.simulator import NkiError, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
-from difftest.simulator.frontend.classic import typing as nt
 from tests.every import every
 from tests.unit.simulator.on_tiles import on_tiles
 
@@ -26,53 +20,6 @@ ROWS = np.arange(24, dtype=np.float32).reshape(4, 6)
 
 plainly = functools.partial(on_tiles, plain=True)
 """What a computation returns for arrays as SBUF tiles, in plain mode."""
-
-
-def into(fill, dtype=nl.float32):
-    """A tile of zeros [4, 6] that ``fill(tile, source)`` has written to."""
-
-    def compute(source):
-        tile = nl.zeros((4, 6), dtype, buffer=nl.sbuf)
-        fill(tile, source)
-        return tile
-
-    return plainly(compute, ROWS)
-
-
-@every("dtype", [nl.float32, nl.float16])
-def test_a_reversed_destination_is_reversed(dtype):
-    i = nl.mgrid[0:4, 0:6]
-
-    def fill(tile, source):
-        i = nl.mgrid[0:4, 0:6]
-        tile[i.p, 5 - i.x] = source
-
-    assert i.p.shape == (4, 6)
-    assert_array_equal(into(fill, dtype), ROWS[:, ::-1])
-
-
-def test_a_dense_index_beside_an_integer_is_a_destination():
-    def fill(tile, source):
-        i = nl.mgrid[0:4, 0:3]
-        for p in range(3):
-            tile[i.p, p] = source[i.p, 2 * p]
-
-    expected = np.zeros((4, 6), np.float32)
-    expected[:, :3] = ROWS[:, ::2]
-    assert_array_equal(into(fill), expected)
-
-
-def test_an_element_named_twice_takes_one_value():
-    def once(tile, source):
-        tile[:, 0:1].broadcast_to((4, 6))[...] = source[:, 2:3].broadcast_to((4, 6))
-
-    assert_array_equal(into(once)[:, 0], ROWS[:, 2])
-
-    def twice(tile, source):
-        tile[:, 0:1].broadcast_to((4, 6))[...] = source
-
-    with pytest.raises(ShapeError, match="more than once"):
-        into(twice)
 
 
 def test_of_rows_that_are_scattered_to_one_place_the_last_counts():
@@ -153,17 +100,6 @@ def test_a_reduction_adds_from_left_to_right_in_float32():
 def test_a_matrix_product_of_transposed_rows():
     product = plainly(lambda x: nl.copy(nisa.nc_matmul(x, x)), ROWS)
     assert_array_equal(product, ROWS.T @ ROWS)
-
-
-def test_a_mutable_parameter_is_written_in_place():
-    def kernel(x: nt.mutable_tensor):
-        assert isinstance(x, nt.tensor)
-        nl.store(x[0:2], 1)
-
-    array = ROWS.copy()
-    launch(nki.jit(kernel), [array], plain=True)
-    assert_array_equal(array[:2], np.ones((2, 6)))
-    assert_array_equal(array[2:], ROWS[2:])
 
 
 def test_the_mode_ends_with_its_launch():

@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import DtypeError, OutOfBoundsError, launch
@@ -19,22 +17,6 @@ TABLE = np.arange(60, dtype=np.float32).reshape(10, 6)
 
 def tile_of(values, dtype=np.int32):
     return stored(np.array(values, dtype), Space.SBUF)
-
-
-@given(st.lists(st.integers(-3, 12), min_size=1, max_size=8))
-def test_what_leaves_the_tensor(rows):
-    access = stored(TABLE)[tile_of([[row] for row in rows]), arange(6)[None, :]]
-    wrong = [k for k, row in enumerate(rows) if not 0 <= row < 10]
-    _, inside = access._resolve(skip=True)
-    assert_array_equal(inside, np.repeat([[0 <= row < 10] for row in rows], 6, axis=1))
-    if wrong:
-        with pytest.raises(OutOfBoundsError) as caught:
-            access._resolve(skip=False)
-        assert caught.value.received == (
-            f"index [{rows[wrong[0]]}, 0] into t [10, 6] float32 in shared_hbm, "
-            f"at element [{wrong[0]}, 0]"
-        )
-        assert caught.value.limit == "[9, 5]"
 
 
 @every("form", ["tile + index", "index + tile"])

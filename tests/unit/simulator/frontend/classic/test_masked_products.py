@@ -71,20 +71,6 @@ def test_a_mask_between_a_products_operands_brackets(limited, function):
     assert_array_equal(result, expected)
 
 
-def test_an_operands_mask_beside_the_products():
-    def kernel(left, right):
-        x, y = nl.load(left), nl.load(right)
-        target = nl.zeros((M, N), nl.float32, buffer=nl.psum)
-        mask = nl.arange(N)[None, None, :] < 4
-        target += nisa.nc_matmul(x[nl.arange(M)[None, :] > 0], y, mask=mask)
-        return written(nl.copy(target))
-
-    expected = np.zeros((M, N), np.float32)
-    expected[1:, :4] = LEFT[:, 1:].T @ RIGHT[:, :4]
-    result = in_both_modes(kernel, LEFT, RIGHT)
-    assert_array_equal(result, expected)
-
-
 HALVES = np.arange(K * 2 * M, dtype=np.float32).reshape(K, 2, M) % 5 / 4
 OTHERS = np.arange(K * 2 * N, dtype=np.float32).reshape(K, 2, N) % 3 / 4
 

@@ -11,12 +11,9 @@ from difftest.simulator import (
     NotModelledError,
     OutOfBoundsError,
     ShapeError,
-    UnwrittenError,
-    launch,
 )
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.instructions import every_record
 from difftest.simulator.machine import TRN3
 from tests.every import every
@@ -51,20 +48,6 @@ def gathered(x, index, num_elem=20, shape=(16, 20)):
     return made
 
 
-def test_a_scatter_writes_what_nothing_had_written():
-    def compute(x, index):
-        made = nl.ndarray((16, 20), nl.float32)
-        nisa.tensor_copy(made.indirect(index, 20), x[:, 0:20])
-        return made
-
-    order = RANDOM.permutation(20)
-    expected = np.empty((16, 20), np.float32)
-    expected[:, order] = DATA[:, :20]
-    np.testing.assert_array_equal(run(compute, DATA, snake(order)), expected)
-    with pytest.raises(UnwrittenError):
-        run(compute, DATA, snake(np.zeros(20, int)))
-
-
 def test_groups_of_the_same_offsets_and_of_others():
     data = RANDOM.integers(-50, 50, (32, 24)).astype(np.float32)
     index = snake(OFFSETS, 32)
@@ -73,25 +56,6 @@ def test_groups_of_the_same_offsets_and_of_others():
     index[16] += 1
     with pytest.raises(NotModelledError, match="other offsets in each group"):
         run(lambda x, i: gathered(x, i, 20, (32, 20)), data, np.minimum(index, 23))
-
-
-def test_the_trace_names_the_tensor_and_the_index():
-    @jit
-    def kernel(a, offsets):
-        x, index = nl.load(a), nl.load(offsets)
-        nisa.tensor_copy(x.indirect(index, 4), x[:, 0:4])
-
-    events = launch(kernel, (DATA, INDEX), machine=TRN3).trace.events
-    loaded, held = (event.writes[0].allocation for event in events[:2])
-    copy = events[-1]
-    assert [(one.allocation, one.role, one.whole) for one in copy.writes] == [
-        (loaded, "dst", False)
-    ]
-    assert {(one.allocation.id, one.role) for one in copy.reads} == {
-        (loaded.id, "src"),
-        (held.id, "index"),
-    }
-    assert copy.writes[0].shape == (16, 24)
 
 
 def test_the_roles_that_the_page_of_tensor_indirection_names():

@@ -6,7 +6,6 @@ import pytest
 from difftest.simulator import TRN1, KernelError, UnwrittenError, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.levels import LevelWarning
 from difftest.simulator.instructions.matmul import AccumulationWarning
 from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, raised, stored, tile, values
@@ -149,18 +148,6 @@ def test_instructions_return_handles_that_depend_on_each_other():
         return x
 
     assert (on_nki_tiles(compute, A) == 2).all()
-
-
-def test_memset_takes_a_float_for_integers_if_it_is_one():
-    """A habit of NKI 0.2 that aws-neuron/nki-library has (cross_partition_copy.py)."""
-
-    def compute(x):
-        counts = nl.ndarray((2, 3), nl.uint32)
-        with pytest.warns(LevelWarning, match="write an integer"):
-            nisa.memset(counts, 7.0)
-        return counts
-
-    assert on_nki_tiles(compute, A).tolist() == [[7] * 3] * 2
 
 
 # -- a destination that names an element more than once -------------------------------------------

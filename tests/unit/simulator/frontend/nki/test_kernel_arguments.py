@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from difftest.simulator import KernelError, launch
+from difftest.simulator import KernelError
 from difftest.simulator.arrays import SharedArgumentWarning
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
@@ -202,15 +202,3 @@ def test_a_parameter_that_is_only_read_takes_no_writes_back(first):
     array = A.copy()
     kernel(array, array)
     assert (array == A + 1).all()
-
-
-def test_arguments_of_a_launch_on_two_cores_are_those_of_both():
-    @jit
-    def kernel(holder):
-        me = nl.program_id(0)
-        add_one(holder.data[me : me + 1])
-        return result_of(holder.data[0:1])
-
-    array = A.copy()
-    launch(kernel, (Object(array),), grid=(2,))
-    np.testing.assert_array_equal(array, A + 1)

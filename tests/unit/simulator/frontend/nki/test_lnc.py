@@ -398,16 +398,6 @@ def test_sendrecv_sends_what_was_written_of_a_tile(rows):
             launch(kernel, (A,), grid=(2,))
 
 
-def test_sendrecv_sends_nothing_that_nothing_wrote():
-    def kernel(a):
-        me = nl.program_id(0)
-        mine, other = nl.ndarray((2, 4), nl.float32), nl.zeros((2, 4), nl.float32)
-        nisa.sendrecv(mine, other, 1 - me, 1 - me, 0)
-
-    with pytest.raises(UnwrittenError, match="8 of 8 elements"):
-        launch(kernel, (A,), grid=(2,))
-
-
 def test_a_barrier_of_what_the_cores_do_not_share_warns_and_holds():
     def kernel(a):
         me = nl.program_id(0)

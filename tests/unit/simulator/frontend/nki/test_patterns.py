@@ -131,21 +131,6 @@ def dma(source, shape, **options):
     return lambda rows=ROWS: launch(kernel, (DATA, rows)).outputs[0]
 
 
-ONE = np.array([[5]], np.int32)
-
-
-def test_an_instruction_reads_the_tile_that_holds_its_offset():
-    def kernel(x, one):
-        index, tile = nl.load(one), nl.ndarray((4, 8), nl.float32)
-        nisa.dma_copy(tile, x.ap([[32, 4], [1, 8]], scalar_offset=index))
-        nisa.tensor_copy(tile[:, 0:1], tile.select(1, nl.load(one)))
-        return stored(tile)
-
-    trace = launch(kernel, (DATA, ONE)).trace
-    roles = [{read.role for read in event.reads} for event in trace.events]
-    assert roles == [{"src"}, {"index", "src"}, {"src"}, {"index", "src"}, {"src"}]
-
-
 @every(
     "source, kind, text",
     [

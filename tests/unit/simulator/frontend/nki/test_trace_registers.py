@@ -36,19 +36,3 @@ def test_an_access_says_which_of_two_equal_registers_it_follows(second):
     loads, followed = moved_by(second)
     assert loads == ["register 0", "register 1"]
     assert followed == loads[second]
-
-
-def test_the_variable_of_a_loop_is_named_by_the_loop():
-    def kernel(x):
-        tile = nl.ndarray((1, 8), nl.float32, buffer=nl.sbuf)
-
-        def body(i):
-            nisa.dma_copy(tile, x.ap([[8, 1], [1, 8]], scalar_offset=i, indirect_dim=0))
-
-        nl.fori_loop(0, nisa.register_alloc(3), body)
-
-    events = launch(kernel, (np.zeros((4, 8), np.float32),)).trace.events
-    assert {one.arguments["register of src"] for one in events} == {
-        f"loop {one.loops[-1].loop.id}" for one in events
-    }
-    assert len(events) == 3
