@@ -219,13 +219,9 @@ def subtract(left: Bounded, right: Bounded) -> Bounded:
 
 def multiply(left: Bounded, right: Bounded) -> Bounded:
     """``left * right``."""
-    error = None
-    if left.error is not None:
-        error = left.error * np.abs(right.value)
-        if right.error is not None:
-            error = error + magnitudes(left.value, left.error) * right.error
-    elif right.error is not None:
-        error = np.abs(left.value) * right.error
+    error = None if left.error is None else left.error * np.abs(right.value)
+    if right.error is not None:
+        error = both(error, magnitudes(left.value, left.error) * right.error)
     return rounded(left.value * right.value, error, left, right)
 
 
@@ -261,16 +257,6 @@ def extreme(function: Any) -> Callable[[Bounded, Bounded], Bounded]:
 def between(value: Float64, low: Float64, high: Float64) -> Float64:
     """How far a number from ``low`` to ``high`` may lie from ``value``; 0 for infinities alone."""
     return defined(value, np.maximum(high - value, value - low))
-
-
-def absolute(x: Bounded) -> Bounded:
-    """``abs(x)``, which rounds nothing."""
-    return Bounded(np.abs(x.value), x.error, x.dtype, x.sums)
-
-
-def negative(x: Bounded) -> Bounded:
-    """``-x``, which rounds nothing."""
-    return Bounded(-x.value, x.error, x.dtype, x.sums, x.adds)
 
 
 def power(base: Bounded, exponent: Bounded) -> Bounded:
@@ -463,7 +449,7 @@ FUNCTIONS: dict[str, Callable[[Bounded], Bounded]] = {
     "square": lambda x: multiply(x, x),
     "relu": lambda x: extreme(np.maximum)(x, number(0.0)),
     "exp": exponential,
-    "abs": absolute,
+    "abs": lambda x: Bounded(np.abs(x.value), x.error, x.dtype, x.sums),
     **{name: monotone(name) for name in _MONOTONE},
     **{name: smooth(name) for name in SLOPES},
 }

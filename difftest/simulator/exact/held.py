@@ -90,7 +90,8 @@ def holding(
     if where is not None or not tile._is_whole():
         return _in_part(tile, (*planes, numbers.sums), where, (*lines, numbers.partial))
     shape, sums = tile._storage.allocation.shape, None
-    value, error = [_own(plane, tile.shape).reshape(shape) for plane in planes]
+    owned = [_own(plane, tile.shape) for plane in planes]
+    value, error = owned if tile.shape == shape else [p.reshape(shape) for p in owned]
     if numbers.sums:
         sums = np.full(shape, numbers.sums, np.uint8)
     return Held(value, error, sums, *lines, numbers.partial)

@@ -54,9 +54,8 @@ ARITHMETIC: dict[Any, Callable[..., Bounded]] = {
     np.power: bounded.power,
     np.maximum: bounded.extreme(np.maximum),
     np.minimum: bounded.extreme(np.minimum),
-    np.negative: bounded.negative,
-    np.absolute: bounded.absolute,
-    **{getattr(np, name): FUNCTIONS[name] for name in ("square", "reciprocal", "exp")},
+    np.negative: lambda x: Bounded(-x.value, x.error, x.dtype, x.sums, x.adds),
+    **{getattr(np, name): FUNCTIONS[name] for name in ("abs", "square", "reciprocal", "exp")},
 }
 """Ufuncs that decide nothing."""
 _COMPARISONS = (np.equal, np.not_equal, np.greater, np.greater_equal, np.less, np.less_equal)
@@ -332,11 +331,10 @@ def _all_or_any(run: Run, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) ->
 
 def _product(run: Run, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
     value = np.asarray(x.value.prod(axis=axes, keepdims=keepdims))
-    sizes, error = np.abs(x.value), spread(x)
-    largest = sizes if error is None else sizes + error
+    largest: Any = magnitudes(x.value, x.error)
     most = np.asarray(largest.prod(axis=axes, keepdims=keepdims))
     small = most.max(initial=0.0) <= bounded.LARGEST_SUM
-    if error is None and small and bounded.is_integral(x.value):
+    if x.error is None and small and bounded.is_integral(x.value):
         return Bounded(value, None, FLOAT32)
     n = math.prod(x.value.shape[axis] for axis in axes)
     carried = most - np.abs(value) + run.gamma(n, value.size) * most + n * bounded.TINY
