@@ -130,14 +130,14 @@ def results(
                     members += [_started(serve)] if isinstance(told, LostTask) else []
                 member.allow(limit(member.news[-1] if member.news else None))
     finally:
-        for member in members:
-            member.end()
+        for member in members:  # after Ctrl-C, or an error: one that still starts is not waited for
+            member.end(grace=0.0)
 
 
 def answer_all(connection: Connection, answer: Callable[[Any], Any]) -> None:
     """Say that this process is ready, and what comes of each task, until no more come."""
-    connection.send(None)
     with contextlib.suppress(EOFError, ConnectionError):
+        connection.send(None)
         while True:
             connection.send(answer(connection.recv()))
 

@@ -62,6 +62,9 @@ def mutate(
         campaign = campaign_on(tests, settings, ledger, click.echo, every=options["verbose"])
     except BaselineError as error:
         raise click.ClickException(str(error)) from None
+    except KeyboardInterrupt:
+        told = f"stopped: what is known is in {FOLDER}; the same command goes on, without --fresh"
+        raise KeyboardInterrupt(told) from None
     if json_file is not None:
         write_file(json_file, stryker(campaign))
     if table_file is not None:

@@ -1,5 +1,6 @@
 """Processes that work through tasks: when the time of one is over."""
 
+import multiprocessing
 from types import SimpleNamespace
 
 import pytest
@@ -19,3 +20,19 @@ def test_seconds_without_a_core_do_not_count(monkeypatch, seconds, late):
 
 def test_a_process_that_is_gone_has_not_waited():
     assert pool.waited(None) == 0.0
+
+
+def test_a_process_that_nobody_hears_any_more_ends_without_a_word():
+    ours, theirs = multiprocessing.Pipe()
+    ours.close()
+    pool.answer_all(theirs, str)
+
+
+def test_processes_that_still_start_are_not_waited_for_after_ctrl_c(monkeypatch):
+    ended = []
+    member = SimpleNamespace(deadline=0.0, connection=None, end=lambda grace: ended.append(grace))
+    monkeypatch.setattr(pool, "_started", lambda serve: member)
+    monkeypatch.setattr(pool, "wait", lambda *_: next(iter(())))
+    with pytest.raises(RuntimeError):
+        next(pool.results([1], print, 1, str, float))
+    assert ended == [0.0]

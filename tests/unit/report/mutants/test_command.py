@@ -1,10 +1,12 @@
 import json
 import re
+import signal
 
 import pytest
 from click.testing import CliRunner
 
 from difftest.cli.main import main
+from difftest.report.mutants import command
 
 TEST = """
 from difftest import KernelSpec, kernel_test, sizes
@@ -112,3 +114,10 @@ def test_a_name_that_is_not_there(mutate):
     assert result.exit_code == 2
     assert "has no kernel test 'test_kernels'" in result.output
     assert "test_kernel" in result.output
+
+
+def test_after_ctrl_c_the_last_line_says_how_to_go_on(mutate, monkeypatch):
+    monkeypatch.setattr(command.Campaign, "run", lambda *_: signal.raise_signal(signal.SIGINT))
+    result = mutate("test_kernel.py::test_kernel")
+    assert result.exit_code == 130
+    assert "stopped: what is known is in .difftest; the same command goes on" in result.stderr
