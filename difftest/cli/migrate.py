@@ -180,7 +180,10 @@ def _file(file: Path, output: Path | None, kernel: str | None, proven: Proven) -
     """One file rewritten; how many comments say what is left to do, and whether it is proven."""
     from difftest.migration.rewriting import migrate as rewrite
 
-    result = rewrite(file.read_text(encoding="utf-8"))
+    text = file.read_text(encoding="utf-8")
+    result = rewrite(text)
+    if result.text == text:
+        click.echo(f"{file} has nothing of neuronxcc.nki: it stays as it is", err=True)
     with ExitStack() as held:
         new = output or Path(held.enter_context(TemporaryDirectory()), file.name)
         write_file(new, result.text)

@@ -254,6 +254,12 @@ def test_the_command_says_what_is_not_proven(command):
     assert "not proven: name a --kernel and the --shape of its inputs" in result.output
 
 
+def test_the_command_says_that_there_is_nothing_to_rewrite(tmp_path):
+    (file := tmp_path / "today.py").write_text("import nki\n")
+    result = CliRunner().invoke(main, ["migrate", str(file)])
+    assert result.stderr.startswith(f"{file} has nothing of neuronxcc.nki: it stays as it is\n")
+
+
 def test_the_command_counts_what_is_left(command):
     result = command("twice = tile ** 2", *PROOF)
     assert result.exit_code == 1
