@@ -1,10 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from difftest.analysis import dependences
 from difftest.analysis.dependences import FEW, Accesses
 from difftest.analysis.footprint import Footprint
-from tests.every import every
 
 
 @st.composite
@@ -42,14 +40,3 @@ def test_accesses_of_one_footprint_are_one():
         accesses.add(mark, user)
     (found,) = accesses.sharing(Footprint(3, 4, 7, 9, ()))
     assert (found.mark, found.users) == (mark, list(range(100)))
-
-
-@every("few", [0, 10**9])
-def test_the_index_finds_what_trying_each_finds(monkeypatch, few):
-    monkeypatch.setattr(dependences, "FEW", few)
-    accesses = Accesses()
-    for user in range(64 * 8):
-        row, column = divmod(user, 8)
-        accesses.add(Footprint(row, row + 1, column * 10, column * 10 + 10, ()), user)
-    asked = Footprint(5, 8, 15, 31, ())
-    assert users(accesses.sharing(asked)) == [8 * row + k for row in (5, 6, 7) for k in (1, 2, 3)]

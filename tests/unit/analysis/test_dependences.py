@@ -21,13 +21,6 @@ def columns(allocation, low, high):
     return Region(allocation, low, (128, high - low), (WIDTH, 1))
 
 
-def test_read_after_write():
-    one, known = tile(), Dependences()
-    assert known.of(0, (), (columns(one, 0, 3),)) == (set(), set())
-    assert known.of(1, (columns(one, 2, 4),), ()) == ({0}, set())
-    assert known.of(2, (columns(one, 3, 4),), ()) == (set(), set())
-
-
 def test_what_is_written_once_is_waited_for_by_whoever_reads_of_it():
     one, known = tile(writes=1), Dependences(by_tensor=True)
     assert known.of(0, (), (columns(one, 0, 6),)) == (set(), set())
@@ -57,14 +50,6 @@ def test_what_is_written_once_at_an_address_is_not_alone_there():
     other.id = 1
     known.of(0, (), (columns(one, 0, 6),))
     assert known.of(1, (), (columns(other, 0, 6),)) == (set(), {0})
-
-
-def test_write_after_read_and_after_write():
-    one, known = tile(), Dependences()
-    known.of(0, (), (columns(one, 0, 6),))
-    known.of(1, (columns(one, 0, 2),), ())
-    assert known.of(2, (), (columns(one, 1, 2),)) == (set(), {0, 1})
-    assert known.of(3, (), (columns(one, 4, 6),)) == (set(), {0})
 
 
 def test_what_a_write_covers_is_forgotten():

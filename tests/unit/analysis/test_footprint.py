@@ -72,22 +72,8 @@ def test_partitions_may_be_walked_downwards():
     assert not backwards.overlaps(footprint(Region(tile, 63 * 8, (1, 8), (8, 1))))
 
 
-def test_columns_of_a_tile_do_not_overlap():
-    tile = Allocation(0, Space.SBUF, (128, 512), np.dtype("float32"), 0, None)
-    first, second = (footprint(Region(tile, i, (128, 1), (512, 1))) for i in (0, 1))
-    assert not first.overlaps(second)
-    assert footprint(Region(tile, 0, (128, 512), (512, 1))).overlaps(second)
-
-
 def test_interleaved_patterns_do_not_overlap():
     tile = Allocation(0, Space.SBUF, (128, 8), np.dtype("float32"), 0, None)
     even, odd = (footprint(Region(tile, i, (128, 4), (8, 2))) for i in (0, 1))
     assert not even.overlaps(odd)
     assert even.overlaps(even)
-
-
-def test_the_halves_of_the_partitions_do_not_overlap():
-    tile = Allocation(0, Space.SBUF, (128, 8), np.dtype("float32"), 0, None)
-    upper, lower = (footprint(Region(tile, i * 8, (64, 8), (8, 1))) for i in (0, 64))
-    assert (upper.first, upper.last, lower.first, lower.last) == (0, 64, 64, 128)
-    assert not upper.overlaps(lower)

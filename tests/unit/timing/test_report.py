@@ -98,16 +98,6 @@ def test_the_critical_path_takes_all_of_the_time(matmul):
     assert sum(line.critical for line in lines) == pytest.approx(sum(path.values()))
 
 
-def test_lines_and_instructions_count_everything(matmul):
-    assert {line.group: line.instructions for line in matmul.by_instruction()} == {
-        "dma_copy (dma)": 5,
-        "nc_matmul (tensor)": 2,
-        "tensor_copy (scalar)": 1,
-    }
-    assert sum(line.instructions for line in matmul.by_line()) == 8
-    assert any(line.group == "kernels/classic/matmul.py:51" for line in matmul.by_line())
-
-
 def test_evidence_is_carried_along():
     build = Builder()
     tile = build.load((128, 512))
