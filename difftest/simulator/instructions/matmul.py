@@ -20,7 +20,6 @@ from difftest.simulator.dtypes import (
     FLOAT32,
     TFLOAT32,
     Array,
-    from_bits,
     name_of,
 )
 from difftest.simulator.errors import (
@@ -373,9 +372,7 @@ def accumulate_partly(dst: Tile, product: Array, where: Array | None = None) -> 
     """Add a product where a matmul was the last to write, and overwrite elsewhere."""
     started = dst._in_product()
     product = product.reshape(dst.shape)
-    held = dst._elements()  # of which only what a matmul wrote is taken
-    if dst._holds_bits:
-        held = from_bits(held, dst.dtype)
+    held = dst._values(unwritten=True)  # of which only what a matmul wrote is taken
     write(dst, np.where(started, held + product, product), where)
 
 
