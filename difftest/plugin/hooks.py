@@ -222,7 +222,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         failed = failure
         failure.end_in_kernel()
         raise
-    except Exception as error:
+    except (Exception, pytest.fail.Exception) as error:
         if not isinstance(error, failures.ToldFailure):
             shorten(error, item, runner)
         raise

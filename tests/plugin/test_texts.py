@@ -125,6 +125,18 @@ def test_the_whole_text_of_an_assertion_of_the_tests_own(project):
     assert "\n~~~~\ntest_wrong.py:18: AssertionError: assert 3 < 3\n  run again: " in told
 
 
+def test_pytest_fail_is_told_as_an_assertion_is(project):
+    project.add_test()
+    failing = "    import pytest\n    if case.values['n'] == 1: pytest.fail('one')\n"
+    failing += "    assert case.values['n'] < 3\n"
+    path = project.pytester.path / "test_add.py"
+    path.write_text(path.read_text().replace("    case.check()", f"{failing}    case.check()"))
+    again = "*run again: * --case '{*\"n\":%s}*}'"
+    lines = ["*Failed: one", again % 1, "*test_add.py:*: AssertionError: assert 3 < 3"]
+    result = project.run("--simulate", "--hypothesis-seed=1")
+    result.stdout.fnmatch_lines([*lines, again.replace(": ", ":   ") % 3, ""], consecutive=True)
+
+
 def test_the_whole_text_of_a_spec_that_decides_nothing(project):
     """The reason that most cases gave, and the remedy; what the table counts says the same."""
     far = KERNEL.replace("nisa.tensor_tensor(left, right, op=nl.add)", FAR)
