@@ -41,9 +41,9 @@ _ASIDE = (*6 * (0,), -1, 1)  # how far beside a place is aimed
 _BASES, _RUNS, _OFTEN, _AGAIN, _MET = 8, 96, 32, 4, 4
 """Values that a search begins with; runs of a kernel, for one condition's place, and for its text;
 ways on which it comes out so, or not, that are looked for where it does for many."""
-_SECONDS, _MEBIBYTES, _DEEP = 3.0, 1024, 500  # for one without end, and calls within calls
-_ASKED, _POINTS, _ALONE, _SAMPLED, _KEPT = 2**11, 2**16, 2**11, 2**12, 64
-"""Values of a name, points of two, points where no array can be asked, and places kept, at most."""
+_SECONDS, _MEBIBYTES, _DEEP = 2.4, 1024, 500  # of CPU, for all runs; and calls within calls
+_ASKED, _POINTS, _ALONE, _SAMPLED, _KEPT = 2**11, 2**15, 2**11, 2**12, 64
+"""Values of a name, points of several, or of no array, places looked at, and kept, at most."""
 _FLOATS, _LARGE = 8, 2.0**18  # so many, and smaller: a large one hides something, and is no data
 
 _PART, _WIDEST = "·", 2**31  # between a name and the number of a choice; what is more is no size
@@ -63,22 +63,20 @@ def aimed(groups: Sequence[Sequence[Place]], seed: int) -> Place:
     values: Place = {}
     for places in [chance.choice(groups) for _ in range(chance.choice((1, 2)))]:
         values |= chance.choice(places)
-    kept = {name: at for name, at in values.items() if chance.random() < _NAMES}
-    return {n: at + chance.choice(_ASIDE) if type(at) is int else at for n, at in kept.items()}
+    last = {_head(key): key for key in values}  # of the choices for one value the last is moved
+    kept = {name for name in last if chance.random() < _NAMES}
+    moved = {key: chance.choice(_ASIDE) for key in last.values() if type(values[key]) is int}
+    own = ((key, at) for key, at in values.items() if _head(key) in kept)
+    return {key: at + moved[key] if key in moved else at for key, at in own}
 
 
 def groups_of(conditions: Sequence[Condition], ranges: Mapping[str, Any]) -> list[list[Place]]:
-    """The places of each condition once that are of the domain, without parts of others."""
+    """The places of each condition that are of the domain, each once."""
     inside = [
         [place for place in places if all(at in ranges.get(n, (at,)) for n, at in place.items())]
         for *_, places in conditions
     ]
-    every = [[(*sorted(place.items()),) for place in places] for places in inside]
-    deep = itertools.chain(*(places for places in every if len(places) <= _KEPT))  # of few
-    each = (itertools.combinations(at, n) for at in deep for n in range(min(len(at), _FEW)))
-    parts = {*itertools.chain.from_iterable(each)}
-    kept = [[dict(at) for at in dict.fromkeys(places) if at not in parts] for places in every]
-    return [places for places in kept if places]
+    return [[*{repr(sorted(p.items())): p for p in places}.values()] for places in inside if places]
 
 
 def nearest(places: Sequence[Place], cases: Sequence[Mapping[str, Any]]) -> tuple[int, str]:
@@ -111,6 +109,11 @@ def floats_of(spec: KernelSpec) -> tuple[float, ...]:
     return (*dict.fromkeys(n for n in floats if 0 < abs(n) < _LARGE),)[:_FLOATS]
 
 
+def _head(key: str) -> str:
+    """The name of the domain whose choice has this key."""
+    return key.partition(_PART)[0]
+
+
 def choices_of(name: str) -> Iterator[str]:
     """What the choices of a composed strategy are called, without end."""
     return (f"{name}{_PART}{number}" for number in itertools.count())
@@ -118,7 +121,7 @@ def choices_of(name: str) -> Iterator[str]:
 
 def _drawn(
     domain: Values, source_of: Callable[..., Any], before: Values
-) -> tuple[DryRun, Values, Values, Ranges]:
+) -> tuple[DryRun, Values, dict[str, Any], Ranges]:
     """Values of names as sizes, as far as they have any, what is chosen for them, and from what."""
     run, values, chosen, ranges = DryRun(), *(dict[str, Any]() for _ in range(3))
     data: Any = current_build_context().data
@@ -169,7 +172,7 @@ class _Start(NamedTuple):
     as ``expected``, as it may for all ``aims``. ``led`` are the names whose values led there.
     """
 
-    chosen: Values
+    chosen: dict[str, Any]
     dtype: str
     led: Sequence[str]
     expected: Asked = Asked(("", 0, 0), "", held=False)
@@ -187,12 +190,13 @@ class Search:
         self._chance, self._tried = np.random.default_rng(0), Counter[Any]()
         self._found = defaultdict[Any, list[Place]](list)
         self._rare = dict[str, bool]()  # how a condition comes out for few, by its text
+        self._values = defaultdict[str, set[int]](set)  # of names, where one has come out otherwise
 
     def conditions(self) -> list[Condition]:
         """The conditions that are met on the way from some values of the domain, in some time."""
         before, depth = sys.getrecursionlimit(), len([*traceback.walk_stack(None)])
         memory = _MEBIBYTES if USED.exists() and find_spec("resource") else None
-        with contextlib.suppress(CaseLimitError), limit(_SECONDS, memory) as undo:
+        with contextlib.suppress(CaseLimitError), limit(4 * _SECONDS, memory) as undo:
             undo.enter_context(warnings.catch_warnings())
             warnings.simplefilter("ignore")  # the kernel's own come when it runs
             undo.callback(sys.setrecursionlimit, before)
@@ -207,12 +211,12 @@ class Search:
         wide = [d for d in drawings if any(len(own) > _FEW for own in d[1].values())]
         bases = [chosen for chosen, _ in wide or drawings[:1]]  # one tells what lies beyond
         kernels = [*filter(function_of, (self._spec.kernel, *self._spec.others))]
-        end = time.monotonic() + 0.8 * _SECONDS  # the limit is for one without end
+        end = time.thread_time() + _SECONDS  # the limit is the clock's, for a run without end
         for kernel in kernels:
             starts = [*map(_Start, bases, itertools.cycle(self._spec.dtypes), itertools.repeat(()))]
             for start in itertools.islice(starts, _RUNS // len(kernels) ** 2):  # they grow
                 place = start.expected.place
-                if self._tried[place] >= _RUNS or time.monotonic() > end:
+                if self._tried[place] >= _RUNS or time.thread_time() > end:
                     continue
                 run, values, chosen, ranges = self._drawn(start.chosen)
                 told, is_refused = len(run.asked), self._refuses(kernel, run, values, start.dtype)
@@ -240,56 +244,53 @@ class Search:
     ) -> Iterator[_Start]:
         """Where each condition of a way comes out otherwise, those before it as they did.
 
-        By values of its own names, or of those that are asked beside them too; at last by its own,
-        whatever those before it come to. What was rare on the way is kept: it led there. What was
-        ``told`` first led to the values.
+        By values of its own names, or of those asked beside them too; at last by its own, whatever
+        those before come to. What was rare is kept, as it led there. The first, ``told``, chose.
         """
         rare = list[tuple[Any, list[str]]]()
         self._tried.update({(asked.place, asked.held) for asked in way})
-        named = [[n for n in ranges if n in _code(text).co_names] for _, text, _ in way]
+        named = [ranges.keys() & _code(text).co_names for _, text, _ in way]
         for number, asked in enumerate(way[told:], told):
-            own, place = named[number], asked.place
+            own, place = [name for name in ranges if name in named[number]], asked.place
             if own and self._tried[place] < _OFTEN and self._tried[asked] < _AGAIN:
                 self._tried.update((asked, place))
                 led = {*start.led, *own, *(n for at, names in rare if at != place for n in names)}
-                heads = {name.partition(_PART)[0] for name in led}
-                kept = {n: v for n, v in start.chosen.items() if n.partition(_PART)[0] in heads}
-                beside = [n for n in ranges for at in named[:number] if n in at and {*at} & {*own}]
+                heads, before = {*map(_head, led)}, way[told:number]
+                kept = {key: at for key, at in start.chosen.items() if _head(key) in heads}
+                near = {*own}.union(*(names for names in named[:number] if names & {*own}))
+                beside = own + [name for name in ranges if name in near.difference(own)]
                 is_wide = any(len(ranges[name]) > _FEW for name in own)
-                for names in (own, [*dict.fromkeys(own + beside)], ())[: 3 if is_wide else 1]:
-                    wanted = {name: ranges[name] for name in [*(names or own)][:3]}
-                    points = self._points(wanted, asked.text)
-                    before = way[told:number] if names else []
-                    places, are_few = self._changes(before, asked, points, start.chosen)
+                ways = [(own, before), (beside, before), (own, [])]
+                for names, held in ways if is_wide else ways[:1]:
+                    points = self._points(names[:3], ranges, asked.text)
+                    places, are_few = self._changes(held, asked, points, start.chosen)
                     if not is_wide:
-                        beyond = (at for at in places if any(at[n] not in ranges[n] for n in at))
-                        self._found[place] += beyond
-                        break
-                    places = [{**kept, **at} for at in places]
-                    other = asked._replace(held=not asked.held)
-                    if places and (are_few or self._tried[place, other.held] < _MET):
-                        there = {**start.chosen, **places[0]}
-                        on = (*places[0],) if are_few else start.led
-                        yield _Start(there, start.dtype, on, other, places if are_few else ())
+                        outside = (at for at in places if any(at[n] not in ranges[n] for n in at))
+                        self._found[place] += outside
+                    elif places and (are_few or self._tried[place, not asked.held] < _MET):
+                        aims = [{**kept, **at} for at in places] if are_few else []
+                        chosen, on = start.chosen | places[0], (*aims[0],) if aims else start.led
+                        other = asked._replace(held=not asked.held)
+                        yield _Start(chosen, start.dtype, on, other, aims)
                         break
             if self._rare.get(asked.text) == asked.held and not {*"<>"} & {*asked.text}:
                 rare.append((place, own))
 
-    def _points(self, ranges: Ranges, text: str) -> dict[str, Array]:
-        """All values of a name, all pairs of two; some where there are many."""
+    def _points(self, names: Sequence[str], ranges: Ranges, text: str) -> dict[str, Array]:
+        """All values of a name, all of several together; some where there are many."""
         near = {n + i for n in _code(text).co_consts if type(n) is int for i in (-1, 0, 1, 2)}
-        most = _POINTS if _is_of_arrays(text) else _ALONE
-        count = min(_ASKED, round(most ** (1 / len(ranges))))
-        axes = []
-        for name, own in ranges.items():
+        most, axes = 1.0 * (_POINTS if _is_of_arrays(text) else _ALONE), dict[str, list[int]]()
+        for name in sorted(names, key=lambda name: len(ranges[name])):
+            own, count = ranges[name], min(_ASKED, 8 + int(most ** (1 / (len(names) - len(axes)))))
             chosen = self._chance.integers(len(own), size=count).tolist()
             few = own if len(own) <= count else [own[at] for at in chosen]
             powers = (2**n for n in range(16) if 2**n in own)
-            is_alone = len(ranges) == 1 and _PART not in name
+            is_alone = len(names) == 1 and _PART not in name
             beside = (n for n in near if n in own or (is_alone and n > own[-1]))
-            axes.append(sorted({*few, *powers, *beside}))
-        grid = np.meshgrid(*axes, indexing="ij")
-        return {name: axis.ravel() for name, axis in zip(ranges, grid, strict=True)}
+            axes[name] = sorted({*few, *powers, *beside, *self._values[name].intersection(own)})
+            most /= len(axes[name])
+        grid = np.meshgrid(*axes.values(), indexing="ij")
+        return {name: axis.ravel() for name, axis in zip(axes, grid, strict=True)}
 
     def _changes(
         self, before: list[Asked], last: Asked, points: Points, values: Values
@@ -307,6 +308,8 @@ class Search:
             inner = (at > 0) & (at < len(told) - 1) & (axis[at] >= _LEAST)
             ends = at[(steps[1:] | steps[:-1]) & inner]
             are_few = len(ends) > 0 and (are_few or (share <= 0.5 and int(steps.sum()) < 6))
+        for name, axis in points.items() if are_few else ():
+            self._values[name].update(axis[ends[:_KEPT]].tolist())
         places = self._places(before, ends if are_few else at, points, values)
         return places or self._places(before, at, points, values), are_few
 
@@ -314,8 +317,9 @@ class Search:
         self, before: list[Asked], at: Array, points: Points, values: Values
     ) -> list[Place]:
         """Those of some points where conditions hold as they did."""
-        at = self._chance.permutation(at)[:_SAMPLED]
-        before = [one for one in before if points.keys() & {*_code(one.text).co_names}]
+        few, chance = len(at) <= _SAMPLED, self._chance
+        at = chance.permutation(at) if few else chance.choice(at, _SAMPLED)
+        before = [asked for asked in before if {*_code(asked.text).co_names} & points.keys()]
         for _, text, held in sorted(before, key=lambda one: not _is_of_arrays(one.text)):
             at = at if _is_of_arrays(text) else at[: 4 * _KEPT]
             if len(at):
@@ -346,6 +350,7 @@ def _held(text: str, values: Values, points: Points) -> Array:
 
     axes = [*points.values()]
     if _is_of_arrays(text):
-        return np.broadcast_to(told(points), axes[0].shape)
+        held = told(points)
+        return held if np.shape(held) else np.full(axes[0].shape, held)
     pairs = zip(*(axis.tolist() for axis in axes), strict=True)
     return np.array([told(dict(zip(points, at, strict=True))) for at in pairs], bool)

@@ -49,6 +49,7 @@ _CONSTANT = {"abc", "dataclasses", "enum", "ml_dtypes", "operator", "typing"}
 _PLAIN = {bool, bytes, complex, float, int, object, range, str, types.NoneType, type(...)}
 _MANAGER = contextlib.contextmanager(iter).__code__
 _ARRAY = type("ndarray", (np.ndarray,), dict.fromkeys(("dump", "tofile"), lambda *_: None))
+_FILLED: dict[Any, Any] = {dict: dict.update, list: list.extend}
 _PARTS: dict[Any, str] = {property: "fget fset fdel", types.MethodType: "__func__ __self__"}
 _PARTS |= {classmethod: "__func__", staticmethod: "__func__"}
 
@@ -194,9 +195,10 @@ class DryRun:
             if len(value) > _STEPS:
                 return self.anything()
             parts = map(self.stand_in, value.items() if kind is dict else value)
-            made = copies.ASKING[kind](() if kind in (dict, list) else parts)
+            made = copies.ASKING[kind](() if kind in _FILLED else parts)
             made.shown, self._made[id(value)] = self.shown, (value, made)
-            made.extend(parts) if kind is list else made.update(parts) if kind is dict else None
+            if kind in _FILLED:  # it may hold itself
+                _FILLED[kind](made, parts)
             return made
         if isinstance(value, np.ndarray):
             is_small = value.nbytes < _STEPS and not value.dtype.hasobject

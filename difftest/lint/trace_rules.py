@@ -276,9 +276,11 @@ def _runs(region: Region) -> int:
 @trace_rule("NKI531", group=Group.PERFORMANCE, frontends=TODAYS)
 def _many(trace: Trace, machine: Machine) -> Iterator[Breach]:
     if len(trace) > MANY_INSTRUCTIONS:
-        once = LoopKind.DYNAMIC  # such a loop has the instructions of one turn
-        others = ({t.number for t in e.loops if t.loop.kind is once} - {0} for e in trace)
-        generated = [event for event, turns in zip(trace, others, strict=True) if not turns]
+        generated = [  # a device loop has the instructions of its first turn alone
+            event
+            for event in trace
+            if not any(turn.number and turn.loop.kind is LoopKind.DYNAMIC for turn in event.loops)
+        ]
         if len(generated) > MANY_INSTRUCTIONS:
             lines = Counter(event.location for event in generated)
             [(most, _)] = lines.most_common(1)

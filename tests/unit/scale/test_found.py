@@ -193,7 +193,7 @@ def test_the_arrays_of_a_case_are_in_its_line(tmp_path):
 
 
 def test_the_folder_beside_the_database_is_found_by_any_hypothesis(monkeypatch, tmp_path):
-    """6.122, the oldest that is taken, gives a path, and later ones an object that has it."""
+    """6.140, the oldest that is taken, gives a path, and later ones an object that has it."""
     for beside in (tmp_path, SimpleNamespace(path=tmp_path)):
         given = Mock(return_value=beside)
         monkeypatch.setattr("difftest.scale.findings.storage_directory", given)
