@@ -80,8 +80,6 @@ def pytest_collection_finish() -> None:
 def checks_that_hold(request: pytest.FixtureRequest) -> Iterator[None]:
     """No check of difftest breaks down in a test of its own: for users that is a line, here red."""
     yield
-    if not gc.get_freeze_count():  # the end of a session within this process has thawed it
-        gc.freeze()
     from difftest.breakdown import broken
     from difftest.plugin.session import SESSION
 
@@ -90,7 +88,7 @@ def checks_that_hold(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture
-def pytester(pytester: pytest.Pytester, pytestconfig: pytest.Config) -> pytest.Pytester:
+def pytester(pytester: pytest.Pytester, pytestconfig: pytest.Config) -> Iterator[pytest.Pytester]:
     """Pytest's own; a session that it starts finds what Hypothesis has read of difftest already.
 
     Hypothesis reads the numbers in each module that is not installed, and keeps them below the
@@ -101,4 +99,5 @@ def pytester(pytester: pytest.Pytester, pytestconfig: pytest.Config) -> pytest.P
     kept = pytestconfig.rootpath / ".hypothesis" / "constants"
     kept.mkdir(parents=True, exist_ok=True)
     (storage / "constants").symlink_to(kept, target_is_directory=True)
-    return pytester
+    yield pytester
+    gc.freeze()  # the end of a session within this process has thawed what was collected
