@@ -288,10 +288,11 @@ def missing_name(
     ``names`` are what it has, ``ended`` what became of one that it had. The ``kind`` may
     be another: a class, an enumeration.
     """
-    from difflib import get_close_matches
+    alike = []
+    if not (ended or name.startswith("_")):  # pytest, say, asks each name of a test's module
+        from difflib import get_close_matches
 
-    asked_by_python = name.startswith("_")  # as pytest asks each name of a test's module
-    alike = [] if ended or asked_by_python else get_close_matches(name, names, 1, 0.7)
+        alike = get_close_matches(name, names, 1, 0.7)
     return MissingNameError(
         f"a kernel uses the names that {owner} has",
         happened=f"{kind} {owner!r} has no attribute {name!r}{ended}",
