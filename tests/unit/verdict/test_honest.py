@@ -25,7 +25,7 @@ TABLE = {
 NIGHTLY = settings.get_current_profile_name() == "nightly"
 
 
-@every("name", TABLE if NIGHTLY else [*TABLE][::4])
+@every("name", TABLE if NIGHTLY else [*[*TABLE][::4], "today: names of a counter"])
 def test_an_honest_kernel_agrees(nursery, tmp_path, name):
     honest = TABLE[name]
     with Sandbox(Limits(30.0), nursery) as worker:

@@ -51,7 +51,7 @@ def ndarray(shape, dtype, *, buffer=None, name=""):
         else []
     )
     partition_axis = 0 if space.is_hbm else axis
-    storage = core.allocate(sizes, wanted, space, partition_axis, as_name(name))
+    storage = core.allocate(sizes, wanted, space, partition_axis, name=as_name(name))
     if len(places) == 1:
         storage.allocation.address = places[0]
     else:

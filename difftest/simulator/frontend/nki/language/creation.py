@@ -64,7 +64,9 @@ def new_tensor(
             remedy="loop over the first dimension in tiles of nl.tile_size.pmax",
         )
     place = None if address is None else _address(address, space)
-    storage = core.allocate(sizes, as_nki_dtype(dtype, where), space, 0, as_name(name), place)
+    storage = core.allocate(  # verdict leaves a name out, by its keyword, of what two runs ask
+        sizes, as_nki_dtype(dtype, where), space, name=as_name(name), address=place
+    )
     tensor: NkiTensor = core.tile._whole(storage)
     return tensor
 
