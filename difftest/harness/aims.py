@@ -34,10 +34,10 @@ from difftest.harness.signature import call_of
 from difftest.harness.sized import Asked, DryRun, Endless, value_of
 from difftest.harness.spec import KernelSpec, Source, is_choice, is_function_of_domain
 
-_SHARE, _NAMES, _LEAST, _FEW = 0.4, 0.8, 3, 8
-"""Of the cases, and of their names, how many aim at something; smaller numbers, and all of so few
-values, are drawn anyhow: of those only what lies beyond is looked for, to be told."""
-_ASIDE = (*6 * (0,), -1, 1)  # how far beside a place is aimed
+_SHARE, _WHOLE, _BESIDE, _LEAST, _FEW = 0.4, 0.8, 0.25, 3, 8
+"""Of the cases how many aim at something, of these how many at all names of it, and how many one
+beside it; smaller numbers, and all of so few values, are drawn anyhow: of those only what lies
+beyond is looked for, to be told."""
 _BASES, _RUNS, _OFTEN, _AGAIN, _MET = 8, 96, 32, 4, 4
 """Values that a search begins with; runs of a kernel, for one condition's place, and for its text;
 ways on which it comes out so, or not, that are looked for where it does for many."""
@@ -64,10 +64,11 @@ def aimed(groups: Sequence[Sequence[Place]], seed: int) -> Place:
     for places in [chance.choice(groups) for _ in range(chance.choice((1, 2)))]:
         values |= chance.choice(places)
     last = {_head(key): key for key in values}  # of the choices for one value the last is moved
-    kept = {name for name in last if chance.random() < _NAMES}
-    moved = {key: chance.choice(_ASIDE) for key in last.values() if type(values[key]) is int}
-    own = ((key, at) for key, at in values.items() if _head(key) in kept)
-    return {key: at + moved[key] if key in moved else at for key, at in own}
+    dropped = "" if chance.random() < _WHOLE else chance.choice([*last])
+    moved = last[chance.choice([*last])]
+    if chance.random() < _BESIDE and type(values[moved]) is int:
+        values[moved] += chance.choice((-1, 1))
+    return {key: at for key, at in values.items() if _head(key) != dropped}
 
 
 def groups_of(conditions: Sequence[Condition], ranges: Mapping[str, Any]) -> list[list[Place]]:
@@ -350,7 +351,6 @@ def _held(text: str, values: Values, points: Points) -> Array:
 
     axes = [*points.values()]
     if _is_of_arrays(text):
-        held = told(points)
-        return held if np.shape(held) else np.full(axes[0].shape, held)
+        return np.broadcast_to(told(points), axes[0].shape)
     pairs = zip(*(axis.tolist() for axis in axes), strict=True)
     return np.array([told(dict(zip(points, at, strict=True))) for at in pairs], bool)

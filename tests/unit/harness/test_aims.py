@@ -159,7 +159,7 @@ def of_a_while(x, rows, columns):
     while columns % 2 == 0:
         columns //= 2
         zeros += 1
-    return zeros == 7 and rows & 127 == 85
+    return zeros == 2 and rows & 127 == 85
 
 
 def of_a_match(x, rows, columns):
