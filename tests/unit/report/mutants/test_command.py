@@ -1,6 +1,6 @@
 import json
 import re
-import signal
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner
@@ -117,7 +117,7 @@ def test_a_name_that_is_not_there(mutate):
 
 
 def test_after_ctrl_c_the_last_line_says_how_to_go_on(mutate, monkeypatch):
-    monkeypatch.setattr(command.Campaign, "run", lambda *_: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(command.Campaign, "run", Mock(side_effect=KeyboardInterrupt))
     result = mutate("test_kernel.py::test_kernel")
     assert result.exit_code == 130
     assert "stopped: what is known is in .difftest; the same command goes on" in result.stderr
