@@ -94,7 +94,8 @@ def within_limits(function: Callable[[], Any], case: Any = None) -> Any:
     try:
         try:
             os._exit, LIMITS.case = exit_of(process), case
-            with _limited(expired):
+            with contextlib.ExitStack() as after:
+                _limit(after, expired)
                 result = function()
         finally:
             os._exit, sys.stdout, LIMITS.case = outer
@@ -132,9 +133,8 @@ def _check(
         raise CaseLimitError(text).with_traceback(frames) from None
 
 
-def _limited(expired: threading.Event | None) -> contextlib.ExitStack:
-    """Limit the memory and the time that are taken from here on; what is returned ends that."""
-    after = contextlib.ExitStack()
+def _limit(after: contextlib.ExitStack, expired: threading.Event | None) -> None:
+    """Limit the memory and the time that are taken from here on; the end of ``after`` ends that."""
     if LIMITS.memory is not None:
         import resource
 
@@ -146,7 +146,6 @@ def _limited(expired: threading.Event | None) -> contextlib.ExitStack:
         resource.setrlimit(resource.RLIMIT_AS, (least, hard))
     if expired is not None:
         _start_clock(after, expired)
-    return after
 
 
 _OF_PYTHON: Any = random.getstate.__self__  # type: ignore[attr-defined]
@@ -251,9 +250,9 @@ def _start_clock(after: contextlib.ExitStack, expired: threading.Event) -> None:
     if has_signal:
         after.callback(signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, stop))
     clock = threading.Thread(target=expire)
-    clock.start()
     for _ in range(2):  # the error may come before the first line of one
         after.callback(end)
+    clock.start()
 
 
 def _raise_in(thread: int | None, error: type[BaseException]) -> None:

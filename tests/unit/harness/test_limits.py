@@ -3,12 +3,14 @@
 import os
 import random
 import sys
+import threading
+import time
 import warnings
 
 import numpy as np
 import pytest
 
-from difftest.harness.limits import LIMITS, limit, within_limits
+from difftest.harness.limits import LIMITS, CaseLimitError, limit, within_limits
 from tests.every import every
 
 
@@ -69,6 +71,15 @@ def test_a_change_amid_calls_is_told_of_the_call_that_made_it(what, change):
             assert before == (*after, np.get_printoptions(), sys.stdout)
     said = f"call 2 changed {what}, put back after the call"
     assert [str(one.message) for one in told] == [said] * bool(what)
+
+
+def test_a_time_that_is_over_at_once_leaves_no_clock(monkeypatch):
+    before, start = threading.active_count(), threading.Thread.start
+    slow = lambda thread: start(thread) or time.sleep(1)  # noqa: E731
+    monkeypatch.setattr(threading.Thread, "start", slow)
+    with limit(1e-9, None), pytest.raises(CaseLimitError):
+        within_limits(lambda: None)
+    assert threading.active_count() == before
 
 
 def test_the_tightest_limit_holds():
