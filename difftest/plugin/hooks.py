@@ -52,6 +52,11 @@ def pytest_load_initial_conftests(
         return result
     asked = read_request(early_config, parser, args, final=False)
     prepared = prepare(early_config, asked)
+    if getattr(namespace, "hypothesis_profile", None) is not None:
+        from difftest.plugin import profiles
+
+        profiles.register_profiles()  # it is asked for by name, though no kernel test may run
+        early_config.pluginmanager.register(profiles)
     result = yield
     request = read_request(early_config, parser, args, final=True)
     if request.backends != asked.backends:

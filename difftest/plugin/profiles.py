@@ -40,8 +40,12 @@ def register_profiles() -> None:
         settings.register_profile(name, shared, deadline=None, print_blob=True, **values)
 
 
-def check_profile(name: str) -> None:
-    """A profile that nobody has registered is a usage error, where Hypothesis breaks pytest off."""
+def pytest_configure(config: pytest.Config) -> None:
+    """A profile that nobody has registered is a usage error, where Hypothesis breaks pytest off.
+
+    This module is a plugin between conftests, which may register one as late, and Hypothesis.
+    """
+    name = config.getoption("hypothesis_profile")
     try:
         settings.get_profile(name)
     except InvalidArgument:

@@ -107,12 +107,6 @@ def start_session(config: pytest.Config, request: Request) -> Session:
             from difftest.scale.replayed import with_findings
 
             session.runner = with_findings(config, request, session.runner)
-    if (named := config.known_args_namespace.__dict__.get("hypothesis_profile")) is not None:
-        from difftest.plugin.profiles import check_profile, register_profiles
-
-        if session.runner is None:  # it is asked for, though no kernel test runs
-            register_profiles()
-        check_profile(named)
     return session
 
 

@@ -256,6 +256,16 @@ def test_a_profile_that_nobody_registered_is_a_usage_error(project):
         result.stderr.fnmatch_lines([told])
 
 
+def test_a_profile_that_a_conftest_registers_late_is_known(project):
+    project.add_test()
+    project.pytester.makeconftest(
+        "from hypothesis import settings\n"
+        "def pytest_configure(): settings.register_profile('mine', max_examples=3)\n"
+    )
+    run = project.run("--simulate", "--hypothesis-profile=mine")
+    assert counts(run)["add"]["cases"] == 3
+
+
 def test_a_profile_that_a_conftest_loads_stays(project):
     project.add_test()
     project.pytester.makeconftest(
