@@ -106,7 +106,7 @@ def pytest_collect_file(
         return collectors
     if holds_other_tests(file_path):
         make_importable(parent.config)
-        session.uncollected.update(collector.nodeid for collector in collectors)
+        session.mixed.update(collector.nodeid for collector in collectors)
         return collectors
     return [UncollectedModule.from_parent(parent, path=file_path)]
 
@@ -138,7 +138,7 @@ def pytest_pycollect_makeitem(
     items = yield
     session = _session(collector.config)
     request = session.request
-    is_left_out = not request.wants_backends and collector.nodeid in session.uncollected
+    is_left_out = not request.wants_backends and collector.nodeid in session.mixed
     if not items or request.case is not None or not (request.wants_backends or is_left_out):
         return items
     from difftest.harness.decorator import kernel_test_of
@@ -148,6 +148,7 @@ def pytest_pycollect_makeitem(
     if test is None:
         return items
     if is_left_out:
+        session.uncollected.add(collector.nodeid)
         return []
     backends = session.runner.backends if session.runner else ()
     for check in explicit_checks(test, list(getattr(obj, "pytestmark", ())), backends):

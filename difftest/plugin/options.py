@@ -388,6 +388,7 @@ class Session:
     request: Request
     runner: Runner | None = None
     uncollected: set[str] = field(default_factory=set)  # modules left out for want of a backend
+    mixed: set[str] = field(default_factory=set)  # modules that have other tests than of kernels
     stopped: list[Any] = field(default_factory=list)  # properties of tests that no report tells of
     workers: list[Any] = field(default_factory=list)  # of pytest-xdist, which tell at their end
     ran_again: bool = False  # a failing case in a process of its own: one of a session does
