@@ -162,7 +162,8 @@ def missed(coverage: Coverage) -> list[Missed]:
 class WatchedCall:
     """What one run of a kernel did: ``forks`` and what is ``done`` as :class:`Coverage` has it."""
 
-    def __init__(self) -> None:
+    def __init__(self, kernel: Callable[..., Any]) -> None:
+        self.kernel, self.codes = kernel, set[int]()  # by ``id``, those that have forks
         self.forks: set[tuple[str, int, bool]] = set()
         self.done: set[tuple[str, int, int]] = set()
         self._frames: dict[int, tuple[dict[int, Fork], dict[int, int]]] = {}
@@ -171,6 +172,7 @@ class WatchedCall:
     def start(self, frame: FrameType) -> None:
         """A function begins."""
         forks, file = forks_of(frame.f_code), frame.f_code.co_filename
+        self.codes.add(id(frame.f_code))
         self.forks.update((file, fork.line, fork.loops) for fork in forks.values())
         self._frames[id(frame)] = forks, {0: 0}  # to ask for them at each line takes longer
 
@@ -209,14 +211,15 @@ class Watch:
         self._homes: set[str] = set()
         self._left: dict[int, tuple[CodeType, set[tuple[str, int, int]]]] = {}
         """By ``id`` the codes that ran, and what their forks have not shown."""
-        self._codes = defaultdict[Callable[..., Any], set[int]](set)  # of a kernel's functions
+        self._ran: dict[int, tuple[Callable[..., Any], set[int]]] = {}
+        """By ``id``, as not all have a hash, kernels that ran to their end, with their codes."""
         self._seen: WatchedCall | None = None
         self._tool: int | None = None
 
     @contextlib.contextmanager
     def call(self, kernel: Callable[..., Any]) -> Iterator[WatchedCall]:
         """Watch what is called within the scope."""
-        self._seen = seen = WatchedCall()
+        self._seen = seen = WatchedCall(kernel)
         home = str(getattr(kernel, "__module__", ""))
         root = home.partition(".")[0]  # the kernel's own package counts, installed or not
         file = getattr(sys.modules.get(home), "__file__", None)
@@ -227,7 +230,7 @@ class Watch:
         if self._monitor is not None and self._tool is None:
             self._install()
         try:
-            with contextlib.nullcontext() if self._monitor else self._tracing(kernel, seen):
+            with contextlib.nullcontext() if self._monitor else self._tracing(seen):
                 yield seen
         finally:
             self._seen = None
@@ -236,6 +239,7 @@ class Watch:
         """Add what a case of a kernel did; functions with no more to show are left alone."""
         coverage.saw(kernel, seen.forks)
         coverage.done |= seen.done
+        self._ran.setdefault(id(seen.kernel), (seen.kernel, set()))[1].update(seen.codes)
         for code, left in self._left.values():
             if left:
                 left -= seen.done
@@ -298,10 +302,10 @@ class Watch:
             self._seen.line(sys._getframe(1), line)
 
     @contextlib.contextmanager
-    def _tracing(self, kernel: Callable[..., Any], seen: WatchedCall) -> Iterator[None]:
+    def _tracing(self, seen: WatchedCall) -> Iterator[None]:
         """Every call costs while somebody traces: a kernel that has shown all goes untraced."""
-        codes = self._codes[kernel]
-        shown = codes and not any(self._left[at][1] for at in codes)
+        _, codes = self._ran.get(id(seen.kernel), (None, None))
+        shown = codes is not None and not any(self._left[at][1] for at in codes)
         if shown or sys.gettrace() is not None:
             if not shown:
                 self.unknown = "a debugger or a coverage tool traces; from Python 3.12 on both can"
@@ -324,7 +328,6 @@ class Watch:
                 return None
             if frame.f_lineno == frame.f_code.co_firstlineno:  # else a generator goes on
                 self._start(frame, seen)
-                codes.add(id(frame.f_code))
             return local
 
         start.of_kernels = True  # type: ignore[attr-defined] # the simulator spares itself

@@ -164,6 +164,17 @@ def test_what_has_shown_all_is_watched_no_longer(watch):
         assert sys.gettrace() is before
 
 
+def test_a_kernel_without_forks_or_a_hash_is_traced_once(watch):
+    class Unhashable:
+        __hash__, __name__ = None, "without"
+        __call__ = staticmethod(len)
+
+    kernel, before = Unhashable(), sys.gettrace()
+    assert coverage_of(watch, kernel, "").forks == set()
+    with watch.call(kernel):
+        assert sys.gettrace() is before
+
+
 def test_libraries_are_not_watched(watch):
     import json
 
