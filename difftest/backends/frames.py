@@ -21,8 +21,12 @@ _TURNS = 3
 
 
 def named(error: BaseException) -> str:
-    """An error's class and text."""
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    """An error's class and text; that of the error that its text raises, if it has none."""
+    try:
+        text = str(error)
+    except Exception as broken:
+        text = f"its text raises {type(broken).__name__}"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def entries(error: BaseException) -> list[TracebackType]:

@@ -318,7 +318,7 @@ def judge_edge(
     __tracebackhide__ = True
     runner.tally.homes[spec.name] = home_of(spec.kernel)
     if isinstance(outcome, Rejected) and not edge.inside:
-        runner.tally.count_rejection(spec.name, backend.name)
+        runner.tally.rows[spec.name, backend.name].rejections += 1
     elif not isinstance(outcome, Unsupported):
         verdict = _verdict(runner, spec, edge, outcome)
         runner.tally.count(spec.name, backend.name, verdict)

@@ -339,7 +339,7 @@ class Runner:
             if text is None or not re.search(rejection.match, text):
                 raise NotRejectedError(rejection_text(spec, rejection, backend.name, outcome))
             self.tally.homes[spec.name] = home_of(spec.kernel)
-            self.tally.count_rejection(spec.name, backend.name)
+            self.tally.rows[spec.name, backend.name].rejections += 1
 
 
 def make_call(

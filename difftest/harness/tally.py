@@ -94,9 +94,6 @@ class Tally:
             row.inconclusive += 1
             self.reasons[f"{kernel}: {verdict.reason}"] += 1
 
-    def count_rejection(self, kernel: str, backend: str) -> None:
-        self.rows[kernel, backend].rejections += 1
-
     def merge(self, other: Tally, names: Mapping[str, str] | None = None) -> None:
         """Add the counts of another test or process, with other names for some kernels."""
         names = names or {}

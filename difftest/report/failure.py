@@ -18,6 +18,7 @@ from difftest.harness.case import Case
 from difftest.harness.failures import (
     CaseFailure,
     DifferentialFailure,
+    Reproduction,
     ToldFailure,
     case_rows,
     short,
@@ -74,7 +75,7 @@ def one_of_several(runner: Runner) -> Iterator[None]:
     try:
         yield
     except BaseException as group:
-        if not (str(group).startswith(_SEVERAL) and hasattr(group, "exceptions")):
+        if not (hasattr(group, "exceptions") and str(group).startswith(_SEVERAL)):
             raise
         errors = group.exceptions[::-1]  # the simplest is Hypothesis's last
         lead, *others = sorted(errors, key=lambda error: not isinstance(error, ToldFailure))
@@ -127,8 +128,10 @@ def waiting_for(runner: Runner) -> Waiting:
     """Tells which case of which test a runner is at for long, or the test that has none yet."""
 
     def told(now: Any) -> str:
-        node = runner.again.node if runner.again else ""
-        return node if now is runner.again else f"{node}: {now[0].name}, at {short(*now)},"
+        if isinstance(now, Reproduction):
+            return now.node
+        again = runner.again  # it may end meanwhile
+        return f"{again.node + ': ' if again else ''}{now[0].name}, at {short(*now)},"
 
     return Waiting(lambda: runner.now or runner.again, told)
 

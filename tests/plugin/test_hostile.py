@@ -48,6 +48,15 @@ def forks():
         os.wait()
 
 
+class Mute(Exception):
+    def __str__(self):
+        raise KeyError("text")
+
+
+def mutes():
+    raise Mute
+
+
 def sets():
     np.seterr(all="raise"), np.random.seed(1), random.seed(1), np.set_printoptions(precision=1)
 
@@ -131,7 +140,7 @@ def add(name, kernel, reference):
 
 
 RIGHT = hostile(int)
-for name in ("recurses", "eats", "exits", "quits", "forks", "sets"):
+for name in ("recurses", "eats", "exits", "quits", "forks", "mutes", "sets"):
     add(f"kernel_{name}", hostile(getattr(k, name)), reference(int))
     add(f"reference_{name}", RIGHT, reference(getattr(k, name)))
     add(f"after_{name}", RIGHT, reference(int))
@@ -139,6 +148,12 @@ for name in ("twice", "nothing", "own_input", "same_input"):
     add(f"kernel_{name}", hostile(int, getattr(k, name)), reference(int))
 for name in ("twice", "nothing", "first_row", "complex_numbers", "written"):
     add(f"reference_{name}", RIGHT, reference(int, getattr(k, name)))
+
+
+@kernel_test(kernel=RIGHT, reference=reference(int), domain={"n": (4,)}, edges=False,
+             inputs={"a": "n n", "b": "n n"})
+def test_own_mutes(case):
+    k.mutes()
 """
 
 BROKE = "* the kernel broke down: {}"
@@ -149,6 +164,8 @@ TOLD = {
     "kernel_exits": BROKE.format("KernelExit: SystemExit: 0 *"),
     "kernel_quits": BROKE.format("KernelExit: SystemExit: os._exit(0) *"),
     "kernel_forks": BROKE.format("CaseLimitError: forked, *"),
+    "kernel_mutes": BROKE.format("Mute: its text raises KeyError"),
+    "own_mutes": "E   kernels.Mute: *",
     "kernel_twice": "* the kernel returned 2 outputs, the reference 1",
     "kernel_nothing": "* the kernel returned 0 outputs, the reference 1",
     "kernel_same_input": "* the kernel returns its input a itself, to which it wrote nothing",
@@ -158,6 +175,7 @@ TOLD = {
     "reference_exits": DEFECT.format("broke down"),
     "reference_quits": DEFECT.format("broke down"),
     "reference_forks": DEFECT.format("forked, *"),
+    "reference_mutes": DEFECT.format("broke down"),
     "reference_twice": "* the kernel returned 1 outputs, the reference 2",
     "reference_nothing": DEFECT.format("returned no array of real numbers"),
     "reference_first_row": "* the kernel's shape is (4, 4), the reference's (4,)",
@@ -182,7 +200,7 @@ def test_what_is_hostile_is_named_and_harms_nothing_else(project, monkeypatch):
         "sys.modules['libcst'] = None  # Hypothesis imports it to write patches: half a second"
     )
     result = project.run_apart("--simulate", "--case-memory=99", "--tb=short", "-p", "no:anyio")
-    result.assert_outcomes(failed=len(TOLD), passed=6 + 2, errors=3, warnings=None)
+    result.assert_outcomes(failed=len(TOLD), passed=7 + 2, errors=3, warnings=None)
     result.stdout.fnmatch_lines(
         [
             *("test_exits.py ends the program:", "*line 2*", "SystemExit: 0"),

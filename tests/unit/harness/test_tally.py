@@ -13,7 +13,7 @@ def counted():
     tally.count("add", "plain", BothRejected(ERROR, ERROR))
     tally.count("add", "other", Inconclusive("vague"))
     tally.count("add", "other", OneSided("kernel", ERROR))
-    tally.count_rejection("add", "other")
+    tally.rows["add", "other"].rejections += 1
     tally.agreements["add", "sub", "plain"] = Counts(cases=3, exact=2)
     tally.coverage.saw("add", [("add.py", 7, True), ("add.py", 9, False)])
     tally.coverage.done.add(("add.py", 7, 1))
@@ -35,7 +35,7 @@ def test_finite_elements_and_demanded_rejections_alone_check_something():
     tally.count("add", "plain", BothRejected(ERROR, ERROR))
     tally.count("add", "plain", Inconclusive("vague"))
     assert tally.nothing.endswith("to a comparison, of add on plain\n  add: vague")
-    tally.count_rejection("add", "plain")
+    tally.rows["add", "plain"].rejections += 1
     assert not tally.nothing
     tally.count("add", "other", Inconclusive("vague"))  # one backend does not speak for another
     assert "of add on other" in tally.nothing
