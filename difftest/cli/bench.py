@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import timeit
 import tracemalloc
 from collections.abc import Callable
@@ -65,20 +64,23 @@ def own(run: KernelRun) -> None:
     On random inputs, or on a case of its test. The time is this computer's, and none of a device.
     `difftest profile` predicts a device's.
     """
-    reading, instructions = run.use(lambda kernel, call: _timed(run, kernel, call))
-    click.echo(
-        f"{run.title}: simulated in {reading.seconds * 1e3:,.1f} ms on this computer, the mean of "
+    click.echo(f"{run.title}: {run.use(lambda kernel, call: _timed(run, kernel, call))}")
+
+
+def _timed(run: KernelRun, kernel: Any, call: KernelArguments) -> str:
+    """What a launch costs without a trace; a refusal is the command's."""
+    trace, target = launched(kernel, call, machine_named(run.machine), run.level)[:2]
+    once = partial(launch, kernel, call.arrays, call.keywords, grid=call.grid, level=run.level)
+    return _simulated(partial(once, machine=target, record=False), len(trace))
+
+
+def _simulated(function: Form, instructions: int) -> str:
+    reading = measure(function)
+    return (
+        f"simulated in {reading.seconds * 1e3:,.1f} ms on this computer, the mean of "
         f"{reading.runs:,} ({instructions:,} instructions, {decimal(reading.peak_bytes)} held at "
         "once; not a device's latency)"
     )
-
-
-def _timed(run: KernelRun, kernel: Any, call: KernelArguments) -> tuple[Reading, int]:
-    """What a launch costs without a trace, and its instructions; a refusal is the command's."""
-    machine = machine_named(run.machine)
-    trace, target = launched(kernel, call, machine, run.level)[:2]
-    once = partial(launch, kernel, call.arrays, call.keywords, grid=call.grid, level=run.level)
-    return measure(partial(once, machine=target, record=False)), len(trace)
 
 
 @click.command()
@@ -103,15 +105,8 @@ def kernel(kernel: str, n: int, m: int | None) -> None:
         except (DifferentialFailure, SpecError) as error:
             raise click.ClickException(str(error)) from None
         click.echo(f"correct: {int(np.prod(shape)):,} elements compared")
-        arrays = spec.inputs_of(case)
-        began = time.perf_counter()
-        launch(spec.kernel, arrays, record=False)
-        seconds = time.perf_counter() - began
-        instructions = len(launch(spec.kernel, arrays).trace)
-    click.echo(
-        f"simulated in {seconds * 1e3:,.1f} ms on this computer "
-        f"({instructions:,} instructions; not a device's latency)"
-    )
+        once = partial(launch, spec.kernel, spec.inputs_of(case))
+        click.echo(_simulated(partial(once, record=False), len(once().trace)))
 
 
 def _spec(name: str) -> KernelSpec:

@@ -21,12 +21,7 @@ FORMAT = 2
 
 @click.command()
 @run_options
-@click.option(
-    "--ranks",
-    type=click.IntRange(1, MOST_PROGRAMS),
-    default=1,
-    help="Of a kernel with collectives.",
-)
+@click.option("--ranks", type=click.IntRange(1, MOST_PROGRAMS), default=1, help="For collectives.")
 @click.option("--strict", is_flag=True, help="Warnings fail too.")
 @click.option("--memory", is_flag=True, help="Show the memories that are not half full, too.")
 @click.option("--json", "json_file", type=OutputFile(), help="What ran and the findings.")

@@ -32,12 +32,7 @@ SEEDS = click.IntRange(0, 2**32 - 1)  # what NumPy's RandomState takes
 )
 @click.option("--test-maxpool", is_flag=True, help="Also the tests with max pooling.")
 @click.option("--seed", type=SEEDS, default=SEED, show_default=True, help="For the random data.")
-@click.option(
-    "--predict/--no-predict",
-    default=True,
-    show_default=True,
-    help="Predict latencies, and the points they would earn, with the timing model.",
-)
+@click.option("--predict/--no-predict", default=True, help="Also predict latencies, and points.")
 @patient
 @click.pass_context
 def grade(context: click.Context, file: Path, test_maxpool: bool, seed: int, predict: bool) -> None:

@@ -48,7 +48,7 @@ def init(folder: Path) -> None:
         write_file(folder / name, text)
     for name in texts:
         click.echo(folder / name)
-    where = f" {folder}" if folder != Path() else ""
+    where = "" if folder == Path() else f' "{folder}"' if " " in str(folder) else f" {folder}"
     click.echo(f"now: pytest --simulate{where}")
     if config is None:
         click.echo(f"or: pytest{where}, for {CONFIG} says {SETTING}, and editors see the tests")

@@ -48,7 +48,7 @@ def _with_options(command: Callable[..., None]) -> Callable[..., None]:
 )
 @click.option("--rules", "listed", is_flag=True, help="List all rules, as Markdown.")
 @click.option("--kernel", metavar="KERNEL", help="Run it with --shape or --case, and read its run.")
-@click.option("--ranks", type=click.IntRange(1), default=1, help="Of a kernel with collectives.")
+@click.option("--ranks", type=click.IntRange(1), default=1, help="For collectives.")
 @_with_options
 @patient
 @click.pass_context

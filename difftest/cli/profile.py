@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
+from functools import partial
 from pathlib import Path
 
 import click
@@ -96,19 +97,16 @@ def show(prediction: Prediction, findings: list[Finding], trace: Trace, machine:
     """Print the summary, the tables, the memories and the advice."""
     report = Report(prediction)
     console = table_console()
+    say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
     for line in text.totals(report):
-        for part in textwrap.wrap(line, console.width):
-            console.print(part, highlight=False, markup=False, soft_wrap=True)
+        say(textwrap.fill(line, console.width))
     console.print()
     print_table(console, text.engines(report))
     print_table(console, text.lines("Source lines", report.by_line()))
     print_table(console, text.lines("Instructions", report.by_instruction()))
     console.print("Live ranges in SBUF and PSUM, in the order of the instructions", style="italic")
-    chart = memory_text(trace, machine, Console().width)
-    console.print(chart, highlight=False, markup=False, soft_wrap=True)
+    say(memory_text(trace, machine, Console().width))
     console.print("\nAdvice, the largest gain first (predicted)", style="bold")
     for line in text.findings(findings):
         # What goes on below begins under the words, so that the numbers stand out.
-        folded = textwrap.wrap(line, console.width, subsequent_indent="   ") or [line]
-        for part in folded:
-            console.print(part, highlight=False, markup=False, soft_wrap=True)
+        say(textwrap.fill(line, console.width, subsequent_indent="   "))

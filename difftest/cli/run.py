@@ -45,7 +45,7 @@ def run(
 ) -> None:
     """Run SCRIPT.py on the simulator, as `python SCRIPT.py ARGS...`.
 
-    `import neuronxcc.nki` and its submodules in the script give the simulator, whether or not
+    `import nki` and `import neuronxcc.nki` in the script give the simulator, whether or not
     the Neuron SDK is installed. The exit code is the script's; it is 1 instead of 0 if a kernel
     does what is wrong on a device (docs/how-to/find-hazards.md).
     """

@@ -14,7 +14,7 @@ import click
 from difftest.backends.base import KernelCall
 from difftest.backends.sdk import function_of
 from difftest.harness.limits import LIMITS, limit
-from difftest.host.output import check_output
+from difftest.host.output import check_output, unwritten
 from difftest.host.waiting import Waiting
 
 STDOUT = Path("-")
@@ -22,7 +22,7 @@ PICTURES = (".png", ".svg", ".pdf")
 
 
 class OutputFile(click.Path):
-    """A file to write, in a folder that is there, a picture of ``kinds``: refused before a run."""
+    """A file to write, in a folder that is there, of ``kinds``: refused before a run."""
 
     def __init__(self, *kinds: str, allow_dash: bool = False) -> None:
         super().__init__(dir_okay=False, writable=True, path_type=Path, allow_dash=allow_dash)
@@ -34,12 +34,12 @@ class OutputFile(click.Path):
         if not path.parent.is_dir():
             self.fail(f"there is no folder {path.parent}", param, ctx)
         if self.kinds and path.suffix not in self.kinds:
-            self.fail(f"a picture is one of {', '.join(self.kinds)}; got {path.name}", param, ctx)
+            self.fail(f"its name ends in {', '.join(self.kinds)}; got {path.name}", param, ctx)
         try:
             if path != STDOUT:
                 check_output(path)
         except OSError as error:
-            self.fail(str(error), param, ctx)
+            self.fail(unwritten(error), param, ctx)
         return path
 
 
@@ -79,7 +79,7 @@ _ABOVE = click.FloatRange(0, min_open=True)
 _LIMITS = tuple(
     click.option(name, metavar=unit, type=_ABOVE, callback=_limited, expose_value=False, help=text)
     for name, unit, text in (
-        ("--case-memory", "MIB", "What a call of the kernel may need more; Linux only."),
+        ("--case-memory", "MIB", "What a call may need beyond what is taken; Linux only."),
         ("--case-timeout", "SECONDS", "What a call of the kernel may take."),
     )
 )

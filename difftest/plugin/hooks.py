@@ -344,7 +344,8 @@ def pytest_terminal_summary(
         lines += f"ERROR: {wrong}".splitlines()
     if lines:
         terminalreporter.write_sep("=", "kernels against their references")
-        terminalreporter.write_line("\n".join(lines))
+        for line in lines:  # each by itself: what a terminal lacks is written as an escape
+            terminalreporter.write_line(line)
     if session.request.report is not None:
         from difftest.breakdown import broken, unless_broken
         from difftest.host.versions import versions

@@ -219,7 +219,8 @@ def add_options(parser: pytest.Parser, config: pytest.Config, args: Sequence[str
     options = _options(free, config.known_args_namespace, args)
     group = parser.getgroup("difftest", "kernels against their references (difftest)")
     for option in free:
-        if option.key in options or not config.getini(option.key):
+        is_named = any(word.startswith(option.name) for word in args)
+        if is_named or option.key in options or not config.getini(option.key):
             option.declare(group)
 
 
@@ -274,7 +275,7 @@ def check_request(request: Request) -> None:
         raise pytest.UsageError(f"{CASE.name} needs a backend: add {needed}")
     if request.report is None:
         return
-    from difftest.host.output import check_output
+    from difftest.host.output import check_output, unwritten
 
     file = Path(request.report)
     if file.suffix in PAGES and (lack := missing("jinja2", f"{REPORT.name}: a page", "report")):
@@ -283,7 +284,7 @@ def check_request(request: Request) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         check_output(file)
     except OSError as error:
-        raise pytest.UsageError(f"{REPORT.name}: {error}") from None
+        raise pytest.UsageError(f"{REPORT.name}: {unwritten(error)}") from None
 
 
 def taken_line(taken: Sequence[Option]) -> str:

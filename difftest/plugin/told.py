@@ -24,9 +24,10 @@ from _pytest._code import code as shapes
 from difftest.backends.frames import without_files
 from difftest.harness.case import Case
 from difftest.harness.decorator import kernel_test_of
-from difftest.harness.failures import CaseFailure, ToldFailure
+from difftest.harness.failures import CaseFailure, NotRejectedError, ToldFailure, quoted
 from difftest.harness.runner import Runner
 from difftest.plugin.options import SESSION
+from difftest.plugin.session import reproduction_of
 from difftest.report.document import BUG, also_wrong, bugs_of
 from difftest.simulator.errors import near
 
@@ -41,8 +42,12 @@ def tell(item: pytest.Function, failure: ToldFailure, report: pytest.TestReport)
     frames = {f"{near(at.filename)}:{at.lineno}": at for at in traceback.extract_tb(raised)}
     if all(place in text for place in frames):  # the report names these lines
         frames = {}
-    lines = [f"{place}: in {at.name}\n    {at.line}" for place, at in frames.items()]
-    lines += [line for one in (text, *failure.beside) for line in ["", *one.split("\n")]][1:]
+    raising = [f"{place}: in {at.name}\n    {at.line}" for place, at in frames.items()]
+    lines = "\n".join([*raising, "\n\n".join([text, *failure.beside])]).split("\n")
+    if type(failure) is NotRejectedError:  # no case that --case takes: the test runs again
+        again = reproduction_of(item, item.config.stash[SESSION].request)
+        node = again.node + item.name.removeprefix(item.originalname)
+        lines.append(f"  run again:   {quoted(['pytest', *again.options, node])}")
     if item.config.get_verbosity() > 0:  # what Hypothesis has to say
         lines += ["", *getattr(failure, "__notes__", ())]
     message = failure.headline + f" (and {len(failure.beside)} more)" * bool(failure.beside)
@@ -53,7 +58,8 @@ def tell(item: pytest.Function, failure: ToldFailure, report: pytest.TestReport)
     said = failure.rows()[:1] if isinstance(failure, CaseFailure) else text
     bug = item.originalname + re.sub(r"\d", "", f"{failure.headline.partition(' at ')[0]} {said}")
     (case,) = (item.callspec.params if hasattr(item, "callspec") else {"": ""}).values()
-    case = case.dtype if isinstance(case, Case) else case and "at the edges"
+    outside = "at the edges" if case == "edges" else case and "a call to be refused"
+    case = case.dtype if isinstance(case, Case) else outside
     setattr(report, BUG, [f"{report.nodeid.partition('::')[0]} {bug}", case, text.split("\n")[0]])
 
 
@@ -83,8 +89,9 @@ class Painted(shapes.ReprEntryNative):
     def toterminal(self, tw: _io.TerminalWriter) -> None:
         for line in self.lines:
             if line.strip() == self.title:
-                line = f"{tw.markup(self.title, red=True, bold=True)}\n"
-            tw.write(_LABEL.sub(lambda label: tw.markup(label[0], blue=True), line))
+                line = tw.markup(self.title, red=True, bold=True)
+            # Each with an end of its own: pytest writes what a terminal lacks as an escape.
+            tw.line(_LABEL.sub(lambda label: tw.markup(label[0], blue=True), line.rstrip("\n")))
 
 
 def warned_once(warnings: list[Any]) -> list[Any]:

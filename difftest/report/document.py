@@ -97,7 +97,8 @@ def session_document(
     ``stopped`` are properties of tests that Ctrl-C ended: what they had counted is there, too;
     ``left`` are the modules that were not collected, and the session's exit code.
     """
-    several = (report for report in reports if isinstance(report, pytest.TestReport))
+    several = [report for report in reports if isinstance(report, pytest.TestReport)]
+    several.sort(key=lambda report: report.start)
     deciding = [report for report in several if report.when == "call" or not report.passed]
     own = [*(report.user_properties for report in deciding), *stopped]
     texts = (dict(properties).get(PROPERTY) for properties in own)

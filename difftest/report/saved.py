@@ -129,7 +129,7 @@ def read_saved(file: Path) -> Saved:
     SavedError : it is no file that ``--difftest-save`` wrote.
     """
     try:
-        tree = ast.parse(file.read_text(encoding="utf-8"))
+        tree = ast.parse(file.read_text(encoding="utf-8"), file.name)
         values = {
             node.targets[0].id: ast.literal_eval(node.value)
             for node in tree.body

@@ -149,14 +149,9 @@ def _git(folder: str, *words: str) -> str:
 @click.group(invoke_without_command=True)
 @click.pass_context
 def findings(context: click.Context) -> None:
-    """List, show, close and bisect what campaigns have found."""
-    if context.invoked_subcommand is None:
-        context.invoke(list_findings)
-
-
-@findings.command("list")
-def list_findings() -> None:
-    """List all findings, open ones first."""
+    """List what campaigns have found; or show, close or bisect one."""
+    if context.invoked_subcommand is not None:
+        return
     rows = sorted(Findings(), key=lambda finding: finding.state, reverse=True)
     if not rows:
         click.echo("no findings: difftest fuzz looks for some")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import random
 import threading
 import time
@@ -23,9 +24,10 @@ from difftest.harness.case import Case
 from difftest.harness.failures import CaseFailure
 from difftest.harness.limits import limit
 from difftest.harness.nature import Nature, nature_of
+from difftest.harness.repeats import RANGE
 from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec, elements_of
-from difftest.harness.strategies import SAMPLES, cases_like
+from difftest.harness.strategies import SAMPLES, cases_like, source_of
 from difftest.harness.verdict import BothRejected, Match
 from difftest.host.collecting import with_spec
 from difftest.host.pool import START, LostTask, answer_all, results
@@ -90,7 +92,20 @@ class PointJudge:
             else:
                 with place.in_place():
                     judge_cases(place, drawn, judgement)
+                if judgement.outcome is Outcome.REFUSES_PROMISED:
+                    self._excuse(judgement)
         return {**_row(judgement), "seconds": time.monotonic() - began}
+
+    def _excuse(self, judgement: Judgement) -> None:
+        """Leave undecided what is refused of a size that the test's domain does not promise."""
+        values = json.loads(judgement.case or "{}").get("values", {})
+        for name in [name for name in values if name in self.spec.domain]:
+            source: Any = source_of(self.spec, name, values)
+            promised, value = getattr(source, RANGE, source), values[name]
+            if isinstance(promised, Sequence) and type(value) is int and value not in promised:
+                judgement.outcome = Outcome.INCONCLUSIVE
+                judgement.reason = f"{name}={value} is out of the domain: {judgement.reason}"
+                return
 
     def _nature(self, spec: KernelSpec) -> Nature:
         """Of the reference over the whole domain, found once."""

@@ -183,6 +183,7 @@ def _shift_lines(pairs: Sequence[tuple[Row, Row]], names: Sequence[str]) -> Iter
 
 
 CASES, TIMEOUT = 5, 60.0
+_CALL = "Seconds for a call of the kernel."
 OVER = (
     "A name of the domain, a parameter of the kernel with a default, a constant of its file, an "
     "input (kinds of data), dtype, level or kernel. Values: 1,2,3; a..b doubles; a..b:step."
@@ -224,12 +225,6 @@ def sweep_spec(
     return store.finish([*points], list(axes[0]))
 
 
-def _sample(context: click.Context, option: click.Parameter, value: str) -> int | None:
-    if value != "all" and (not value.isdecimal() or not int(value)):
-        raise click.BadParameter(f"takes a number from 1, or all; got {value}", context, option)
-    return None if value == "all" else int(value)
-
-
 def axes_of_command(
     over: Sequence[str], machines: str | None, case: str | None, sample: int | None = None
 ) -> Axes:
@@ -240,7 +235,7 @@ def axes_of_command(
     if taken:
         raise click.UsageError(f"{min(taken)} is a column of each row, and no name of an axis")
     if not axes:
-        raise click.UsageError("name what varies: --over NAME=VALUES, or --machines")
+        raise click.UsageError("name what varies: --over NAME=VALUES")
     return Axes(axes, shared, sample)
 
 
@@ -249,14 +244,14 @@ def axes_of_command(
 @click.option("--over", multiple=True, metavar="NAME=VALUES", help=OVER)
 @click.option("--machines", metavar="trn1,trn2", help="The same as --over machine=trn1,trn2.")
 @click.option("--case", metavar="JSON", help="What all points share: names and values.")
-@click.option("--sample", default="all", callback=_sample, help="So many points, drawn; or all.")
+@click.option("--sample", type=click.IntRange(1), help="So many points, drawn; else all.")
 @click.option("--cases", type=click.IntRange(1), default=CASES, help="Drawn at each point.")
-@click.option("-o", "file", type=OutputFile(), required=True, help="FILE.parquet. It goes on.")
+@click.option("-o", "file", type=OutputFile(".parquet"), required=True, help="It goes on.")
 @click.option(
-    "-n", "workers", type=click.IntRange(0), default=os.cpu_count() or 1, help="Processes; or 0."
+    "-n", "workers", type=click.IntRange(0), default=os.cpu_count() or 1, help="Processes; 0: here."
 )
 @click.option("--scheduler", metavar="tcp://HOST:PORT", help="Dask's, in place of processes here.")
-@click.option("--timeout", type=click.FloatRange(0, min_open=True), default=TIMEOUT)
+@click.option("--timeout", type=click.FloatRange(0, min_open=True), default=TIMEOUT, help=_CALL)
 @click.option("--fresh", is_flag=True, help="Forget what the file holds.")
 @click.option(
     "--heat", type=(str, OutputFile(*PICTURES)), metavar="X,Y FILE.png", help="A picture."

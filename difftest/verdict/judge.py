@@ -247,7 +247,8 @@ class Judge:
             add_time(judgement, trace, case, self.spec)
         judgement.instructions = instructions_of(trace)
         decided, elements = judgement.evidence.decided, judgement.evidence.elements
-        judgement.reason = f"{decided} cases and {elements} elements agree with the reference"
+        cases = f"{decided} case{'s' * (decided != 1)}"
+        judgement.reason = f"{cases} and {elements} elements agree with the reference"
 
     def _tell(self) -> None:
         """What was counted, and what the worker knows beside: coverage, and what it saw."""

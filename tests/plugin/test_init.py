@@ -33,6 +33,8 @@ def test_a_configuration_stays_as_it_is_and_the_line_to_add_is_said(tmp_path, na
         'difftest_simulate = "auto"' if name == "pyproject.toml" else "difftest_simulate = auto"
     )
     assert f"{tmp_path / name} stays as it is; with {setting} among" in result.output
+    result = CliRunner().invoke(main, ["init", str(tmp_path / "a b")])
+    assert f'now: pytest --simulate "{tmp_path / "a b"}"' in result.output, "a line for a shell"
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -27,7 +27,9 @@ def test_the_option_does_not_swallow_the_path_after_it(project):
     project.run("test_other.py").assert_outcomes(passed=1)
 
 
-def test_another_value_is_a_usage_error_that_names_those_accepted(project):
+@pytest.mark.parametrize("key", ["", "difftest_simulate = auto"])
+def test_another_value_is_a_usage_error_that_names_those_accepted(project, key):
+    project.pytester.makeini(f"[pytest]\n{key}\n")
     result = project.run("--simulate=hardware")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(

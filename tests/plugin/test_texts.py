@@ -1,5 +1,7 @@
 """What a run prints, line by line: nothing else stands between the lines that are named."""
 
+import json
+
 from click.testing import CliRunner
 
 from difftest.cli.main import main
@@ -98,6 +100,52 @@ def test_the_whole_text_of_a_refusal(project):
         ],
         consecutive=True,
     )
+
+
+def test_the_whole_text_of_refusals_that_do_not_come(project):
+    """Each is a call that no case says: the line that runs one again names its test."""
+    refusals = (f'Rejection({{"m": {m}, "n": 2}}, match="small")' for m in (1, 2))
+    project.add_test(more=f"rejects=[{', '.join(refusals)}],")
+    result = project.run("--simulate", "--hypothesis-seed=1", "--difftest-report=r.json")
+    again = "pytest --simulate 'test_add.py::test_add[[]rejects-m=1-n=2[]]'"
+    result.stdout.fnmatch_lines(
+        [
+            "_* test_add[[]rejects-m=1-n=2[]] _*",
+            "add must refuse m=1, n=2",
+            "  accepted:    an error of the kernel's contract whose text matches 'small'",
+            "  embedded:    accepted it",
+            "  also wrong:  1 other case (a call to be refused)",
+            f"  run again:   {again}",
+            "=* kernels against their references =*",
+        ],
+        consecutive=True,
+    )
+    tests = json.loads((project.pytester.path / "r.json").read_text())["tests"]
+    assert [test.get("same_as") for test in tests] == [None, None, tests[1]["id"]]
+    one = project.run("--simulate", tests[1]["id"])
+    one.assert_outcomes(failed=1)
+
+
+def test_a_terminal_of_few_characters_has_a_line_for_each(project, monkeypatch):
+    """pytest writes what it lacks as an escape, and with it an end of a line in the same text."""
+    path = project.pytester.path / "kernel.py"
+    text = path.read_text("utf-8").replace("def subtract", "def größer")
+    path.write_text(
+        text.replace("Wrong where it is", '"""; assert a is None, "größer"; """'), "utf-8"
+    )
+    project.add_test("größer")
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    result = project.run_apart("--simulate", "--hypothesis-seed=1")
+    assert "\\n" not in result.stdout.str()
+    lines = [
+        "  embedded: *: gr\\xf6\\xdfer",
+        "  run again: *",
+        "=*",
+        "kernel *",
+        "gr\\xf6\\xdfer *",
+        "=*",
+    ]
+    result.stdout.fnmatch_lines(lines, consecutive=True)
 
 
 def test_the_whole_text_of_an_assertion_of_the_tests_own(project):

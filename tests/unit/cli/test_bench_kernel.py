@@ -27,7 +27,8 @@ def test_correct_then_timed(arguments, first):
     assert lines[0] == first
     assert re.fullmatch(r"correct: [\d,]+ elements compared", lines[1])
     assert re.fullmatch(
-        r"simulated in [\d,.]+ ms on this computer \(\d+ instructions; not a device's latency\)",
+        r"simulated in [\d,.]+ ms on this computer, the mean of [\d,]+ \(\d+ instructions, .*held"
+        r" at once; not a device's latency\)",
         lines[2],
     )
 

@@ -76,7 +76,7 @@ def test_bad_files_are_refused_before_anything_is_written(tmp_path):
     trace = tmp_path / "trace.json"
     common = (TRANSPOSE, "--shape", "128,128", "--perfetto", str(trace))
     result = run(*common, "--plot", str(tmp_path / "picture.gif"))
-    assert f"a picture is one of {', '.join(PICTURES)}; got picture.gif" in result.output
+    assert f"its name ends in {', '.join(PICTURES)}; got picture.gif" in result.output
     result = run(*common, "--json", str(tmp_path / "none" / "report.json"))
     assert "there is no folder" in result.output
     assert not trace.exists()

@@ -195,7 +195,10 @@ def test_a_file_is_read_back(tmp_path):
     "text, why",
     [
         *(("", "it has no TEST"), ("TEST = 1", "it has no CASE"), ("not python", "it has no TEST")),
-        *(("TEST = call()\nCASE = 2", "malformed node"), ("x = {", "'{' was never closed")),
+        *(
+            ("TEST = call()\nCASE = 2", "malformed node"),
+            ("x = {", r"'{' was never closed \(other.py"),
+        ),
     ],
 )
 def test_another_file_is_refused(tmp_path, text, why):

@@ -163,6 +163,11 @@ def test_cases_are_the_same_each_time_and_none_is_there_twice():
             "at most 512 columns: got 513",
         ),
         ({"columns": 0}, "inconclusive", "no case can be drawn"),
+        (
+            {"columns": 65, "columns_at_once": 513},
+            "inconclusive",
+            "columns=65 is out of the domain",
+        ),
         ({"columns": 8, "kernel": "classic"}, "agrees", ""),
     ],
 )
@@ -203,14 +208,21 @@ def test_the_command(tmp_path):
     [
         ((), "name what varies"),
         (("--over", "outcome=1"), "outcome is a column of each row"),
-        (("--over", "columns=1", "--sample", "some"), "takes a number from 1, or all"),
-        (("--over", "n=1", "--heat", "n,n", "heat.txt"), "a picture is one of .png, .svg, .pdf"),
+        (("--over", "columns=1", "--sample", "some"), "'some' is not a valid integer range"),
+        (("--over", "n=1", "--heat", "n,n", "heat.txt"), "its name ends in .png, .svg, .pdf"),
     ],
 )
 def test_a_command_line_that_says_nothing_is_refused(tmp_path, words, told):
     result = CliRunner().invoke(main, ["sweep", TEST, *words, "-o", str(tmp_path / "a.parquet")])
     assert result.exit_code == 2
     assert told in result.output
+
+
+def test_a_name_of_another_form_is_refused_and_no_option_is_named_that_is_not_there(tmp_path):
+    words = ["sweep", TEST, "--over", "columns=8", "-o", str(tmp_path / "a.csv")]
+    assert "its name ends in .parquet; got a.csv" in CliRunner().invoke(main, words).output
+    result = CliRunner().invoke(main, ["tune", TEST, "--case", "{}"])
+    assert "name what varies: --over NAME=VALUES\n" in result.output
 
 
 def test_a_sweep_of_which_no_point_decides_is_no_success(tmp_path):

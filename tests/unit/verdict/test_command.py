@@ -76,6 +76,8 @@ def test_another_file_may_be_a_candidate_for_the_same_contract(here, nursery):
     assert again.outcome is Outcome.WRONG_ALGORITHM
     assert again.wrong == judgement.wrong
     assert again.case == judgement.case
+    own = judged("right.py:add", test, JudgeSettings(case=judgement.case), nursery)
+    assert own.reason.startswith("1 case and ")
 
 
 class Less(Sandbox):
