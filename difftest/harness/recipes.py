@@ -68,7 +68,7 @@ class Recipe:
         RECIPES.setdefault(cls.kind, cls)
 
     @classmethod
-    def made(cls, *seed: int, **values: Any) -> Recipe:
+    def made(cls, /, *seed: int, **values: Any) -> Recipe:
         """A recipe with these values of its fields."""
         try:
             return cls(*seed, **values)

@@ -102,7 +102,7 @@ def test_json_is_strict_where_values_are_not_finite():
         ("twos", "received 'twos'; accepted: one of zeros, ones, iota, fill, integers, random"),
         ({"zeros": {}, "ones": {}}, "received {'zeros': {}, 'ones': {}}; accepted: one of"),
         ({"ones": 3}, "received {'ones': 3}"),
-        ({"ones": {"value": 2}}, "recipe ones: .* argument 'value'; accepted: no fields"),
+        ({"ones": {"cls": 2}}, "recipe ones: .* argument 'cls'; accepted: no fields"),
         ({"random": {"sed": 2}}, "recipe random: .* argument 'sed'.*; accepted: seed, spread"),
         ({"random": {"seed": 1.5}}, "random.seed: received 1.5; accepted: an integer"),
         ({"random": {"seed": True}}, "random.seed: received True; accepted: an integer"),
