@@ -199,7 +199,7 @@ class SharedHbm:
         ----------
         begin, end : when the DMA begins, and when its engines alone would be done; ns.
         """
-        if count <= 0 or end <= begin:
+        if end <= begin:
             return end
         rate = count / (end - begin)
         now = begin

@@ -135,12 +135,9 @@ def are_apart(allocation: Allocation, owned: Iterable[tuple[int, Region]]) -> bo
 
 def _follow_each_other(owned: Iterable[tuple[int, Region]]) -> bool:
     """Whether no region begins before those of another owner with lower elements have ended."""
-    spans: list[tuple[int, int, int]] = []
-    for owner, region in owned:
-        spans.append((*region.pattern.extent(), owner))
-    spans.sort()
+    spans = ((*region.pattern.extent(), owner) for owner, region in owned)
     ended, of = -1, -1
-    for first, last, owner in spans:
+    for first, last, owner in sorted(spans):
         if first > ended:
             of = owner
         elif owner != of:

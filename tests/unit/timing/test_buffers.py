@@ -57,12 +57,3 @@ def test_small_tiles_share_banks_if_there_are_not_enough():
         build.store(build.add(tile, total))
     assert of(build.program())[Space.PSUM].size(totals[0]) == 512
     assert len(schedule(build.program(), dge=False).spans) == 1 + 12 + 24
-
-
-def test_more_than_fits_is_named():
-    build = Builder()
-    tiles = [build.load((128, 64 * 256)) for _ in range(4)]
-    for tile in tiles:
-        build.store(tile)
-    timeline = schedule(build.program(), dge=False)
-    assert timeline.timeline.spilled == (256 - 208) * 1024

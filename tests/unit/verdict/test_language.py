@@ -15,7 +15,7 @@ from tests.unit.verdict.kernels import RIGHT, judged, source
 @every("name", OUTSIDE)
 def test_a_cheat_is_outside(tmp_path, name):
     text, said = OUTSIDE[name]
-    before, _, body = text.rpartition("---\n")
+    before, _, body = f"{text}\nreturn store(total(a, b))".rpartition("---\n")
     file = tmp_path / "candidate.py"
     file.write_text(source(body, before))
     with pytest.raises(OutsideLanguage) as caught:

@@ -75,12 +75,6 @@ def accumulate(loop):
     return kernel
 
 
-def test_an_associative_reduction_in_sbuf_warns():
-    assert found_in(accumulate(nl.affine_range), [normal(128, 512)]) == [
-        ("affine-reduction", "warning")
-    ]
-
-
 def running_sums(a):
     out = output(a)
     total = nl.zeros((128, COLUMNS), dtype=a.dtype, buffer=nl.sbuf)
@@ -118,18 +112,6 @@ def test_what_each_iteration_fills_beside_a_reduction_is_not_used_on_the_way():
 @every("loop", [nl.sequential_range, nl.static_range, range])
 def test_other_loops_claim_nothing(loop):
     assert found_in(accumulate(loop), [normal(128, 512)]) == []
-
-
-def test_a_subtraction_is_no_reduction():
-    def kernel(a):
-        out = nl.ndarray((128, COLUMNS), dtype=a.dtype, buffer=nl.shared_hbm)
-        left = nl.zeros((128, COLUMNS), dtype=a.dtype, buffer=nl.sbuf)
-        for i in nl.affine_range(4):
-            left[...] = nl.subtract(nl.load(a[:, part(i)]), left)
-        nl.store(out, left)
-        return out
-
-    assert found_in(kernel, [normal(128, 512)]) == [("affine-carried", "error")]
 
 
 @every("added, found", [(0, [("affine-carried", "error")]), (5, [])])
@@ -224,25 +206,6 @@ def test_what_a_later_run_of_the_loop_overwrites_is_not_left_to_the_order(last, 
         return out
 
     assert found_in(kernel, [normal(128, 512)])[0] == found
-
-
-def written_by_all(value):
-    def kernel(a):
-        out = output(a)
-        tile = nl.load(a[:, part(0)])
-        for i in nl.affine_range(4):
-            nl.store(out[:, part(0)], value(tile, i))
-            nl.store(out[:, part(1)], nl.load(a[:, part(1)]))
-        return out
-
-    return kernel
-
-
-@every("value", [lambda tile, i: nl.add(tile, i), lambda tile, i: nl.add(tile, 1)])
-def test_an_element_that_all_iterations_write(value):
-    """The compiler wants each iteration to write elsewhere, whatever the values."""
-    found = found_in(written_by_all(value), [normal(128, 512)])
-    assert found[0] == ("affine-written-twice", "error")
 
 
 def test_the_example_of_unexpected_output_dependencies():

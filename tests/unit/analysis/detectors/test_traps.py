@@ -62,32 +62,6 @@ def test_a_name_that_each_iteration_binds_anew(loop, found):
     assert list(dict.fromkeys(found_in(kernel, [A]))) == found
 
 
-def test_a_tensor_that_is_made_before_the_loop():
-    def kernel(a):
-        out = nl.ndarray((128, 64), dtype=a.dtype, buffer=nl.shared_hbm)
-        total = nl.zeros((128, 64), dtype=a.dtype)
-        for i in nl.sequential_range(4):
-            tile = nl.load(a[:, part(i)])
-            for _ in nl.sequential_range(2):
-                total[...] = nl.subtract(tile, total)
-        nl.store(out, total)
-        return out
-
-    assert found_in(kernel, [A]) == []
-
-
-def test_a_tensor_that_a_called_function_gives_back():
-    def helper(a, i):
-        return nl.load(a[:, part(i)])
-
-    def kernel(a):
-        out = nl.ndarray((128, 64), dtype=a.dtype, buffer=nl.shared_hbm)
-        nl.store(out, helper(a, 1))
-        return out
-
-    assert found_in(kernel, [A]) == []
-
-
 def softmax_sums(inside):
     """Sums of exponentials, added up in each iteration or after the loop."""
 
