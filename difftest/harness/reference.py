@@ -29,7 +29,7 @@ class ReferenceRefusal(Exception):
 
     def __init__(self, error: Exception) -> None:
         self.error = error
-        super().__init__(str(error))
+        super().__init__(error)
 
 
 @dataclass(eq=False, repr=False)

@@ -93,8 +93,7 @@ class Buffers(dict[Space, Memory]):
             for allocation in opens:
                 space = allocation.space
                 live[space] += self[space].enter(allocation)
-                if live[space] > peaks[space]:
-                    peaks[space] = live[space]
+                peaks[space] = max(peaks[space], live[space])
             for allocation in closes:
                 live[allocation.space] -= self[allocation.space].sizes.get(allocation.id, 0)
         return peaks

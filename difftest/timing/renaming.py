@@ -102,15 +102,10 @@ def in_other_tiles(regions: tuple[Region, ...], tiles: dict[int, Allocation]) ->
 
 def _filled_again(events: list[Event], written: set[int]) -> Iterator[tuple[int, list[Use]]]:
     """Those of the ``written`` that are so after they were read, and their uses in order."""
-    read: set[int] = set()
-    again: set[int] = set()
+    read, again = set[int](), set[int]()
     for event in events:
-        for region in event.writes:
-            number = region[0].id
-            if number in read and number in written:
-                again.add(number)
-        for region in event.reads:
-            read.add(region[0].id)
+        again |= {region[0].id for region in event.writes} & read & written
+        read |= {region[0].id for region in event.reads}
     uses: dict[int, list[Use]] = {number: [] for number in again}
     for position, event in enumerate(events if again else ()):
         for regions, writes in ((event.reads, False), (event.writes, True)):

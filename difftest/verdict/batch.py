@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from difftest.analysis.finding import grouped
 from difftest.harness.spec import KernelSpec
 from difftest.host.collecting import with_spec
 from difftest.host.console import progress
@@ -140,10 +141,8 @@ def summary(judged: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     counts = Counter(verdict["outcome"].replace("_", " ") for verdict in judged)
     parts = (f"{outcome}: {count}" for outcome, count in counts.most_common())
     yield f"{len(judged)} candidate{'s' * (len(judged) > 1)}; {', '.join(parts)}"
-    alike: dict[str, list[Mapping[str, Any]]] = {}
-    for verdict in judged:
-        if verdict["outcome"] == Outcome.AGREES.value:
-            alike.setdefault(verdict["instructions"] or place_of(verdict), []).append(verdict)
+    right = (verdict for verdict in judged if verdict["outcome"] == Outcome.AGREES.value)
+    alike = grouped(right, lambda verdict: verdict["instructions"] or place_of(verdict))
     timed = [(rows[0]["time"] or {"predicted_us": float("inf")}, rows) for rows in alike.values()]
     for time, (verdict, *others) in sorted(timed, key=lambda row: row[0]["predicted_us"]):
         text = f"{time['predicted_us']:10.1f} us (predicted)"

@@ -46,15 +46,12 @@ def numbers(trace: Trace, machine: Machine) -> Iterator[Finding]:
         constants = Purpose.FILL, Purpose.SELECT  # which may be a minimum that is an infinity
         made = [pair for pair in infinities if pair[0].purpose not in constants]
         lost = [pair for pair in made if pair[1].value is not None]
-        for events in by_line(_that_count(lost, trace)):
-            yield _lost(events)
-    for events in by_line(noted.get(Seen.OUT_OF_RANGE, [])):
-        yield _out_of_range(events)
+        yield from map(_lost, by_line(_that_count(lost, trace)))
+    yield from map(_out_of_range, by_line(noted.get(Seen.OUT_OF_RANGE, [])))
     if Seen.INTEGER_ROUNDED in noted:
         random = _random(trace)
         counted = [pair for pair in noted[Seen.INTEGER_ROUNDED] if pair[0].number not in random]
-        for events in by_line(counted):
-            yield _rounded(events)
+        yield from map(_rounded, by_line(counted))
     for events in by_line(noted.get(Seen.FLOAT8_CODE, [])):
         yield _float8(events, machine)
     for events in by_line(noted.get(Seen.NAN_SEARCHED, [])):
