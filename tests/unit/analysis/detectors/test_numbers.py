@@ -15,8 +15,8 @@ from tests.unit.analysis.detectors.kernels import findings_in, found_in, normal
 F32 = np.float32
 
 
-def output(x, dtype=None):
-    return nl.ndarray(x.shape, dtype or x.dtype, buffer=nl.shared_hbm)
+def output(x, dtype=None, buffer=nl.shared_hbm):
+    return nl.ndarray(x.shape, dtype or x.dtype, buffer=buffer)
 
 
 def by(compute, dtype=None):
@@ -53,20 +53,18 @@ def test_a_row_of_zeros_that_is_divided_by_its_sum():
     ]
 
 
-def test_numbers_alone_are_clean():
-    assert found_in(by(normalised), [np.abs(normal(4, 8)) + 1]) == []
-
-
 def test_a_nan_that_came_in_is_not_the_kernels():
     rows = normal(4, 8)
     rows[1, 1] = np.nan
     assert found_in(by(lambda tile: nl.exp(tile)), [rows]) == []
 
 
-def test_a_nan_in_a_row_that_is_not_stored():
+def test_a_nan_in_a_row_that_stays_in_the_kernel():
     def kernel(x):
         out = nl.ndarray((2, 8), x.dtype, buffer=nl.shared_hbm)
-        nl.store(out, normalised(nl.load(x))[0:2])
+        tile, unused = normalised(nl.load(x)), output(x, buffer=nl.private_hbm)
+        nl.store(unused, tile)
+        nl.store(out, tile[0:2])
         return out
 
     rows = normal(4, 8)
