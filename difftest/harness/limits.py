@@ -135,6 +135,8 @@ def _check(
 
 def _limit(after: contextlib.ExitStack, expired: threading.Event | None) -> None:
     """Limit the memory and the time that are taken from here on; the end of ``after`` ends that."""
+    if expired is not None:
+        _start_clock(after, expired)  # whose stack is not the call's
     if LIMITS.memory is not None:
         import resource
 
@@ -144,8 +146,6 @@ def _limit(after: contextlib.ExitStack, expired: threading.Event | None) -> None
         after.callback(resource.setrlimit, resource.RLIMIT_AS, (soft, hard))
         least = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(resource.RLIMIT_AS, (least, hard))
-    if expired is not None:
-        _start_clock(after, expired)
 
 
 _OF_PYTHON: Any = random.getstate.__self__  # type: ignore[attr-defined]

@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 import pytest
 
-from difftest.harness.limits import LIMITS, CaseLimitError, limit, within_limits
+from difftest.harness.limits import LIMITS, USED, CaseLimitError, limit, within_limits
 from tests.every import every
 
 
@@ -80,6 +80,15 @@ def test_a_time_that_is_over_at_once_leaves_no_clock(monkeypatch):
     with limit(1e-9, None), pytest.raises(CaseLimitError):
         within_limits(lambda: None)
     assert threading.active_count() == before
+
+
+def test_what_stops_a_call_takes_none_of_its_memory():
+    before = threading.stack_size(2**26)
+    try:
+        with limit(60.0, 32 if USED.exists() else None):
+            assert within_limits(lambda: "done") == "done"
+    finally:
+        threading.stack_size(before)
 
 
 def test_the_tightest_limit_holds():
