@@ -30,15 +30,14 @@ def set_up(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-@every("encoding", ["cp1252", "latin-1", "ascii"])
 @every(
     "command",
     [f"check {RUN} --memory", f"profile {RUN}", "lint --sdk 2.32 copied.py", "doctor", "api"],
 )
-def test_a_stream_of_any_encoding_gets_utf_8(tmp_path, monkeypatch, encoding, command):
+def test_a_stream_of_another_encoding_gets_utf_8(tmp_path, monkeypatch, command):
     set_up(tmp_path, monkeypatch)
     written = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding=encoding))
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
     with contextlib.suppress(SystemExit):
         main.main(command.split(), prog_name="difftest", standalone_mode=False)
     sys.stdout.flush()
