@@ -32,6 +32,7 @@ import numpy as np
 
 from difftest.backends.base import KernelCall, Ran, poisoned
 from difftest.backends.embedded import EmbeddedSimulator
+from difftest.backends.frames import without_files
 from difftest.harness.coverage import Coverage, Watch, coverage_from_list
 from difftest.harness.signature import signature_of
 from difftest.host.naming import function_in, is_function
@@ -247,8 +248,8 @@ def marked(tree: ast.Module, file: str) -> ast.Module:
     return ast.fix_missing_locations(tree)
 
 
-SHOWN, FRAMES = 2_000, 6
-"""Characters of an error that travel, and its innermost frames."""
+SHOWN = 2_000
+"""Characters of an error that travel."""
 
 
 class Printed(io.TextIOBase):
@@ -345,7 +346,7 @@ def failure(error: BaseException, how: str = "crashed") -> dict[str, Any]:
         how = "memory"
     text = str(error) if isinstance(error, (NkiError, AssertionError, KernelExit)) else ""
     if not text:
-        lines = traceback.format_exception(error, limit=-FRAMES)
+        lines = traceback.format_exception(error.with_traceback(without_files(error)))
         text = "".join(lines if how != "memory" else lines[-1:]).strip()
     is_rule = isinstance(error, NkiError)
     return {"how": how, "kind": type(error).__name__, "error": text[-SHOWN:], "is_rule": is_rule}

@@ -58,6 +58,7 @@ def test_a_hostile_kernel_is_named(nursery, tmp_path, text, outcome, reason):
     assert reason in judgement.report, judgement.report
     assert judgement.outcome.exit_code
     assert "most recent call" not in judgement.reason
+    assert "launch.py" not in judgement.report, "frames of ours"
 
 
 def test_a_kernel_that_never_ends_is_stopped(nursery, tmp_path):
