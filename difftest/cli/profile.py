@@ -21,7 +21,7 @@ from difftest.host.output import replacing, write_file
 from difftest.inspection import memory_text
 from difftest.lint.check import unused_helpers
 from difftest.simulator import Machine, Trace
-from difftest.timing import Prediction, UnknownCostError, predict
+from difftest.timing import UnknownCostError, predict
 from difftest.timing.advice import advise
 from difftest.timing.compiler import Toolchain
 from difftest.timing.report import Report, as_mapping
@@ -80,9 +80,8 @@ def profile(
             raise click.ClickException(str(error)) from None
         progress.update(task, description="asking for other compilers", total=None)
         _ = prediction.compiled  # kept: the interval is made from it
-    findings = [*advise(prediction.schedule), *unused_helpers(function)]
-    show(prediction, findings, trace, target)
-    report = Report(prediction)
+    findings, report = [*advise(prediction.schedule), *unused_helpers(function)], Report(prediction)
+    show(report, findings, trace, target)
     if trace_file:
         write_file(trace_file, json.dumps(perfetto(report)))
     if json_file:
@@ -93,9 +92,8 @@ def profile(
             plot(report, path, run.title)
 
 
-def show(prediction: Prediction, findings: list[Finding], trace: Trace, machine: Machine) -> None:
+def show(report: Report, findings: list[Finding], trace: Trace, machine: Machine) -> None:
     """Print the summary, the tables, the memories and the advice."""
-    report = Report(prediction)
     console = table_console()
     say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
     for line in text.totals(report):

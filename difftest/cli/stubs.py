@@ -22,5 +22,6 @@ def stubs(folder: Path) -> None:
     files = stub_files()
     for name, text in files.items():
         write_file(folder / name, text)
-    where = folder.absolute()  # a bare name is a package of the index to pip
+    where = str(folder.absolute())  # a bare name is a package of the index to pip
+    where = f'"{where}"' if " " in where else where
     click.echo(f"{len(files)} files in {folder}; install them with: pip install {where}")

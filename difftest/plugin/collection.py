@@ -82,6 +82,7 @@ def explicit_checks(
     cases, rejects = list(explicit_cases(test.spec)), test.spec.rejects
     if cases:
         yield checks_of(test.check_case, marks, "case", cases, [one.label() for one in cases])
+    marks = [mark for mark in marks if mark.name != "parametrize"]  # what only a case's test takes
     if rejects:
         ids = [one.label() for one in rejects]
         yield checks_of(test.check_rejection, marks, "rejection", rejects, ids)

@@ -22,7 +22,6 @@ from _pytest import _io, terminal
 from _pytest._code import code as shapes
 
 from difftest.backends.frames import without_files
-from difftest.harness.case import Case
 from difftest.harness.decorator import kernel_test_of
 from difftest.harness.failures import CaseFailure, NotRejectedError, ToldFailure, quoted
 from difftest.harness.runner import Runner
@@ -34,6 +33,8 @@ from difftest.simulator.errors import near
 _AGAIN = re.compile("  (run again|replay):")
 _HYPOTHESIS = re.compile(r"\s*(Failing test case|Falsifying example|You can repr)")
 _LABEL = re.compile(r"^  [\w ]+:(?= )")
+_CALLS = {"rejection": "a call to be refused", "calls": "at the edges"}
+"""What stands for a case that is none, by the argument that has it."""
 
 
 def tell(item: pytest.Function, failure: ToldFailure, report: pytest.TestReport) -> None:
@@ -57,9 +58,9 @@ def tell(item: pytest.Function, failure: ToldFailure, report: pytest.TestReport)
     # Of one bug, as far as anybody can tell: the same words, with other numbers.
     said = failure.rows()[:1] if isinstance(failure, CaseFailure) else text
     bug = item.originalname + re.sub(r"\d", "", f"{failure.headline.partition(' at ')[0]} {said}")
-    (case,) = (item.callspec.params if hasattr(item, "callspec") else {"": ""}).values()
-    outside = "at the edges" if case == "edges" else case and "a call to be refused"
-    case = case.dtype if isinstance(case, Case) else outside
+    # Beside what fixtures have, and the test's own arguments.
+    own: dict[str, Any] = item.callspec.params if hasattr(item, "callspec") else {}
+    case = own["case"].dtype if "case" in own else next((_CALLS[n] for n in own if n in _CALLS), "")
     setattr(report, BUG, [f"{report.nodeid.partition('::')[0]} {bug}", case, text.split("\n")[0]])
 
 

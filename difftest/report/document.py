@@ -81,7 +81,7 @@ def bugs_of(reports: Iterable[Any]) -> list[list[Any]]:
 
 def also_wrong(others: Sequence[Any]) -> str:
     """How many other cases fail by a bug, and which."""
-    cases = ", ".join(dict.fromkeys(getattr(other, BUG)[1] for other in others))
+    cases = ", ".join(dict.fromkeys(getattr(other, BUG)[1] or "drawn" for other in others))
     return f"{len(others)} other case{'s' if len(others) > 1 else ''} ({cases})" if others else ""
 
 

@@ -96,7 +96,7 @@ def test_marks_and_parametrization_hold_for_them_too(project):
         test_marked=textwrap.dedent(
             """
             import pytest
-            from difftest import kernel_test
+            from difftest import Rejection, kernel_test
             from kernel import add
             from reference_add import add as reference
 
@@ -112,6 +112,7 @@ def test_marks_and_parametrization_hold_for_them_too(project):
                 domain={"n": (1, 2)},
                 inputs={"a": "n 2", "b": "n 2"},
                 examples=[{"n": 3}],
+                rejects=[Rejection({"n": 129}, match="partition")],
             )
             def test_add(letter, case, number, tmp_path_factory):
                 assert letter in "xy" and number in (1, 2) and tmp_path_factory.getbasetemp()
@@ -120,8 +121,13 @@ def test_marks_and_parametrization_hold_for_them_too(project):
         )
     )
     markers = ["-o", "markers=slow"]
-    project.run("--simulate", *markers, "-m", "slow").assert_outcomes(passed=8)
-    project.run("--simulate", *markers, "-m", "not slow").assert_outcomes(deselected=8)
+    project.run("--simulate", *markers, "-m", "slow").assert_outcomes(passed=10)  # a refusal, edges
+    project.run("--simulate", *markers, "-m", "not slow").assert_outcomes(deselected=10)
+    path = project.pytester.path / "test_marked.py"
+    path.write_text(path.read_text().replace("import add\n", "import subtract as add\n", 1))
+    result = project.run("--simulate", *markers)
+    result.assert_outcomes(failed=9, passed=1)
+    result.stdout.fnmatch_lines(["  also wrong:  * other cases (drawn, float32*"])
 
 
 def test_a_test_or_a_spec_that_cannot_be_is_an_error_with_its_text(project):

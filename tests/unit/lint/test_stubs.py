@@ -186,3 +186,5 @@ def test_the_command_writes_a_distribution(tmp_path, monkeypatch):
     assert files == written()  # made anew
     assert f'version = "{version("nki-difftest")}"' in files["pyproject.toml"]
     assert files["nki-stubs/py.typed"] == "partial\n"
+    blank = CliRunner().invoke(main, ["stubs", "a b"])
+    assert blank.stdout.endswith(f'pip install "{tmp_path / "a b"}"\n')
