@@ -105,7 +105,6 @@ class PointJudge:
             if isinstance(promised, Sequence) and type(value) is int and value not in promised:
                 judgement.outcome = Outcome.INCONCLUSIVE
                 judgement.reason = f"{name}={value} is out of the domain: {judgement.reason}"
-                return
 
     def _nature(self, spec: KernelSpec) -> Nature:
         """Of the reference over the whole domain, found once."""

@@ -253,9 +253,7 @@ def axes_of_command(
 @click.option("--scheduler", metavar="tcp://HOST:PORT", help="Dask's, in place of processes here.")
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), default=TIMEOUT, help=_CALL)
 @click.option("--fresh", is_flag=True, help="Forget what the file holds.")
-@click.option(
-    "--heat", type=(str, OutputFile(*PICTURES)), metavar="X,Y FILE.png", help="A picture."
-)
+@click.option("--heat", type=(str, OutputFile(*PICTURES)), metavar="X,Y FILE.png", help="Picture.")
 @click.option("--compare", "old", type=Path, help="A sweep of before; 1 if a point newly fails.")
 @click.pass_context
 def sweep(context: click.Context, /, test: str, file: Path, **options: Any) -> None:
