@@ -32,7 +32,7 @@ from difftest.harness.repeats import RANGE
 from difftest.harness.rounding import Array
 from difftest.harness.signature import call_of
 from difftest.harness.sized import Asked, DryRun, Endless, value_of
-from difftest.harness.spec import KernelSpec, Source, is_choice, is_function_of_domain
+from difftest.harness.spec import KernelSpec, Source, is_choice, is_function_of_domain, said
 
 _SHARE, _WHOLE, _BESIDE, _LEAST, _FEW = 0.4, 0.8, 0.25, 3, 8
 """Of the cases how many aim at something, of these how many at all names of it, and how many one
@@ -238,6 +238,7 @@ class Search:
             shape = [sizes[d] if d in sizes else int(d) for d in spec.dimensions(name)]
             arrays[name] = run.anything(shape=(*shape,), dtype=np.dtype(dtype))
         args, kwargs = call_of(kernel, arrays, spec.parameters_of(sizes))
+        run.grid = (said(spec.lnc, sizes),) if spec.lnc else said(spec.grid, sizes) or (1,)
         return run.refuses(kernel, args, kwargs)
 
     def _others(
@@ -261,7 +262,7 @@ class Search:
                 near = {*own}.union(*(names for names in named[:number] if names & {*own}))
                 beside = own + [name for name in ranges if name in near.difference(own)]
                 is_wide = any(len(ranges[name]) > _FEW for name in own)
-                ways = [(own, before), (beside, before), (own, [])]
+                ways = [(own, before), *[(beside, before)] * (beside != own), (own, [])]
                 for names, held in ways if is_wide else ways[:1]:
                     points = self._points(names[:3], ranges, asked.text)
                     places, are_few = self._changes(held, asked, points, start.chosen)
@@ -320,7 +321,7 @@ class Search:
         """Those of some points where conditions hold as they did."""
         few, chance = len(at) <= _SAMPLED, self._chance
         at = chance.permutation(at) if few else chance.choice(at, _SAMPLED)
-        before = [asked for asked in before if {*_code(asked.text).co_names} & points.keys()]
+        before = [a for a in before if not points.keys().isdisjoint(_code(a.text).co_names)]
         for _, text, held in sorted(before, key=lambda one: not _is_of_arrays(one.text)):
             at = at if _is_of_arrays(text) else at[: 4 * _KEPT]
             if len(at):

@@ -192,11 +192,8 @@ class WatchedCall:
                 self.done.add((frame.f_code.co_filename, left.line, what))
         if fork is not None and fork.loops and not fork.line <= before < fork.body.stop:
             state[fork.line] = 0
-
-    def end(self, frame: FrameType) -> None:
-        """A function returns."""
-        self.line(frame, 0)
-        self._frames.pop(id(frame), None)
+        if not line:
+            del self._frames[id(frame)]
 
 
 class Watch:
@@ -296,10 +293,8 @@ class Watch:
         return None
 
     def _on_event(self, code: CodeType, line: int, *returned: object) -> None:
-        if self._seen is not None and returned:
-            self._seen.end(sys._getframe(1))
-        elif self._seen is not None:
-            self._seen.line(sys._getframe(1), line)
+        if self._seen is not None:
+            self._seen.line(sys._getframe(1), 0 if returned else line)
 
     @contextlib.contextmanager
     def _tracing(self, seen: WatchedCall) -> Iterator[None]:
@@ -318,7 +313,7 @@ class Watch:
             elif event == "return":
                 at = opcode.opname[frame.f_code.co_code[frame.f_lasti]]
                 if not frame.f_code.co_flags & inspect.CO_GENERATOR or at.startswith("RETURN_"):
-                    seen.end(frame)
+                    seen.line(frame, 0)
             return local
 
         def start(frame: FrameType, event: str, _: object) -> Any:

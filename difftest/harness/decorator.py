@@ -117,8 +117,7 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
             return
         data = {f"data of {name}": type(recipe).__name__ for name, recipe in case.data.items()}
         tell({**case.values, "dtype": case.dtype, **data})
-        verdicts: Mapping[str, Any] = {}
-        expired = LIMITS.expired
+        verdicts, expired = dict[str, Any](), LIMITS.expired
         try:
             verdicts = run(case, **fixtures).verdicts
             runner.repeats.add(spec, case)
@@ -169,9 +168,8 @@ def _with_signature(
     def wrapper(**arguments: Any) -> None:
         run(**arguments)
 
-    parameters = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in (*names, RUNNER_FIXTURE)
-    ]
+    kind = inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter(name, kind) for name in (*names, RUNNER_FIXTURE)]
     # Hypothesis shows the place of this code as the test's; so it is the test's.
     wrapper.__code__ = wrapper.__code__.replace(
         co_filename=function.__code__.co_filename, co_firstlineno=function.__code__.co_firstlineno

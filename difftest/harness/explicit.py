@@ -18,9 +18,6 @@ from difftest.harness.spec import KernelSpec
 from difftest.harness.spec_arguments import SpecError, gridded
 from difftest.harness.strategies import data_of
 
-_FIELDS = ("values", "dtype", "data")
-"""And ``dtypes``, where inputs have dtypes of their own; and what ``shapes`` differ, if any."""
-
 
 class CaseError(ValueError):
     """The JSON does not describe a case of this kernel."""
@@ -53,7 +50,7 @@ def _case_of(document: object, spec: KernelSpec) -> Case:
     if isinstance(document, Mapping) and set(document) == set(spec.domain):
         document = json.loads(simplest_case(spec, document).to_json())
     dtypes = {name: spec.input(name).dtypes for name in spec.inputs if spec.input(name).dtypes}
-    fields = (*_FIELDS, "dtypes") if dtypes else _FIELDS
+    fields = ("values", "dtype", "data", *["dtypes"] * bool(dtypes))  # shapes only if they differ
     if not isinstance(document, dict) or set(document) - {"shapes"} != set(fields):
         names = {*document} if isinstance(document, dict) else {*fields}
         wanted = spec.domain if names & {*spec.domain} else fields

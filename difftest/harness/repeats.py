@@ -28,8 +28,7 @@ class Repeats:
     """
 
     def __init__(self) -> None:
-        self._agreed: set[int] = set()
-        self._replaced: dict[int, bool] = {}
+        self._agreed, self._replaced = set[int](), dict[int, bool]()
         self._in_a_row = 0
         self.has_failed = False
         self.over: tuple[Case, BaseException] | None = None

@@ -122,10 +122,8 @@ class Runner:
 
     def start(self, again: Reproduction | None) -> None:
         """Begin a test: count from zero, and remember how to run it again."""
-        self.tally = Tally()
-        self.again = again
-        self.repeats, self.histories = Repeats(), {}
-        self.hazards = {}
+        self.tally, self.again = Tally(), again
+        self.repeats, self.histories, self.hazards = Repeats(), {}, {}
 
     @contextmanager
     def on(self, backends: tuple[Backend, ...]) -> Iterator[None]:
@@ -403,9 +401,7 @@ def verdict_on(reference: Reference | Exception | None, outcome: Outcome) -> Ver
         if isinstance(verdict, Mismatch) or reference.spec.reduction is None:
             return verdict
     derived = compare(reference.bounds, outcome.outputs, outcome.unwritten)
-    if isinstance(verdict, Match) and isinstance(derived, Inconclusive):
-        return verdict
-    return derived
+    return verdict if isinstance(verdict, Match) and isinstance(derived, Inconclusive) else derived
 
 
 def _explained(trial: Trial, verdict: Mismatch, backend: Backend, beside: Ran | None) -> Mismatch:

@@ -75,6 +75,12 @@ class DryRun:
         self._made, self._seen = dict[int, Any](), set[str]()
         self._texts, self._lengths = defaultdict[Any, list[str]](list), dict[int, Any]()
         self.shown: dict[str, Any] = {}
+        self.grid: Sequence[Any] = (1,)  # the kernel is the last of its programs
+        self.given: dict[str, Any] = dict.fromkeys(_TURNS, self.turns) | {
+            "ds": lambda start, size: slice(start, start + size),
+            "num_programs": lambda axes=0: self.grid[axes],
+            "program_id": lambda axis=0: self.grid[axis] - 1,
+        }
         self.builtins = {**vars(builtins), "__import__": self.imported, "open": self.anything()}
         self._own = ""  # the package of the kernel, which may be an installed one
 
@@ -93,7 +99,7 @@ class DryRun:
     def ask(self, text: str, held: bool) -> bool:
         """Note what the author's code asks."""
         frame = sys._getframe(1)
-        while frame.f_code.co_filename == __file__ and frame.f_back:
+        while frame.f_code.co_filename in (__file__, copies.__file__) and frame.f_back:
             frame = frame.f_back
         place = frame.f_code.co_filename.removeprefix(copies.DRY), frame.f_lineno, frame.f_lasti
         if text not in self._seen and len(text) < _LONG:
@@ -126,15 +132,19 @@ class DryRun:
         if self.steps > self._most:
             raise Endless
 
-    def turns(self, *ends: Any, **_: Any) -> range:
+    def turns(self, *ends: Any, **_: Any) -> Sequence[int]:
         """A loop's range. Whether it turns thrice is asked."""
         if any(isinstance(end, _Anything) for end in ends):
             return range(2)
-        turns = range(*map(value_of, ends))
+        turns: Sequence[int] = range(*map(value_of, ends))
         if any(isinstance(end, _Known) for end in ends):
             first, stop, step = map(_text, (*(0, *ends)[-max(2, len(ends)) :], 1)[:3])
             self.ask(f"(({stop} - {first}) / {step}) > 2", len(turns) > 2)
-            self._lengths[id(turns)] = turns, f"(-(({first} - {stop}) // {step}))"
+            length = f"(-(({first} - {stop}) // {step}))"
+            if isinstance(ends[0], _Known) and [*turns[:1]] > [0]:  # each is known by the first
+                known = (self.number(at, f"({first} + {at - turns[0]})") for at in turns[:_OFTEN])
+                turns = [*known, *turns[_OFTEN:]]
+            self._lengths[id(turns)] = turns, length
         return turns
 
     def length(self, of: Any) -> Any:
@@ -172,8 +182,8 @@ class DryRun:
         function = None if is_other else function_of(value)
         home = value.__name__ if is_module else getattr(function or value, "__module__", None)
         root = (home or kind.__module__).partition(".")[0]
-        if getattr(value, "__name__", "") in _TURNS:
-            return self.turns
+        if (name := getattr(value, "__name__", "")) in self.given:
+            return self.given[name]
         if self._is_foreign(home or kind.__module__) or any(value is f for f in _DENIED):
             return self.anything(value)
         if is_module:
@@ -280,8 +290,8 @@ class _Anything:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        if name in _TURNS:
-            return self._run.turns
+        if name in self._run.given:
+            return self._run.given[name]
         real = getattr(self._real, name, None)
         is_method = isinstance(real, (types.MethodType, types.BuiltinMethodType))
         if real is None or (is_method and not isinstance(real.__self__, (type, types.ModuleType))):
@@ -291,19 +301,16 @@ class _Anything:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Its shape is the one that it is called with, or that of the first array."""
         given = (getattr(a, "__dict__", {}).get("shape", a) for a in (*args, *kwargs.values()))
-        shapes = ({"shape": (*a,)} for a in given if isinstance(a, (tuple, list)))
+        turned = -1 if "transpose" in getattr(self._real, "__name__", "") else 1
+        shapes = ({"shape": (*a[::turned],)} for a in given if isinstance(a, (tuple, list)))
         return self._run.anything(**next(shapes, {}))
 
     def __getitem__(self, item: Any) -> Any:
         items, shape = item if isinstance(item, tuple) else (item,), vars(self).get("shape", ())
         if len(items) > len(shape) or not all(isinstance(part, (int, slice)) for part in items):
             return self._run.anything()
-        ends = [
-            (size if part.stop is None else part.stop) - (part.start or 0)
-            for size, part in zip(shape, items, strict=False)
-            if isinstance(part, slice)
-        ]
-        return self._run.anything(shape=(*ends, *shape[len(items) :]))
+        taken = [_length(*of) for of in zip(shape, items, strict=False) if type(of[1]) is slice]
+        return self._run.anything(shape=(*taken, *shape[len(items) :]))
 
     def __iter__(self) -> Iterator[Any]:
         """As many as the caller takes apart."""
@@ -345,6 +352,13 @@ class _Text(str):
     def __eq__(self, other: object) -> bool:
         is_one = isinstance(other, str) and other.isdecimal()
         return bool(self.number == int(str(other))) if is_one else str.__eq__(self, other)
+
+
+def _length(size: Any, part: slice) -> Any:
+    """How many of an axis a slice takes. Whether it counts from the end is not asked."""
+    ends = [0 if part.start is None else part.start, size if part.stop is None else part.stop]
+    first, last = (size + at if value_of(at) in range(-_LARGE, 0) else at for at in ends)
+    return last - first if part.step in (None, 1) else -((first - last) // part.step)
 
 
 def value_of(value: Any) -> Any:

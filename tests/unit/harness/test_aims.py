@@ -70,6 +70,7 @@ SHORT = [
     lambda x, rows, columns: math.ceil(columns / TILE) == 5 and -columns % TILE == 37,
     lambda x, rows, columns, border=217: columns == Plan.border and rows % border == 0,
     lambda x, rows, columns: f"{rows}" == "217" and columns % 64 == 33,
+    lambda x, rows, columns: 37 in range(columns, 0, -96) and rows % 64 == 33,
 ]
 COMPOSED = [
     sizes(1, 100).map(lambda n: 3 * n - 2 if n > 9 else n),
@@ -330,6 +331,12 @@ def test_where_the_last_condition_holds_the_kernel_is_wrong(kernel):
         (lambda x, rows, columns: 1 if rows % 64 else 2, [{64, 128, 192, 256}]),
         (of_itself, [{333}]),
         (of_an_array, [{217}]),
+        (lambda x, rows, columns: x[7:-3, 1::2].shape == (100, 99), [{110, 198, 199}]),
+        (
+            lambda x, rows, columns: nl.transpose(x[nl.ds(5, rows)]).shape[0] // 7 == 99,
+            [{693, 699}],
+        ),
+        (lambda x, rows, columns: rows - nl.program_id(0) == 217 * nl.num_programs(0), [{217}]),
         (lambda x, rows, columns: 1 if columns % 2 else 2, []),
         (lambda x, rows, columns: columns == SEVERAL, []),
         (lambda x, rows, columns: columns >= 1000 or rows == 301, [{1000}, {301}]),
@@ -344,6 +351,14 @@ def test_what_a_kernel_asks_for(kernel, asked):
     """Sizes between the ends of the domain and beyond its last, and none that it refuses."""
     conditions = conditions_of(spec_of(kernel))
     assert [{n for at in places for n in at.values()} for *_, places in conditions] == asked
+
+
+def test_a_kernel_of_a_grid_is_the_last_of_its_programs():
+    """What stood for its number answered to nothing, and none of its rows was looked at."""
+    spec = spec_of(lambda x, rows, columns: columns * nl.program_id(0) // nl.num_programs(0) == 222)
+    object.__setattr__(spec, "grid", (3,))
+    *_, (file, _, places) = conditions_of(spec)
+    assert (file, {at["columns"] for at in places}) == (__file__, {333, 334})
 
 
 def test_a_tile_has_the_shape_that_it_is_made_of():
@@ -390,6 +405,7 @@ def test_a_number_of_a_million_digits_is_not_computed():
 
 def test_a_condition_is_at_its_line_and_knows_what_came_nearest():
     cases = [{"rows": r, "columns": c} for r, c in ((30, 50), (219, 98), (200, 97))]
+    assert {file for file, *_ in conditions_of(spec_of(SHORT[4]))} == {__file__}  # also of a table
     *_, (file, line, places) = conditions_of(spec_of(both))
     assert (file, line) == (__file__, both.__code__.co_firstlineno + 1)
     assert nearest(places, cases) == (3, "nearest of the last 3 cases: rows=219, columns=98")
