@@ -49,8 +49,6 @@ def check(
     texts = [finding_text(finding) for finding in inspector.findings]
     texts += [f"error: {misuse}" for misuse in misuses]
     texts.append(memory_text(trace, machine, get_terminal_size().columns, 0.0 if memory else 0.5))
-    for text in filter(None, texts):
-        click.echo(text)
     if json_file is not None:
         document = {
             "format": FORMAT,
@@ -65,6 +63,8 @@ def check(
             "findings": [finding.as_mapping() for finding in inspector.findings],
         }
         write_file(json_file, json.dumps(document, indent=1) + "\n")
+    for text in filter(None, texts):
+        click.echo(text)
     click.echo(
         f"{trace.kernel} on {machine.name}: instructions: {len(trace):,}, "
         f"findings: {len(inspector.findings) + len(misuses)}, "

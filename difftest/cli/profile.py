@@ -81,7 +81,6 @@ def profile(
         progress.update(task, description="asking for other compilers", total=None)
         _ = prediction.compiled  # kept: the interval is made from it
     findings, report = [*advise(prediction.schedule), *unused_helpers(function)], Report(prediction)
-    show(report, findings, trace, target)
     if trace_file:
         write_file(trace_file, json.dumps(perfetto(report)))
     if json_file:
@@ -90,6 +89,7 @@ def profile(
     if picture:
         with replacing(picture) as path:
             plot(report, path, run.title)
+    show(report, findings, trace, target)  # last: who reads a few lines of it may close the pipe
 
 
 def show(report: Report, findings: list[Finding], trace: Trace, machine: Machine) -> None:
