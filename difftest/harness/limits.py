@@ -142,7 +142,7 @@ def _limit(after: contextlib.ExitStack, expired: threading.Event | None) -> None
 
         soft, hard = resource.getrlimit(resource.RLIMIT_AS)
         used = int(USED.read_text().split()[0]) * resource.getpagesize()
-        most = used + int(LIMITS.memory * 2**20)
+        most = used + int(min(LIMITS.memory, 2**40) * 2**20)
         after.callback(resource.setrlimit, resource.RLIMIT_AS, (soft, hard))
         least = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(resource.RLIMIT_AS, (least, hard))
@@ -220,7 +220,7 @@ def _start_clock(after: contextlib.ExitStack, expired: threading.Event) -> None:
 
     What is raised in a ``__del__`` or in a callback of the garbage collector goes no further.
     """
-    seconds, over = LIMITS.seconds, threading.Event()
+    seconds, over = min(LIMITS.seconds or 0.0, threading.TIMEOUT_MAX), threading.Event()
     me, before = threading.get_ident(), {thread.ident for thread in threading.enumerate()}
     has_signal = hasattr(signal, "SIGALRM") and me == threading.main_thread().ident
 

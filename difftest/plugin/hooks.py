@@ -315,7 +315,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     elif (cases := kept.request.mutate) is not None:
         from difftest.report.mutants.command import mutate_session
 
-        mutate_session(session, int(cases))
+        mutate_session(session, max(1, int(cases)))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -373,7 +373,7 @@ def _amount(option: Option, values: Mapping[str, Any]) -> float | None:
         amount = 0
     if not amount > 0:
         raise pytest.UsageError(f"{option.name}: received {text}; accepted: a number above 0")
-    return amount
+    return min(amount, 1e9)
 
 
 def is_campaign() -> bool:

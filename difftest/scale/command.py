@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("pytest_args", nargs=-1, type=click.UNPROCESSED)
 @click.option("-n", "processes", type=click.IntRange(1), default=1, help="Processes; 1.")
-@click.option("--minutes", type=click.FloatRange(0), default=10.0, help="How long; 10.")
+@click.option("--minutes", type=click.FloatRange(0, 1e6), default=10.0, help="How long; 10.")
 @click.pass_context
 def fuzz(
     context: click.Context, pytest_args: tuple[str, ...], processes: int, minutes: float

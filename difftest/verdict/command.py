@@ -164,7 +164,7 @@ def verdict(
     batch, results, processes = (options.pop(name) for name in ("batch", "results", "processes"))
     fail_on = options.pop("fail_on")
     files = {form: file for form in FORMS if (file := options.pop(form)) is not None}
-    settings = JudgeSettings(limits=Limits(timeout, memory * 2**20), **options)
+    settings = JudgeSettings(limits=Limits(min(timeout, 1e6), memory * 2**20), **options)
     if (batch is None) != (results is None):
         raise click.UsageError("--batch and --results go together")
     if "html" in files and (lack := missing("jinja2", "--html", "report")):

@@ -16,9 +16,9 @@ def mutate(project, monkeypatch):
     monkeypatch.setattr(command, "PROCESSES", 0)
     monkeypatch.setattr(instructions, "BUGS", [one for one in BUGS if one[0] == "check removed"])
 
-    def run(kernel="add", more=""):
+    def run(kernel="add", more="", cases="2"):
         project.add_test(kernel, more)
-        return project.run("--simulate", "--difftest-mutate=2")
+        return project.run("--simulate", f"--difftest-mutate={cases}")
 
     return run
 
@@ -35,7 +35,7 @@ def test_a_survivor_fails_the_session_until_the_spec_has_its_refusal(mutate, pro
         ]
     )
     assert (project.pytester.path / FOLDER / FILE).is_file()
-    result = mutate(more=REFUSAL)
+    result = mutate(more=REFUSAL, cases="0.5")  # one is the least
     assert result.ret == pytest.ExitCode.OK
     result.stdout.fnmatch_lines(["score: 100.0% of 1: 1 found (edge or refusal 1), 0 survived*"])
 

@@ -82,6 +82,11 @@ def test_a_time_that_is_over_at_once_leaves_no_clock(monkeypatch):
     assert threading.active_count() == before
 
 
+def test_a_limit_that_nothing_reaches_is_one():
+    with limit(float("inf"), float("inf") if USED.exists() else None):
+        assert within_limits(lambda: "done") == "done"
+
+
 def test_what_stops_a_call_takes_none_of_its_memory():
     before = threading.stack_size(2**26)
     try:

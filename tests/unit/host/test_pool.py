@@ -28,6 +28,14 @@ def test_a_process_that_nobody_hears_any_more_ends_without_a_word():
     pool.answer_all(theirs, str)
 
 
+def answer(connection):
+    pool.answer_all(connection, str)
+
+
+def test_a_task_may_take_any_time():
+    assert [*pool.results([1], answer, 1, str, lambda news: float("inf"))] == [(1, "1")]
+
+
 def test_processes_that_still_start_are_not_waited_for_after_ctrl_c(monkeypatch):
     ended = []
     member = SimpleNamespace(deadline=0.0, connection=None, end=lambda grace: ended.append(grace))

@@ -154,6 +154,7 @@ def test_a_campaign_fails_where_it_has_found_something(found, monkeypatch):
     context = SimpleNamespace(Array=lambda kind, count: [3] * count)
     monkeypatch.setattr(command.multiprocessing, "get_context", lambda method: context)
     monkeypatch.setattr(command, "Member", Worker)
+    assert "inf is not in the range" in run("fuzz", "--minutes", "inf", "--", "nothing").output
     quiet = run("fuzz", "--minutes", "0.1", "--", "nothing")
     assert (quiet.exit_code, quiet.stdout[:19]) == (0, "0 found in 3 cases,")
     loud = run("fuzz", "--minutes", "0.1", "--", "find")
