@@ -42,20 +42,23 @@ class Case:
 
     def label(self) -> str:
         """A test id: values and dtype."""
-        parts = [f"{name}={value}" for name, value in self.values.items()]
+        parts = [f"{name}={plain(value)}" for name, value in self.values.items()]
         return "-".join([*parts, self.dtype, *self.dtypes.values()])
 
     def to_json(self) -> str:
         """One line, for ``pytest --case``."""
-        return json.dumps(self._fields(), default=_plain, separators=(",", ":"))
+        return json.dumps(self._fields(), default=plain, separators=(",", ":"))
 
     def _fields(self) -> dict[str, Any]:
         """Those of all cases, and those that this one has."""
         return {name: of for name, of in vars(self).items() if of or name not in _RARE}
 
 
-def _plain(value: Recipe | Mapping[str, Any]) -> Any:
-    return value.to_json() if isinstance(value, Recipe) else dict(value)
+def plain(value: Any) -> Any:
+    """What JSON lacks: recipes, NumPy's numbers, and by its name what is no data, as nl.add is."""
+    if isinstance(value, (Recipe, Mapping)):
+        return value.to_json() if isinstance(value, Recipe) else dict(value)
+    return value.tolist() if hasattr(value, "tolist") else getattr(value, "__name__", str(value))
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from difftest.analysis.finding import Finding, Severity
 from difftest.backends.base import Outcome, Ran, Rejected, Unsupported
 from difftest.backends.frames import named, without_files
-from difftest.harness.case import Case, Edge
+from difftest.harness.case import Case, Edge, plain
 from difftest.harness.explanation import History
 from difftest.harness.recipes import RECIPES, Iota, Ones, Zeros
 from difftest.harness.reference import ReferenceDefect
@@ -74,22 +74,22 @@ def quoted(words: Sequence[str], *, windows: bool = os.name == "nt") -> str:
 
 
 def text_of(title: str, rows: Iterable[Row], findings: Iterable[Finding] = ()) -> str:
-    """A report: its title, its rows, each with its lines below each other, and hazards."""
-    columns = ((label and f"{label}:", textwrap.indent(text, " " * _LABEL)) for label, text in rows)
-    told = "\n".join(f"{label:<{_LABEL}}{text.lstrip()}" for label, text in columns)
+    """A report: its title, its rows that say something, their lines below each other, hazards."""
+    some = [(label and f"{label}:", textwrap.indent(of, " " * _LABEL)) for label, of in rows if of]
+    told = "\n".join(f"{label:<{_LABEL}}{text.lstrip()}" for label, text in some)
     return "\n".join([title, textwrap.indent(told, "  "), *map(finding_text, findings)])
 
 
 def case_rows(spec: KernelSpec, case: Case) -> list[Row]:
     """What was run."""
-    values = [f"{name}={value}" for name, value in case.values.items()]
+    values = [f"{name}={plain(value)}" for name, value in case.values.items()]
     data = [(name, f"{spec.shape_of(case, name)} {case.data[name]!r}") for name in spec.inputs]
     return [("case", ", ".join([*values, case.dtype])), *data]
 
 
 def rejection_text(spec: KernelSpec, rejection: Rejection, backend: str, outcome: Outcome) -> str:
     """The report of a call that a backend should have refused, or refused for another reason."""
-    values = ", ".join(f"{name}={value}" for name, value in rejection.values.items())
+    values = ", ".join(f"{name}={plain(value)}" for name, value in rejection.values.items())
     values += "".join(f", {name} of shape {shape}" for name, shape in rejection.shapes.items())
     if isinstance(outcome, Ran):
         happened = "accepted it"
@@ -97,19 +97,15 @@ def rejection_text(spec: KernelSpec, rejection: Rejection, backend: str, outcome
         broke = "broke down itself" if getattr(outcome, "in_backend", False) else "broke down"
         kinds = {Rejected: "refused it, but said", Unsupported: "cannot run it:"}
         happened = f"{kinds.get(type(outcome), f'{broke}:')} {named(outcome.error)}"
-    rows = [
-        ("accepted", f"an error of the kernel's contract whose text matches {rejection.match!r}"),
-        (backend, happened),
-    ]
-    return text_of(f"{spec.name} must refuse {values}", rows)
+    wanted = f"an error of the kernel's contract whose text matches {rejection.match!r}"
+    return text_of(f"{spec.name} must refuse {values}", [("accepted", wanted), (backend, happened)])
 
 
 def short(spec: KernelSpec, case: Case) -> str:
     """The sizes of a case and its dtype: enough to know it by, in a line with other words."""
-    sizes = {name: value for name, value in case.values.items() if name not in spec.parameters}
-    own = [*case.dtypes.items(), *case.shapes.items()]
-    said = [f"{name}={value}" for name, value in sizes.items()]
-    return ", ".join([*said, case.dtype, *(f"{name} of {value}" for name, value in own)])
+    sizes = [f"{name}={of}" for name, of in case.values.items() if name not in spec.parameters]
+    own = [f"{name} of {of}" for name, of in (*case.dtypes.items(), *case.shapes.items())]
+    return ", ".join([*sizes, case.dtype, *own])
 
 
 def element_name(spec: KernelSpec, mismatch: Mismatch) -> str:
@@ -340,9 +336,7 @@ class BrokenReferenceError(CaseFailure):
         return f"cannot be judged: {self.defect.happened}"
 
     def rows(self) -> list[Row]:
-        rows = [("rule", self.defect.rule), ("received", self.defect.received)]
-        rows += [("where", self.defect.where)] * bool(self.defect.where)
-        return [*rows, ("remedy", self.defect.remedy)]
+        return [(of, getattr(self.defect, of)) for of in ("rule", "received", "where", "remedy")]
 
 
 class HazardWarning(UserWarning):
@@ -372,8 +366,8 @@ class EdgeFailure(DifferentialFailure, NotRejectedError):
 
     def rows(self) -> list[Row]:
         remedy = "refuse it by an assert in the kernel, or be correct; edges=False asks for neither"
-        mend = [] if self.edge.inside else [("remedy", remedy)]
-        return [*super().rows(), ("call", self.edge.why), *mend]
+        mend = "" if self.edge.inside else remedy
+        return [*super().rows(), ("call", self.edge.why), ("remedy", mend)]
 
 
 class NothingComparedError(ToldFailure):

@@ -6,12 +6,12 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 from hypothesis.strategies import SearchStrategy
 
-from difftest.harness.case import Case
+from difftest.harness.case import Case, plain
 from difftest.harness.limits import too_large
 from difftest.harness.recipes import Recipe
 from difftest.harness.rounding import Array, is_float
@@ -71,7 +71,7 @@ class Rejection:
 
     def label(self) -> str:
         """A test id."""
-        parts = [f"{name}={value}" for name, value in self.values.items()]
+        parts = [f"{name}={plain(value)}" for name, value in self.values.items()]
         parts += [f"{name}={list(shape)}" for name, shape in self.shapes.items()]
         parts += [f"{name}={dtype}" for name, dtype in self.dtypes.items()]
         return "rejects-" + "-".join([*parts, *filter(None, [self.dtype])]).replace(" ", "")
@@ -309,7 +309,7 @@ def _check_numbers(spec: KernelSpec) -> None:
         spec.machine_of({})
 
 
-def is_choice(source: object) -> bool:
+def is_choice(source: object) -> TypeGuard[Sequence[Any]]:
     """Whether a source is a sequence of values to choose from."""
     return isinstance(source, Sequence) and not isinstance(source, str) and len(source) > 0
 

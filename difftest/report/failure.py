@@ -14,7 +14,7 @@ from difftest.analysis.finding import Finding
 from difftest.backends.base import Ran
 from difftest.backends.embedded import EmbeddedSimulator
 from difftest.backends.frames import entries, is_own, named
-from difftest.harness.case import Case
+from difftest.harness.case import Case, plain
 from difftest.harness.failures import (
     CaseFailure,
     DifferentialFailure,
@@ -49,7 +49,7 @@ def failure_document(failure: CaseFailure) -> dict[str, Any]:
     document: dict[str, Any] = {
         "kernel": spec.name,
         "title": failure.title(),
-        "rows": [list(row) for row in [*case_rows(spec, case), *failure.rows()]],
+        "rows": [[*row] for row in [*case_rows(spec, case), *failure.rows()] if row[1]],
         "again": failure.again.command(case) if failure.again else "",
         "saved": failure.saved,
         "findings": findings(failure.findings),
@@ -119,7 +119,7 @@ def nearest(case: Case, agreed: Sequence[Case]) -> Case | None:
 
 def label(case: Case) -> str:
     """A case in a line: its values, its dtype and its data."""
-    values = [f"{name}={value}" for name, value in case.values.items()]
+    values = [f"{name}={plain(value)}" for name, value in case.values.items()]
     data = [f"{name}={recipe!r:.80}" for name, recipe in case.data.items()]
     return ", ".join([*values, case.dtype, *data])
 

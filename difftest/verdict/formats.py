@@ -32,8 +32,7 @@ def text_of(document: Mapping[str, Any]) -> str:
     outcome = document["outcome"].replace("_", " ")
     title = f"{document['kernel']['name']}: {outcome} (stage: {document['stage']})"
     report = "\n" + textwrap.indent(document["report"], "  ") if document["report"] else ""
-    rows = [(label, text) for label, text in _rows(document) if text]
-    return printable(failures.text_of(title + report, rows))
+    return printable(failures.text_of(title + report, _rows(document)))
 
 
 def place_of(document: Mapping[str, Any]) -> str:

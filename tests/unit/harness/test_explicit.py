@@ -3,6 +3,7 @@ import math
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 
@@ -44,6 +45,18 @@ def test_json_is_one_short_line_and_so_is_a_label():
         '{"values":{"m":2,"flag":true,"n":3},"dtype":"bfloat16",'
         '"data":{"a":"ones","b":{"random":{"seed":7,"spread":0}}}}'
     )
+
+
+def test_what_json_lacks_comes_back_from_it_by_its_name():
+    """NumPy's numbers, and what is no data, such as an operator or a tuple."""
+    choices = {"n": [np.int64(3), np.int64(4)], "op": [np.add, np.maximum], "pad": [(1, 2), (0, 0)]}
+    spec = add_spec(domain=choices, inputs={"a": "n", "b": "n"})
+    values = {name: several[1] for name, several in choices.items()}
+    case = Case(values, "float32", {"a": Ones(), "b": Ones()})
+    assert case.to_json().startswith('{"values":{"n":4,"op":"maximum","pad":[0,0]},')
+    assert case.label() == "n=4-op=maximum-pad=(0, 0)-float32"
+    assert case_from_json(case.to_json(), spec) == case
+    assert case_from_json(values, spec).values == values
 
 
 def test_json_in_another_order_gives_the_specs_order():
