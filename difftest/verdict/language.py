@@ -13,7 +13,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import resources
+from importlib import resources, util
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -135,7 +135,8 @@ class Language:
             raise ValueError(f"{told}; accepted: {MOST_FILES} of {MOST_BYTES:,} in all")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ModuleCheck(ast.parse(text, str(file)), str(file), self.allowed)
+            tree = ast.parse(util.decode_source(text), str(file))  # bytes may be no text
+            return ModuleCheck(tree, str(file), self.allowed)
 
     def _imports(self, source: SourceFile, names: ModuleCheck) -> Iterator[tuple[str, Path]]:
         """The files of its folder that a module imports; of the rest its names are told."""

@@ -160,6 +160,14 @@ def test_what_is_wrong_with_a_file_is_told_where_it_shows(here, nursery, text, o
     assert (judgement.outcome, judgement.stage) == (outcome, stage), judgement.as_mapping()
 
 
+def test_bytes_that_are_no_text_are_outside(here, nursery, tmp_path):
+    kernel, test = here(RIGHT)
+    (tmp_path / "right.py").write_bytes(b"# caf\xe9\n" + RIGHT.encode())
+    judgement = judged(kernel, test, FEW, nursery)
+    assert judgement.outcome is Outcome.OUTSIDE_LANGUAGE
+    assert "right.py:1: it cannot be read: " in judgement.reason
+
+
 @every(
     "kernel, test, said",
     [
