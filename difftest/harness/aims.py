@@ -255,7 +255,7 @@ class Search:
         for number, asked in enumerate(way[told:], told):
             own, place = [name for name in ranges if name in named[number]], asked.place
             if own and self._tried[place] < _OFTEN and self._tried[asked] < _AGAIN:
-                self._tried.update((asked, place))
+                self._tried.update([place, *[asked] * (_AGAIN if place[2] % 1 else 1)])
                 led = {*start.led, *own, *(n for at, names in rare if at != place for n in names)}
                 heads, before = {*map(_head, led)}, way[told:number]
                 kept = {key: at for key, at in start.chosen.items() if _head(key) in heads}
@@ -271,7 +271,9 @@ class Search:
                         self._found[place] += outside
                     elif places and (are_few or self._tried[place, not asked.held] < _MET):
                         aims = [{**kept, **at} for at in places] if are_few else []
-                        chosen, on = start.chosen | places[0], (*aims[0],) if aims else start.led
+                        # Of 300 <= n < 312 each half holds for many: both together lead on.
+                        on = (*start.led, *(places[0] if len(places) < _KEPT // 4 else ()))
+                        chosen, on = start.chosen | places[0], (*aims[0],) if aims else on
                         other = asked._replace(held=not asked.held)
                         yield _Start(chosen, start.dtype, on, other, aims)
                         break

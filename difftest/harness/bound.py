@@ -176,8 +176,7 @@ def check(spec: KernelSpec, case: Case | Mapping[str, Any] | str) -> Verdict:
     BrokenReferenceError : the reference can judge nothing.
     """
     runner = Runner((EmbeddedSimulator(),))
-    if not isinstance(case, Case):
-        case = case_from_json(case, spec)
+    case = case if isinstance(case, Case) else case_from_json(case, spec)
     first, *_ = check_each(runner, spec, case).values()
     runner.check_hazards()
     return first

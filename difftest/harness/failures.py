@@ -227,8 +227,7 @@ class DifferentialFailure(CaseFailure):
         super().__init__(spec, case, again, findings)
         self.verdicts = verdicts
         self.wrong = {on: v for on, v in verdicts.items() if isinstance(v, (Mismatch, OneSided))}
-        errors = (v.error for v in self.wrong.values() if isinstance(v, OneSided))
-        self.raised = next(errors, None)
+        self.raised = next((v.error for v in self.wrong.values() if isinstance(v, OneSided)), None)
         self.others: tuple[str, ...] = ()
         self.history = History(spec)
         self._verbose = verbose

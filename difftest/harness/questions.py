@@ -373,8 +373,7 @@ def _unless_excused(
 
 def _bound(output: ExactOutput) -> Float64:
     """The bound of each element, with what float64 itself may lose on the way."""
-    value, error = output.value, output.error
-    return _finite(value, np.abs(value), 4 * FLOAT64_UNIT, error, 1 + 2.0**-20)
+    return _finite(output.value, np.abs(output.value), 4 * FLOAT64_UNIT, output.error, 1 + 2.0**-20)
 
 
 def _as_a_whole(
