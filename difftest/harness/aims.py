@@ -176,7 +176,7 @@ class _Start(NamedTuple):
     chosen: dict[str, Any]
     dtype: str
     led: Sequence[str]
-    expected: Asked = Asked(("", 0, 0), "", held=False)
+    expected: Asked = Asked(("", 0, 0, 0), "", held=False)
     aims: Sequence[Place] = ()
 
 
@@ -203,7 +203,7 @@ class Search:
             undo.callback(sys.setrecursionlimit, before)
             sys.setrecursionlimit(min(before, depth + _DEEP))  # a larger one than C's stack holds
             within_limits(self._search)
-        return [(file, line, places) for (file, line, _), places in self._found.items() if places]
+        return [(file, line, places) for (file, line, *_), places in self._found.items() if places]
 
     @np.errstate(all="ignore")
     def _search(self) -> None:
@@ -255,7 +255,7 @@ class Search:
         for number, asked in enumerate(way[told:], told):
             own, place = [name for name in ranges if name in named[number]], asked.place
             if own and self._tried[place] < _OFTEN and self._tried[asked] < _AGAIN:
-                self._tried.update([place, *[asked] * (_AGAIN if place[2] % 1 else 1)])
+                self._tried.update([place, *[asked] * (_AGAIN if place[3] else 1)])
                 led = {*start.led, *own, *(n for at, names in rare if at != place for n in names)}
                 heads, before = {*map(_head, led)}, way[told:number]
                 kept = {key: at for key, at in start.chosen.items() if _head(key) in heads}

@@ -55,9 +55,9 @@ _PARTS |= {classmethod: "__func__", staticmethod: "__func__"}
 
 
 class Asked(NamedTuple):
-    """A condition that was asked: its file, line and instruction, its text, and whether it held."""
+    """A condition that was asked: its place, its text, and whether it held."""
 
-    place: tuple[str, int, float]
+    place: tuple[str, int, int, int]  # file, line, instruction; a number of a table's key, or 0
     text: str
     held: bool
 
@@ -98,12 +98,12 @@ class DryRun:
 
     def ask(self, text: str, held: bool) -> bool:
         """Note what the author's code asks."""
-        frame, at = sys._getframe(1), 0.0
+        frame, is_key = sys._getframe(1), False
         while frame.f_code.co_filename in (__file__, copies.__file__) and frame.f_back:
-            is_of_table = at or frame.f_code.co_name in ("_ask", "_hash")  # its keys lead apart
-            frame, at = frame.f_back, is_of_table and (1 + sum(text.encode()) % 15) / 16
-        file = frame.f_code.co_filename.removeprefix(copies.DRY)
-        place = file, frame.f_lineno, frame.f_lasti + at
+            is_key = is_key or frame.f_code.co_name in ("_ask", "_hash")  # a table's lead apart
+            frame = frame.f_back
+        file, key = frame.f_code.co_filename, 1 + sum(text.encode()) % 15 if is_key else 0
+        place = file.removeprefix(copies.DRY), frame.f_lineno, frame.f_lasti, key
         if text not in self._seen and len(text) < _LONG:
             self._seen.add(text)
             self._most = min(_STEPS, self.steps + _QUIET)
