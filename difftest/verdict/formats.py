@@ -74,11 +74,8 @@ def _measures(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         limit = f"limited by {time['limited_by']}\nfor {time['case']}"
         yield "time", f"{time['predicted_us']:.1f} us ({span}), {limit}"
     for row in document["memory"]:
-        share = row["needed"] / row["limit"]
-        yield (
-            row["memory"],
-            f"{row['needed']:,} of {row['limit']:,} bytes a partition at the peak ({share:.0%})",
-        )
+        peak = f"{row['needed']:,} of {row['limit']:,} bytes a partition at the peak"
+        yield row["memory"], f"{peak} ({row['needed'] / row['limit']:.0%})"
     yield "missing", ", ".join(document["limits"].get("missing", ()))
     yield "reward", f"{document['reward']['total']:.3f}"
 

@@ -7,6 +7,7 @@ each side takes numbers, texts and raw bytes, and checks them.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
@@ -30,6 +31,9 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
 """What an answer's header may hold."""
 
 
+_LANGUAGES = (*(f"difftest.simulator.frontend.{d}.language" for d in ("nki", "classic")), "numpy")
+
+
 class WireError(Exception):
     """What came is no frame: the other side broke the protocol, or ended within one."""
 
@@ -50,8 +54,8 @@ class Frame(NamedTuple):
 
 
 def send(way: Connection, header: Mapping[str, Any], blobs: Sequence[bytes] = ()) -> None:
-    """Send a header of what JSON has, and blobs; OSError if nobody reads."""
-    way.send_bytes(json.dumps({**header, "blobs": len(blobs)}).encode())
+    """Send a header of what JSON has or :func:`told`, and blobs; OSError if nobody reads."""
+    way.send_bytes(json.dumps({**header, "blobs": len(blobs)}, default=told).encode())
     for blob in blobs:
         way.send_bytes(blob)
 
@@ -70,6 +74,25 @@ def receive(
         return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise WireError(f"no frame: {error}") from None
+
+
+def told(value: Any) -> Any:
+    """A kernel's parameter that JSON lacks: a number of NumPy's; by name what a language has."""
+    if isinstance(value, np.generic):
+        return value.item()
+    is_dtype = isinstance(value, np.dtype)  # a copy of it is another object
+    name = name_of(value) if is_dtype else getattr(value, "__name__", "")
+    for home in _LANGUAGES:
+        held = getattr(sys.modules.get(home), name, None)
+        if held is value or (is_dtype and held == value):
+            return {"named": [home, name]}
+    raise TypeError(f"a parameter is a number, a text, or what nl or np has by a name; got {value}")
+
+
+def meant(value: Any) -> Any:
+    """What :func:`told` made this of."""
+    is_name = isinstance(value, dict) and [*value] == ["named"]
+    return getattr(sys.modules[value["named"][0]], value["named"][1]) if is_name else value
 
 
 def checked(frame: Frame) -> Frame:

@@ -53,7 +53,7 @@ from difftest.verdict.language import (
     renamed,
 )
 from difftest.verdict.walls import walled
-from difftest.verdict.wire import Frame, array_of, is_plain, receive, send
+from difftest.verdict.wire import Frame, array_of, is_plain, meant, receive, send
 
 _import = builtins.__import__
 _MARK, _OWNER = "which way?", "whose?"  # names that no source can have
@@ -327,7 +327,7 @@ class Service:
             kernel=kernel,
             inputs=inputs,
             outputs=tuple(poisoned(tuple(s), NKI_NAMES[name]) for s, name in fields["outputs"]),
-            parameters={own_name(name): value for name, value in fields["parameters"].items()},
+            parameters={own_name(name): meant(of) for name, of in fields["parameters"].items()},
             grid=tuple(fields["grid"]),
             machine=fields["machine"],
             names=tuple(map(own_name, fields["names"])),

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from difftest import Rejection, sizes
+from difftest import KernelSpec, Rejection, sizes
 from difftest.verdict.nursery import Limits, Sandbox
 from difftest.verdict.outcome import Outcome, Stage
 from tests.every import every
@@ -139,6 +139,22 @@ def test_a_reference_that_breaks_down_blames_no_kernel(worker, tmp_path):
 
 
 EXAMPLE = source("if a.shape[0] == 77:\n    return store(total(b, a))\nreturn store(total(a, b))")
+
+
+def test_a_parameter_that_no_worker_has_is_named(worker, tmp_path):
+    def spec(kernel):
+        return KernelSpec(
+            kernel=kernel,
+            reference=lambda a, b, how: a + b,
+            domain={"p": [1], "n": [2], "how": [sizes]},
+            inputs={"a": "p n", "b": "p n"},
+            parameters=["how"],
+        )
+
+    text = RIGHT.replace("def add(a, b)", "def add(a, b, how)")
+    judgement = judged(worker, tmp_path, text, spec=spec)
+    assert judgement.outcome is Outcome.INCONCLUSIVE
+    assert "a text, or what nl or np has by a name; got <function sizes" in judgement.reason
 
 
 def test_a_branch_that_only_an_example_takes_is_named(worker, tmp_path):

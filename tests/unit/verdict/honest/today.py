@@ -3,8 +3,12 @@
 import numpy as np
 
 from difftest import Indices, Input, seeded, sizes
+from difftest.simulator.frontend.install import embedded
 from tests.unit.verdict.cheats.known import TURNS
 from tests.unit.verdict.honest.table import FREE, PARTS, Honest
+
+with embedded():
+    import nki.language as nl
 
 ONE = {"a": "p n"}
 COUNTS = {"a": "p n", "b": Input("m 1", dtype="int32", data=lambda p: seeded(Indices, below=p))}
@@ -134,6 +138,13 @@ KERNELS = {
         " name=name())\nnisa.dma_copy(dst=out, src=tile)\nreturn out",
         before="import uuid\nCOUNT = 0\n\ndef name():\n    global COUNT\n    COUNT += 1\n"
         "    return f'{COUNT}_{uuid.uuid4().hex}'\n",
+    ),
+    "an operator and a dtype as parameters": Honest(
+        "assert kind == nl.float32\nreturn store(total(a, b, op))",
+        reference=lambda a, b, op, kind: a + kind.type(1 if op is nl.add else -1) * b,
+        domain={"p": PARTS, "n": FREE, "op": [nl.add, np.subtract], "kind": [nl.float32]},
+        parameters="a, b, op, kind",
+        more={"parameters": ("op", "kind")},
     ),
     "prints": Honest("print('shape', a.shape)\n" + SUM),
     "a generator of tiles": Honest(
