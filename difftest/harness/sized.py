@@ -183,17 +183,15 @@ class DryRun:
         function = None if is_other else function_of(value)
         home = value.__name__ if is_module else getattr(function or value, "__module__", None)
         root = (home or kind.__module__).partition(".")[0]
-        if (name := getattr(value, "__name__", "")) in self.given:
-            return self.given[name]
         if self._is_foreign(home or kind.__module__) or any(value is f for f in _DENIED):
-            return self.anything(value)
+            return self.given.get(getattr(value, "__name__", "")) or self.anything(value)
         if is_module:
             return value if root in _CALLED - {*_HOMES} else copies.World(self, vars(value))
         is_of_numbers = root in _HOMES and callable(value) and not is_kind
         if is_of_numbers or any(value is number for number in (float, int, round)):
             return _Function(self, value, _HOMES.get(root, ""))
-        if value is len:
-            return self.length
+        if value is len or value is range:
+            return self.length if value is len else self.turns
         if root not in _CALLED and (function or is_kind):
             how = self.stand_in, self._made
             return self._function(value, function) if function else copies.of_class(value, *how)
