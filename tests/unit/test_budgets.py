@@ -1,8 +1,4 @@
-"""What a room of difftest may hold: lines, parameters of a function, slots of an object.
-
-The ceilings are the plan's (docs/explanation/architecture.md). Whoever needs more lines than a room
-has takes a mechanism away: a ceiling that follows the count limits nothing.
-"""
+"""Limits on parameters of functions, slots of objects, and places that make errors."""
 
 from __future__ import annotations
 
@@ -10,43 +6,11 @@ import ast
 import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from tests.every import every
-
 PACKAGE = Path(__file__).parents[2] / "difftest"
 
-
-class Budget(NamedTuple):
-    """Lines of Python, docstrings included, that folders of difftest have together."""
-
-    lines: int
-    folders: tuple[str, ...]
-
-
-BUDGETS = (
-    Budget(6_500, ("harness",)),
-    Budget(1_500, ("plugin",)),
-    Budget(1_900, ("backends",)),
-    Budget(28_600, ("simulator",)),
-    Budget(4_300, ("analysis",)),
-    Budget(400, ("inspection",)),
-    Budget(6_300, ("timing",)),
-    Budget(3_300, ("migration",)),
-    Budget(3_350, ("lint",)),
-    Budget(3_400, ("verdict",)),
-    Budget(3_200, ("report",)),
-    Budget(2_300, ("scale",)),
-    Budget(1_300, ("host",)),
-    Budget(2_500, ("course", "api", "cli")),
-    Budget(150, (".",)),
-)
-"""The rooms of docs/explanation/architecture.md; ``.`` is the package's own modules."""
-WHOLE = Budget(68_000, tuple(folder for budget in BUDGETS for folder in budget.folders))
-"""The package: all rooms as full as they may be are more than that."""
-TESTS = Budget(66_000, ("../tests",))
 
 PARAMETERS = 6
 # Their parameters are those of NKI's functions, which AWS names.
@@ -65,30 +29,6 @@ What instructions refuse are rules of their records, and what an argument must b
 of its converter. Both are no such places. What nothing lets a kernel do is a row of misuses.py.
 """
 CONVERTERS = ("arguments.py", "index.py", "constants.py")
-
-
-def lines_of(package: Path, folders: tuple[str, ...]) -> int:
-    """The lines of the modules in these folders; ``.`` is the package without its folders."""
-    files = [
-        file
-        for folder in folders
-        for file in (package.glob("*.py") if folder == "." else (package / folder).rglob("*.py"))
-    ]
-    return sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)
-
-
-def without_budget(package: Path) -> list[str]:
-    """The folders with modules that no budget names."""
-    known = {folder for budget in BUDGETS for folder in budget.folders}
-    return sorted({one.parent.name for one in package.glob("*/*.py")} - known)
-
-
-def over(package: Path, budget: Budget) -> str:
-    """What is wrong with the lines of a room; empty if nothing is."""
-    lines, name = lines_of(package, budget.folders), ", ".join(budget.folders)
-    if not lines:
-        return f"{name}: no modules, and nothing to hold"
-    return "" if lines <= budget.lines else f"{name}: {lines} lines; accepted: {budget.lines}"
 
 
 @functools.cache
@@ -156,15 +96,6 @@ def error_sites(simulator: Path) -> list[str]:
     ]
 
 
-@every("budget", [*BUDGETS, WHOLE, TESTS])
-def test_a_room_keeps_its_budget(budget):
-    assert over(PACKAGE, budget) == ""
-
-
-def test_each_room_has_a_budget():
-    assert without_budget(PACKAGE) == []
-
-
 def test_functions_have_few_parameters():
     assert wide_functions(PACKAGE) ^ WIDE == set(), "narrow it, or take the narrowed one off WIDE"
 
@@ -181,21 +112,7 @@ def test_errors_are_rules_misuses_or_converters():
 @pytest.fixture
 def package(tmp_path):
     (tmp_path / "harness").mkdir()
-    (tmp_path / "harness" / "case.py").write_text("x = 1\n" * 7)
-    (tmp_path / "choices.py").write_text("x = 1\n" * 3)
     return tmp_path
-
-
-def test_a_line_too_many_is_found(package):
-    assert over(package, Budget(10, ("harness", "."))) == ""
-    assert over(package, Budget(6, ("harness",))) == "harness: 7 lines; accepted: 6"
-    assert "nothing to hold" in over(package, Budget(9, ("attic",)))
-
-
-def test_a_room_without_a_budget_is_found(package):
-    (package / "attic").mkdir()
-    (package / "attic" / "box.py").write_text("")
-    assert without_budget(package) == ["attic"]
 
 
 def test_a_parameter_or_a_slot_too_many_is_found(package):
