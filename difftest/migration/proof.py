@@ -91,7 +91,7 @@ def calls_of_spec(spec: KernelSpec, count: int) -> list[ProofCall]:
     from difftest.harness.strategies import cases
 
     def call(case: Case) -> ProofCall:
-        shapes = tuple(spec.shape(name, case.values) for name in (*spec.inputs, *spec.outputs))
+        shapes = tuple(spec.shape(name, case.values) for name in spec.arrays)
         keywords, grid = dict(spec.parameters_of(case.values)), spec.grid_of(case.values)
         return ProofCall(case.dtype, shapes, lambda: call_of_case(spec, case)[0], keywords, grid)
 
