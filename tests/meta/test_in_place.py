@@ -22,11 +22,13 @@ from difftest.harness.spec import KernelSpec
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.strategies import multiples, sizes
 from difftest.harness.verdict import Match
+from difftest.simulator import launch
 from difftest.simulator.frontend.install import embedded
 from tests.every import every
 
 with embedded():
     import nki
+    import nki.collectives as ncc
     import nki.isa as nisa
     import nki.language as nl
 
@@ -360,3 +362,124 @@ def test_kernels_of_one_contract_may_return_the_argument_or_not():
     tally = checked(spec, cases=5).tally
     assert len(tally.agreements) == 3
     assert all(row.cases == row.exact > 0 for row in tally.agreements.values())
+
+
+@nki.jit
+def half_each(total, x):
+    """Add x to total; each of two cores has half of the columns."""
+    width = x.shape[1] // 2
+    first = nl.program_id(0) * width
+    old = todays.loaded(total[:, first : first + width])
+    more = todays.loaded(x[:, first : first + width])
+    nisa.tensor_tensor(dst=old, data1=old, data2=more, op=nl.add)
+    nisa.dma_copy(dst=total[:, first : first + width], src=old)
+
+
+@nki.jit
+def both_all(total, x):
+    """Add x to total on each of two cores, so that the second may read the first one's sum."""
+    old, more = todays.loaded(total), todays.loaded(x)
+    nisa.tensor_tensor(dst=old, data1=old, data2=more, op=nl.add)
+    nisa.dma_copy(dst=total, src=old)
+
+
+CORES = {"domain": {"rows": sizes(1, 16), "columns": multiples(2, at_most=16)}, "lnc": 2}
+
+
+def test_two_cores_update_one_argument():
+    runner = checked(KernelSpec(kernel=half_each, **SUM | CORES))
+    (row,) = runner.tally.rows.values()
+    assert row.cases > 10
+    assert runner.hazards == {}
+
+
+def test_two_cores_that_update_the_same_elements_race():
+    runner = Runner((EmbeddedSimulator(),))
+    spec = KernelSpec(kernel=both_all, **SUM | CORES)
+    try:
+        runner.check(spec, simplest_case(spec, {"rows": 2, "columns": 2}))
+    except DifferentialFailure as failure:
+        found = failure.findings
+    else:
+        found = [finding for *_, finding in runner.hazards.values()]
+    assert found
+
+
+@nki.jit
+def exchanged(total, x):
+    """Add the x of all ranks to each rank's total."""
+    terms, sums = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf), todays.loaded(x)
+    ncc.all_reduce([sums], [terms], ncc.ReplicaGroup(((0, 1),)), nl.add)
+    old = todays.loaded(total)
+    nisa.tensor_tensor(dst=old, data1=old, data2=terms, op=nl.add)
+    nisa.dma_copy(dst=total, src=old)
+    return total
+
+
+@every("wrong", [False, True])
+def test_each_rank_updates_its_own_argument(wrong):
+    factor = 2 if wrong else 1
+    spec = KernelSpec(
+        kernel=exchanged,
+        reference=lambda total, x: wide(total) + factor * wide(x).sum(axis=0),
+        domain={"ranks": [2], "rows": sizes(1, 8), "columns": sizes(1, 8)},
+        inputs=dict.fromkeys(("total", "x"), "ranks rows columns"),
+        outputs={"total": "ranks rows columns"},
+        ranks="ranks",
+    )
+    case = simplest_case(spec, {"ranks": 2, "rows": 2, "columns": 3})
+    if wrong:
+        with pytest.raises(DifferentialFailure, match=r"total\[0, 0, 0\]"):
+            check(spec, case)
+    else:
+        assert isinstance(check(spec, case), Match)
+
+
+@nki.jit
+def accumulates(total, x):
+    """Add x to total in the DMA engine."""
+    nisa.dma_compute(dst=total, srcs=[total, x], reduce_op=nl.add)
+
+
+def test_a_dma_adds_to_an_argument():
+    runner = checked(KernelSpec(kernel=accumulates, **SUM))
+    (row,) = runner.tally.rows.values()
+    assert row.cases > 10
+    assert runner.hazards == {}
+
+
+def test_one_array_for_two_arguments():
+    """What is written to one of them is not read from the other, and the caller's array has it."""
+    total = np.float32([[1, 2], [3, 4]])
+    result = launch(sets_two, [total, total])
+    assert total.tolist() == [[2, 4], [6, 8]]
+    assert result.outputs == ()
+
+
+def test_integers_and_a_dtype_of_its_own():
+    """What holds poison shows in integers too, and an argument keeps its dtype."""
+    spec = KernelSpec(
+        kernel=todays.running_sum,
+        reference=lambda total, x: total.astype(np.int64) + x,
+        domain=SQUARE,
+        inputs={
+            "total": Input("rows columns", dtype="int32"),
+            "x": Input("rows columns", dtype="int32"),
+        },
+        outputs={"total": "rows columns"},
+        output_dtype="bfloat16",
+        dtypes=("float32", "bfloat16"),
+    )
+    (row,) = checked(spec).tally.rows.values()
+    assert row.cases == row.exact > 10
+
+
+def test_output_dtypes_are_in_the_order_of_the_results():
+    spec = KernelSpec(
+        kernel=todays.recurrence,
+        dtypes=("bfloat16",),
+        **SPECS["recurrence"] | {"output_dtype": ("float32", None)},
+    )
+    failure = failure_of(spec)
+    (verdict,) = failure.verdicts.values()
+    assert (verdict.kind, verdict.output) == ("dtype", 0)
