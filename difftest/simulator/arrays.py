@@ -199,13 +199,13 @@ def note_outputs(
     """
     for tensor in arguments:
         if tensor._storage.allocation.writes:
-            tensor._storage.allocation.output = Output()
+            tensor._storage.allocation.output = Output(returned=False)
     for tensor, (_, missing) in zip(returned, outputs, strict=True):
         allocation = tensor._storage.allocation
         if missing is not None and missing.any():
             first = tuple(int(k) for k in np.unravel_index(missing.argmax(), missing.shape))
             allocation.output = Output(int(np.count_nonzero(missing)), first)
-        elif allocation.output is None:
+        elif allocation.output is None or not allocation.output.returned:
             allocation.output = Output()
 
 

@@ -156,6 +156,12 @@ def checked(spec, *, cases=15, backend=None):
     return runner
 
 
+def hazards_of(runner):
+    """The hazards of a test, without that of a kernel that returns nothing by intent."""
+    found = {finding.id for *_, finding in runner.hazards.values()}
+    return found - {"argument-not-returned"}
+
+
 def failure_of(spec, **how):
     with pytest.raises(DifferentialFailure) as caught:
         checked(spec, **how)
@@ -170,7 +176,7 @@ def test_a_right_kernel_agrees_and_has_no_hazard(name, dialect):
     (row,) = runner.tally.rows.values()
     assert row.cases > 10
     assert row.inconclusive == 0
-    assert runner.hazards == {}
+    assert hazards_of(runner) == set()
     check_edges(runner, spec)
 
 
@@ -349,8 +355,8 @@ def test_an_argument_has_one_shape():
 
 
 def test_a_case_travels_with_the_data_of_an_argument_that_is_written():
-    spec = spec_of(todays.running_sum)
-    case = simplest_case(spec, {"rows": 8, "columns": 3})
+    spec = spec_of(todays.cache_update)
+    case = simplest_case(spec, {"count": 2, "length": 8, "width": 3, "position": 5})
     assert case_from_json(case.to_json(), spec) == case
     assert isinstance(check(spec, case), Match)
 
@@ -390,7 +396,7 @@ def test_two_cores_update_one_argument():
     runner = checked(KernelSpec(kernel=half_each, **SUM | CORES))
     (row,) = runner.tally.rows.values()
     assert row.cases > 10
-    assert runner.hazards == {}
+    assert hazards_of(runner) == set()
 
 
 def test_two_cores_that_update_the_same_elements_race():
@@ -401,7 +407,7 @@ def test_two_cores_that_update_the_same_elements_race():
     except DifferentialFailure as failure:
         found = failure.findings
     else:
-        found = [finding for *_, finding in runner.hazards.values()]
+        found = hazards_of(runner)
     assert found
 
 
@@ -445,7 +451,7 @@ def test_a_dma_adds_to_an_argument():
     runner = checked(KernelSpec(kernel=accumulates, **SUM))
     (row,) = runner.tally.rows.values()
     assert row.cases > 10
-    assert runner.hazards == {}
+    assert hazards_of(runner) == set()
 
 
 def test_one_array_for_two_arguments():
