@@ -20,6 +20,7 @@ def add_to(total, x):
     nisa.dma_copy(dst=old, src=total)
     nisa.tensor_tensor(dst=new, data1=new, data2=old, op=nl.add)
     nisa.dma_copy(dst=total, src=new)
+    return total
 """
 TEST = """
 from difftest import kernel_test
