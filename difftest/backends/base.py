@@ -6,7 +6,7 @@ passes ``tests/unit/backends/test_contract.py``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
@@ -31,8 +31,13 @@ class KernelCall(NamedTuple):
 
     Attributes
     ----------
-    inputs : arrays that the kernel reads; it may not change them.
-    outputs : arrays that the kernel writes in place, poisoned (see :func:`poisoned`).
+    inputs : arrays that the kernel reads. It may change those that are among the ``targets``.
+    outputs : arrays that the kernel writes and does not read, poisoned (see :func:`poisoned`).
+    targets : the places, in ``arrays``, of the arguments that the kernel writes and that are
+        compared, in order; None for all ``outputs``.
+    results : how many arrays the reference has for the returned arrays and the targets together;
+        None where that is not known. It tells an argument that the kernel returns from another
+        array on backends that return copies.
     parameters : Python values, passed by name.
     grid : of an SPMD launch; empty without one.
     machine : the generation that the embedded simulator stands for, by name; None for the kernel's
@@ -59,13 +64,44 @@ class KernelCall(NamedTuple):
     names: tuple[str, ...] = ()
     ranks: int = 0
     by_rank: tuple[str, ...] = ()
+    targets: tuple[int, ...] | None = None
+    results: int | None = None
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """The inputs, then the outputs."""
+        return (*self.inputs, *self.outputs)
+
+    @property
+    def target_places(self) -> tuple[int, ...]:
+        """The places of the targets in ``arrays``."""
+        if self.targets is None:
+            return tuple(range(len(self.inputs), len(self.arrays)))
+        return self.targets
+
+    @property
+    def written(self) -> tuple[Array, ...]:
+        """The targets: the arrays that the kernel writes and that are compared."""
+        return tuple(self.arrays[place] for place in self.target_places)
+
+    @property
+    def target_names(self) -> tuple[str, ...]:
+        """The names of the targets; empty if arrays are passed by position."""
+        return tuple(self.names[place] for place in self.target_places) if self.names else ()
+
+    def missing_writes(self, targets: Sequence[Array]) -> tuple[Mask | None, ...]:
+        """Return where each target was never written, as far as poison shows it."""
+        poisoned_from = len(self.inputs)
+        places = zip(self.target_places, targets, strict=True)
+        return tuple(
+            still_poisoned(array) if place >= poisoned_from else None for place, array in places
+        )
 
     def arguments(self, rank: int = 0) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """What the kernel is called with, on a rank: by position and by name."""
-        arrays = (*self.inputs, *self.outputs)
         if not self.names:
-            return arrays, dict(self.parameters)
-        named = zip(self.names, arrays, strict=True)
+            return self.arrays, dict(self.parameters)
+        named = zip(self.names, self.arrays, strict=True)
         own = {name: array[rank] if name in self.by_rank else array for name, array in named}
         return call_of(self.kernel, own, self.parameters)
 
@@ -75,7 +111,8 @@ class Ran(NamedTuple):
 
     Attributes
     ----------
-    outputs : the outputs that were passed, if any were, else what the kernel returned.
+    outputs : the arrays that the kernel returned, in order, then the call's targets. A target that
+        the kernel returned stands among the targets alone.
     unwritten : for each output None, or a mask that is True where it was never written; empty if
         the backend cannot tell.
     trace : what the kernel did; None if none was wanted, or the backend has none.
@@ -84,6 +121,9 @@ class Ran(NamedTuple):
         backend cannot tell.
     returned : those that the kernel returned, written or not; empty if the backend cannot tell.
     findings : the hazards that were found, the worst first; empty if nobody looked.
+    unset : the names of poisoned arguments that the kernel read before it wrote to them; empty if
+        the backend cannot tell.
+    untouched : the names of targets that no instruction wrote to; empty if the backend cannot tell.
     """
 
     outputs: tuple[Array, ...]
@@ -93,6 +133,8 @@ class Ran(NamedTuple):
     findings: tuple[Finding, ...] = ()
     written: tuple[Array, ...] = ()
     returned: tuple[Array, ...] = ()
+    unset: tuple[str, ...] = ()
+    untouched: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,13 @@ from difftest.backends.base import (
     Ran,
     Rejected,
     Unsupported,
-    still_poisoned,
 )
 from difftest.backends.frames import entries, is_own
 from difftest.backends.sdk import CLASSIC, PACKAGES, dialect_of, function_of, is_of
 from difftest.breakdown import unless_broken
 from difftest.inspection import Inspector
 from difftest.simulator import MissingNameError, NkiError, NotModelledError, SignatureError
+from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import is_inside
 from difftest.simulator.frontend import dispatch
 from difftest.simulator.frontend.install import embedded
@@ -85,12 +85,43 @@ class EmbeddedSimulator:
         if inspector and self.reader:
             with unless_broken("the linter"):
                 findings += self.reader(call.kernel, self.level, result.trace)
-        outputs, unwritten = result.outputs, result.unwritten
-        if call.outputs:
-            if exact is not None:
-                exact = exact.of(call.outputs)
-            outputs, unwritten = call.outputs, tuple(map(still_poisoned, call.outputs))
-        return Ran(outputs, unwritten, trace, exact, findings, result.written, result.returned)
+        written = call.written
+        kept = [number for number, of in enumerate(result.origins) if not _is_among(of, written)]
+        outputs = (*(result.outputs[number] for number in kept), *written)
+        unwritten = (*(result.unwritten[number] for number in kept), *call.missing_writes(written))
+        exact = None if exact is None else exact.of(kept, written)
+        named = zip(call.target_names, written, strict=False)
+        return Ran(
+            outputs,
+            unwritten,
+            trace,
+            exact,
+            findings,
+            written=result.written,
+            returned=result.returned,
+            unset=unset_arguments(call, result.trace),
+            untouched=tuple(name for name, at in named if not _is_among(at, result.written)),
+        )
+
+
+def _is_among(array: Array | None, others: Sequence[Array]) -> bool:
+    """Return whether an array is one of others: the same object, not an equal one."""
+    return any(array is other for other in others)
+
+
+def unset_arguments(call: KernelCall, trace: Trace) -> tuple[str, ...]:
+    """Return the names of poisoned arguments that the first instruction on them reads."""
+    poisoned = {*call.names[len(call.inputs) :]}
+    seen: dict[str, bool] = {}
+    for event in trace.events if poisoned else ():
+        for regions, reads in ((event.reads, True), (event.writes, False)):
+            for region in regions:
+                base = region.allocation
+                if base.name in poisoned and base.location is None:
+                    seen.setdefault(base.name, reads)
+        if len(seen) == len(poisoned):
+            break
+    return tuple(name for name, reads in seen.items() if reads)
 
 
 def joined(ranks: Sequence[LaunchResult]) -> LaunchResult:
@@ -100,9 +131,19 @@ def joined(ranks: Sequence[LaunchResult]) -> LaunchResult:
         np.stack([np.broadcast_to(mask is not None and mask, array.shape[1:]) for mask in several])
         for array, *several in zip(outputs, *(rank.unwritten for rank in ranks), strict=True)
     ]
-    parts = [p for r in ranks for p in r.written], [p for r in ranks for p in r.returned]
-    both = [tuple(array if array.base is None else array.base for array in part) for part in parts]
-    return LaunchResult(outputs, (*masks,), ranks[0].trace, written=both[0], returned=both[1])
+    return LaunchResult(
+        outputs,
+        tuple(masks),
+        ranks[0].trace,
+        written=tuple(_whole(array) for rank in ranks for array in rank.written),
+        returned=tuple(_whole(array) for rank in ranks for array in rank.returned),
+        origins=tuple(None if array is None else _whole(array) for array in ranks[0].origins),
+    )
+
+
+def _whole(array: Array) -> Array:
+    """Return the array of all ranks that a rank's own array is a part of."""
+    return array if array.base is None else array.base
 
 
 def ran_embedded(call: KernelCall) -> Ran | str:

@@ -17,7 +17,7 @@ import importlib
 import importlib.util
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from types import FunctionType, ModuleType
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -33,9 +33,9 @@ from difftest.backends.base import (
     Rejected,
     Unsupported,
     as_outputs,
-    still_poisoned,
 )
 from difftest.choices import RELEASES
+from difftest.harness.rounding import Array
 from difftest.simulator.frontend.install import is_embedded
 
 SETUP_GUIDE = "awsdocs-neuron.readthedocs-hosted.com, Setup Guide"
@@ -288,6 +288,7 @@ def launched(call: KernelCall) -> Callable[..., Any]:
 
 def outcome_of(call: KernelCall, run: Callable[[], object]) -> Outcome:
     """What came of running a kernel in this process."""
+    before = tuple(array.copy() for array in call.written)
     try:
         returned = run()
     except SLIPS as error:
@@ -296,20 +297,51 @@ def outcome_of(call: KernelCall, run: Callable[[], object]) -> Outcome:
         return Unsupported(error)
     except Exception as error:
         return Rejected(error)
-    return ran_of(call, returned)
+    return ran_of(call, as_outputs(returned), before)
 
 
-def ran_of(call: KernelCall, returned: object) -> Ran:
-    """A run, with what the kernel wrote to the outputs passed, or returned.
+def ran_of(call: KernelCall, returned: Sequence[Array], before: Sequence[Array]) -> Ran:
+    """Return a run: the returned arrays that are no targets, then the targets.
 
-    An API may leave the arrays passed as they are and return what was written: then that counts.
+    Parameters
+    ----------
+    call : its targets are as the kernel has left them.
+    returned : the arrays that the kernel returned. An API may return a target itself or a copy.
+    before : the targets as they were handed over. An API may leave the arrays passed as they are
+        and return what was written: then the returned array counts.
     """
-    arrays = as_outputs(returned)
-    if not call.outputs:
-        return Ran(arrays)
-    fits = [(a.shape, a.dtype) for a in arrays] == [(o.shape, o.dtype) for o in call.outputs]
-    untouched = all(
-        (mask := still_poisoned(output)) is not None and mask.all() for output in call.outputs
-    )
-    outputs = arrays if fits and untouched else call.outputs
-    return Ran(outputs, tuple(map(still_poisoned, outputs)))
+    written = [*call.written]
+    others = [array for array in returned if not any(is_same(array, at) for at in written)]
+    expected = 0 if call.results is None else call.results - len(written)
+    copies = len(others) - max(0, expected)
+    for place, target in enumerate(call.written):
+        if copies <= 0 or any(is_same(target, array) for array in returned):
+            continue
+        number = _copy_of(target, before[place], others)
+        if number is not None:
+            written[place] = others.pop(number)
+            copies -= 1
+    unwritten = (*(None for _ in others), *call.missing_writes(written))
+    return Ran((*others, *written), unwritten)
+
+
+def is_same(array: Array, other: Array) -> bool:
+    """Return whether two arrays are one array: the same elements of the same memory."""
+    if array is other:
+        return True
+    ours, theirs = array.__array_interface__, other.__array_interface__
+    return bool(array.size) and all(ours[key] == theirs[key] for key in _PLACE)
+
+
+_PLACE = ("data", "shape", "strides", "typestr")
+
+
+def _copy_of(target: Array, before: Array, returned: Sequence[Array]) -> int | None:
+    """Return the number of the returned array that is a copy of a target; None if none may be."""
+    form = target.shape, target.dtype
+    alike = [n for n, array in enumerate(returned) if (array.shape, array.dtype) == form]
+    equal = [n for n in alike if returned[n].tobytes() == target.tobytes()]
+    if equal:
+        return equal[0]
+    is_untouched = target.tobytes() == before.tobytes()
+    return alike[0] if alike and is_untouched else None

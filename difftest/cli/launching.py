@@ -175,13 +175,16 @@ def launched(
 def _misuses(kernel: Any, arguments: KernelArguments, result: LaunchResult) -> Iterator[str]:
     """A test names what is written in place; without one a kernel says it, or returns that."""
     parameters = inspect.signature(getattr(kernel, "function", kernel)).parameters
-    for name, array in zip(input_names(kernel, arguments.arrays), arguments.arrays, strict=False):
+    arrays = dict(zip(input_names(kernel, arguments.arrays), arguments.arrays, strict=False))
+    arrays |= {n: of for n, of in arguments.keywords.items() if isinstance(of, np.ndarray)}
+    for name, array in arrays.items():
         is_output = is_mutable(parameters[name].annotation)
         if arguments.outputs is not None:
             is_output = name in arguments.outputs
         written = any(array is output for output in result.written)
         returned = any(array is output for output in result.returned)
-        if returned and not written:
+        is_declared = is_output and arguments.outputs is not None
+        if returned and not (written or is_declared):
             yield f"the kernel returns its input {name} itself, to which it wrote nothing"
         elif written and not is_output and arguments.outputs is not None:
             yield f"the kernel writes to its input {name}, which its test does not name in outputs="

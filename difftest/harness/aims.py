@@ -234,7 +234,7 @@ class Search:
         spec, arrays = self._spec, {}
         if len(sizes) < len(spec.domain):
             return False
-        for name in (*spec.inputs, *spec.outputs):
+        for name in spec.arrays:
             shape = [sizes[d] if d in sizes else int(d) for d in spec.dimensions(name)]
             arrays[name] = run.anything(shape=(*shape,), dtype=np.dtype(dtype))
         args, kwargs = call_of(kernel, arrays, spec.parameters_of(sizes))

@@ -139,10 +139,15 @@ def wrong_form(
 ) -> Answer | None:
     """What is wrong with outputs for values and dtypes like these, whatever their values are."""
     if len(outputs) != len(forms):
-        message = f"the kernel returned {len(outputs)} outputs, the reference {len(forms)}"
+        message = f"the kernel returned {counted(len(outputs))}, the reference {len(forms)}"
         return Mismatch("outputs", None, message)
     each = enumerate(zip(forms, outputs, unwritten or (None,) * len(outputs), strict=True))
     return first_of([_check_form(index, *form, got, mask) for index, (form, got, mask) in each])
+
+
+def counted(arrays: int) -> str:
+    """Return a number of arrays in words."""
+    return f"{arrays} array" if arrays == 1 else f"{arrays or 'no'} arrays"
 
 
 def joined(verdicts: Sequence[Answer | None]) -> Answer:

@@ -141,7 +141,7 @@ def _other_values(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
 
 def _other_shapes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
     """Each size that several axes share is another one on each of them."""
-    arrays = (*spec.inputs, *spec.outputs)
+    arrays = spec.arrays
     tokens = [token for name in arrays for token in spec.dimensions(name)]
     for name in arrays:
         shape = spec.shape(name, base)
@@ -275,7 +275,7 @@ def has_edges(spec: KernelSpec, backends: Iterable[Backend]) -> bool:
     All that a spec without rejections or defaults has is a memory to fill.
     """
     names = {backend.name for backend in backends} - {_DEVICE}
-    tokens = {token for name in (*spec.inputs, *spec.outputs) for token in spec.dimensions(name)}
+    tokens = {token for name in spec.arrays for token in spec.dimensions(name)}
     is_fixed = all(map(is_choice, spec.domain.values())) or all(map(str.isdecimal, tokens))
     promised = bool(spec.rejects or defaults_of(spec))
     return spec.edges and bool(names if promised else not is_fixed and _TRACING in names)
@@ -329,7 +329,7 @@ def judge_edge(
 def _verdict(runner: Runner, spec: KernelSpec, edge: Edge, outcome: Outcome) -> Verdict:
     if isinstance(outcome, Ran):
         own = {np.dtype(edge.case.dtype_of(name)) for name in spec.inputs}
-        if spec.output_dtype is None and not spec.outputs:  # that of any operand will do
+        if spec.output_dtype is None:  # that of any operand will do
             dtypes = (array.dtype.name if array.dtype in own else None for array in outcome.outputs)
             spec = replace(spec, output_dtype=tuple(dtypes))
     elif not edge.inside:

@@ -59,7 +59,7 @@ def _case_of(document: object, spec: KernelSpec) -> Case:
             f"received {json.dumps(document)}; accepted: an object of {', '.join(fields)}, or of "
             f"{', '.join(spec.domain)} alone{'; it lacks ' * bool(lacks)}{', '.join(lacks)}"
         )
-    arrays = (*spec.inputs, *spec.outputs)
+    arrays = spec.arrays
     parts = {"dtypes": {}, "shapes": {}, **document}
     keys: Any = {"values": spec.domain, "data": spec.inputs, "dtypes": dtypes, "shapes": arrays}
     for field, accepted in keys.items():

@@ -110,8 +110,8 @@ def short(spec: KernelSpec, case: Case) -> str:
 
 def element_name(spec: KernelSpec, mismatch: Mismatch) -> str:
     """The first wrong element: ``out[128, 0]``."""
-    several = {0: "out", **dict(enumerate(spec.outputs))}
-    name = several.get(mismatch.output or 0, f"output {mismatch.output} at ")
+    returned = f"output {mismatch.output} at " if mismatch.output else "out"
+    name = mismatch.argument or returned
     return f"{name}{[*mismatch.first.index] if mismatch.first else ''}"
 
 

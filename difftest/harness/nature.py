@@ -111,7 +111,7 @@ def _outputs(
     inputs, parameters = _inputs(spec, case, fill, kinds), spec.parameters_of(case.values)
     with np.errstate(all="ignore"):
         outputs = as_float64(call_reference(spec.reference, inputs, parameters))
-    return [(values, spec.output_dtype_of(case, at)) for at, values in enumerate(outputs)]
+    return list(zip(outputs, spec.result_dtypes(case, len(outputs)), strict=False))
 
 
 def _normal(generator: np.random.Generator, array: Array) -> Array:
@@ -173,7 +173,7 @@ def _spared(spec: KernelSpec, case: Case) -> int:
 
 def _exponents(spec: KernelSpec, case: Case) -> tuple[int, ...]:
     """Two powers of two that are small enough, and one that is large enough."""
-    dtype = spec.output_dtype_of(case, 0)
+    dtype = spec.result_dtypes(case, max(1, len(spec.outputs)))[0]
     info = float_info(dtype) if is_float(dtype) else None
     if info is None or info.maxexp >= np.finfo(np.float32).maxexp:
         return ()

@@ -9,7 +9,7 @@ to. Neither needs a number from the user.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -24,6 +24,7 @@ from difftest.harness.compare import (
     Expected,
     around,
     check_values,
+    counted,
     first_of,
     joined,
     tolerated,
@@ -42,7 +43,7 @@ from difftest.harness.rounding import (
 from difftest.harness.signature import name_of
 from difftest.harness.spec import KernelSpec
 from difftest.harness.spec_arguments import SpecError
-from difftest.harness.verdict import Inconclusive, Match, Mismatch
+from difftest.harness.verdict import Inconclusive, Match, Mismatch, Verdict
 from difftest.simulator.exact.run import ExactOutput, ExactRun
 from difftest.simulator.witness import witnessing
 
@@ -82,8 +83,43 @@ class Reference:
     @cached_property
     def forms(self) -> list[tuple[Float64, np.dtype[Any]]]:
         """Its outputs, float64, each with the dtype of the kernel's."""
-        dtype_of = self.spec.output_dtype_of
-        return [(value, dtype_of(self.case, index)) for index, value in enumerate(self.values)]
+        dtypes = self.spec.result_dtypes(self.case, len(self.values))
+        return list(zip(self.values, dtypes, strict=False))
+
+    def argument_of(self, index: int) -> str:
+        """Return the argument that result ``index`` is; empty for a returned array."""
+        written = [*self.spec.outputs]
+        place = index - (len(self.outputs) - len(written))
+        return written[place] if 0 <= place < len(written) else ""
+
+    def with_name(self, verdict: Verdict) -> Verdict:
+        """Return a verdict that names the argument whose values are wrong."""
+        if not isinstance(verdict, Mismatch) or verdict.output is None:
+            return verdict
+        return replace(verdict, argument=self.argument_of(verdict.output))
+
+    def wrong_count(self, results: int) -> Mismatch | None:
+        """Say that the kernel has another number of results than the reference, if it has."""
+        if results == len(self.outputs):
+            return None
+        declared = [*self.spec.outputs]
+        theirs = len(self.outputs)
+        returned = results - len(declared)
+        if not declared:
+            return Mismatch(
+                "outputs", None, f"the kernel returned {counted(returned)}, the reference {theirs}"
+            )
+        names = ", ".join(declared)
+        arrays = f"{counted(returned)} that {'is' if returned == 1 else 'are'} not under outputs="
+        message = (
+            f"the kernel returned {arrays if returned else 'no other array'}, and outputs= names "
+            f"{names}: {counted(results)} to compare, and the reference returned {theirs}"
+        )
+        rule = (
+            f"A reference returns the arrays that the kernel returns, then {names}. An argument "
+            "under outputs= that the kernel returns counts once"
+        )
+        return Mismatch("outputs", None, f"{message}. {rule}")
 
     @cached_property
     def bounds(self) -> tuple[Expected, ...]:

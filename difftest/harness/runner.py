@@ -81,6 +81,11 @@ class Trial:
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
+    @property
+    def results(self) -> int | None:
+        """The number of arrays that the reference returned; None if it refused the case."""
+        return len(self.reference.outputs) if isinstance(self.reference, Reference) else None
+
 
 @dataclass(repr=False)
 class Runner:
@@ -187,10 +192,12 @@ class Runner:
             if outcome.trace is not None:
                 self.traces[backend.name] = outcome.trace
             misuse = self.suspected(trial, backend, call, outcome)
-            if misuse and isinstance(verdict, Mismatch):
+            counted = isinstance(verdict, Mismatch) and verdict.kind == "outputs"
+            if misuse and (not is_failure(verdict) or (counted and misuse.kind == "inputs")):
+                verdict = misuse  # an undeclared write is why the number of results is wrong
+            elif misuse and isinstance(verdict, Mismatch):
                 said = misuse.message
-            elif not is_failure(verdict):
-                verdict = misuse or verdict
+            said = said or _of_arguments(trial, verdict, outcome)
         data = of_data(verdict, reference)
         if data and isinstance(verdict, Inconclusive):
             verdict = verdict._replace(reason=f"{verdict.reason}; {data}")
@@ -208,29 +215,39 @@ class Runner:
         self, trial: Trial, backend: Backend, exact: ExactSettings | None
     ) -> tuple[KernelCall, Outcome]:
         how: Any = {"record": self.record, "inspect": True, "exact": exact}
+        how["results"] = trial.results
         call = make_call(trial.spec, trial.case, trial.inputs, **how)
         return call, self.run(trial.spec, backend, call)
 
     def suspected(
         self, trial: Trial, backend: Backend, call: KernelCall, ran: Ran
     ) -> Mismatch | None:
-        """What is wrong with a run whatever its values are; None if it read all its inputs."""
-        rule = "A kernel reads its inputs; what it writes in place is named under outputs="
-        for name, before, now in zip(trial.spec.inputs, trial.inputs, call.inputs, strict=True):
+        """What is wrong with a run whatever its values are; None if it read all its inputs.
+
+        Arguments that the spec names under ``outputs`` may change.
+        """
+        spec, found = trial.spec, dict[str, Mismatch]()
+        for name, before, now in zip(spec.inputs, trial.inputs, call.inputs, strict=True):
+            if name in spec.outputs:
+                continue
             width = f"u{before.dtype.itemsize}"
             changed = bytes_of(before).view(width) != bytes_of(now).view(width)
             count, did = int(np.count_nonzero(changed)), ""
             if count:
                 first = [int(index) for index in np.argwhere(changed.reshape(before.shape))[0]]
                 did = f"overwrites its input {name}: {count} of {changed.size} elements, the first "
-                did += f"at {first}. {rule}"
+                did += f"at {first}"
             elif any(array is now for array in ran.written):
                 did = f"writes to its input {name}, and what it writes is what was there in this "
-                did += f"case. {rule}"
-            elif any(array is now for array in ran.returned):
-                did = f"returns its input {name} itself, to which it wrote nothing"
+                did += "case"
             if did:
-                return Mismatch("inputs", None, f"the kernel {did}", changed.size, count)
+                found[name] = Mismatch("inputs", None, f"the kernel {did}", changed.size, count)
+            elif any(array is now for array in ran.returned):
+                message = f"the kernel returns its input {name} itself, to which it wrote nothing"
+                return Mismatch("inputs", None, message, changed.size, 0)
+        for undeclared in found.values():
+            message = f"{undeclared.message}. {undeclared_text(spec, found)}"
+            return replace(undeclared, message=message)
         return None
 
     def conclude(self, trial: Trial) -> dict[str, Verdict]:
@@ -279,11 +296,9 @@ class Runner:
         """How the exact run of a case counts roundings; None if none is wanted."""
         if not (self.exact and spec.exact) or spec.ranks:
             return None  # what a collective brings is exact to it
-        dtypes = spec.output_dtype
-        outputs = max(len(dtypes) if isinstance(dtypes, tuple) else 1, len(spec.outputs))
         return ExactSettings(
             dtypes=() if spec.accumulation == "float32" else (spec.accumulation,),
-            results=tuple(spec.output_dtype_of(case, index).name for index in range(outputs)),
+            results=tuple(dtype.name for dtype in spec.possible_dtypes(case)),
             random=all(recipe.is_random for recipe in case.data.values()),
         )
 
@@ -348,29 +363,32 @@ def make_call(
     ``inputs`` are its arrays, if they are made already.
     """
     own = spec.inputs_of(case) if inputs is None else [array.copy() for array in inputs]
+    arrays = spec.arrays
     return KernelCall(
         kernel=spec.kernel,
         inputs=tuple(own),
         outputs=tuple(
-            poisoned(spec.shape_of(case, name), spec.output_dtype_of(case, index))
-            for index, name in enumerate(spec.outputs)
+            poisoned(spec.shape_of(case, name), spec.written_dtype(case, name))
+            for name in arrays[len(spec.inputs) :]
         ),
         parameters=copy.deepcopy(spec.parameters_of(case.values)),
         grid=spec.grid_of(case.values),
         machine=spec.machine_of(case.values),
-        names=(*spec.inputs, *spec.outputs),
+        names=arrays,
         ranks=spec.ranks_of(case.values),
         by_rank=spec.by_rank,
+        targets=tuple(map(arrays.index, spec.outputs)),
         **how,
     )
 
 
 def call_of_case(spec: KernelSpec, case: Case) -> tuple[list[Array], dict[str, Any]]:
-    """The arrays that a kernel is called with, zeros for those that it writes, and the others."""
+    """Return the positional and the keyword arguments of a kernel; zeros for poisoned arrays."""
     if spec.ranks:
         raise SpecError("ranks: received a test of several ranks; accepted: one that has none")
     call = make_call(spec, case)
-    return [*call.inputs, *map(np.zeros_like, call.outputs)], dict(call.parameters)
+    args, keywords = call._replace(outputs=tuple(map(np.zeros_like, call.outputs))).arguments()
+    return [*args], keywords
 
 
 def verdict_on(reference: Reference | Exception | None, outcome: Outcome) -> Verdict:
@@ -395,6 +413,13 @@ def verdict_on(reference: Reference | Exception | None, outcome: Outcome) -> Ver
     if isinstance(outcome, Rejected):
         return OneSided("kernel", outcome.error)
     assert reference is not None
+    return reference.with_name(_compared(reference, outcome))
+
+
+def _compared(reference: Reference, outcome: Ran) -> Verdict:
+    """Return the verdict on the values of a run."""
+    if wrong := reference.wrong_count(len(outcome.outputs)):
+        return wrong
     verdict: Verdict | None = None
     if outcome.exact is not None and outcome.exact.has_meaning:
         verdict = answer(reference, outcome)
@@ -402,6 +427,32 @@ def verdict_on(reference: Reference | Exception | None, outcome: Outcome) -> Ver
             return verdict
     derived = compare(reference.bounds, outcome.outputs, outcome.unwritten)
     return verdict if isinstance(verdict, Match) and isinstance(derived, Inconclusive) else derived
+
+
+def undeclared_text(spec: KernelSpec, names: Iterable[str]) -> str:
+    """Return the rule that a write to inputs breaks, and the declaration that allows it."""
+    declared = {name: " ".join(spec.dimensions(name)) for name in (*spec.outputs, *names)}
+    return (
+        "A kernel writes to arguments that outputs= names, and to no others. If the write is "
+        f"meant, leave inputs= as it is and pass outputs={declared}"
+    )
+
+
+def _of_arguments(trial: Trial, verdict: Verdict, ran: Ran) -> str:
+    """Say how a wrong kernel treats its arguments otherwise than the spec does; else empty."""
+    if not isinstance(verdict, Mismatch):
+        return ""
+    spec, name = trial.spec, verdict.argument
+    if ran.unset:
+        unset = ran.unset[0]
+        return (
+            f"the kernel reads {unset} before it writes to it, and an argument that is under "
+            "outputs= alone holds no data: name it under inputs= too, "
+            f"{unset!r}: {' '.join(spec.dimensions(unset))!r}"
+        )
+    if name in ran.untouched:
+        return f"the kernel wrote nothing to {name}, which outputs= names"
+    return ""
 
 
 def _explained(trial: Trial, verdict: Mismatch, backend: Backend, beside: Ran | None) -> Mismatch:

@@ -87,16 +87,21 @@ class KernelSpec:
         names them, in any order.
     reference : called with the inputs, and those parameters that it has. If it has a parameter of
         each input's name, they are passed by name; else first, in the order of ``inputs``.
-        Returns an array, or a tuple of arrays, one for each output; best in float64. It may only
-        read its arguments, and refuses a case by an assert or a ValueError of its own.
+        Returns an array, or a tuple of arrays, one for each result, best in float64. The results
+        are the arrays that the kernel returns, in order, then the arguments under ``outputs``, in
+        order. An argument that the kernel returns too is one result. The reference may only read
+        its arguments, and refuses a case by an assert or a ValueError of its own.
     domain : name -> source of values, in the order in which they are drawn. A source may depend on
         earlier names; so shapes are constructed, never filtered.
     inputs : argument -> its dimensions, names of the domain or integers, e.g. ``"K M"``; or an
         :class:`Input` that has a dtype or data of its own.
-    outputs : the arguments that the kernel writes in place, in the same form.
+    outputs : the arguments that the kernel writes, in the same form. A name that is under
+        ``inputs`` too is read and written: the kernel and the reference get its drawn data.
+        The others hold poison before the kernel writes them, and the reference does not get them.
     parameters : names of the domain that are passed to the kernel by name.
     dtypes : of the inputs, from simple to complex; one is drawn for each case.
-    output_dtype : of the outputs, or a tuple of one for each; None means the case's dtype.
+    output_dtype : of the results, or a tuple of one for each; None means the case's dtype. An
+        argument that is read and written keeps its own.
     rejects, examples : explicit cases beside those drawn: the ones to refuse, and the ones to
         check, each a Case, or a value for each name of the domain (then once in each dtype).
     edges : whether calls near the kernel's limits must be refused or come out correct: one step
@@ -183,7 +188,17 @@ class KernelSpec:
     def dimensions(self, argument: str) -> list[str]:
         """The dimensions of an input or output."""
         entry = self.inputs[argument] if argument in self.inputs else self.outputs[argument]
-        return (entry.dimensions if isinstance(entry, Input) else entry).split()
+        return _dimensions_of(entry)
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        """The names of all array arguments: the inputs, then the outputs that are no inputs."""
+        return tuple(dict.fromkeys((*self.inputs, *self.outputs)))
+
+    @property
+    def in_place(self) -> tuple[str, ...]:
+        """The arguments that are read and written."""
+        return tuple(name for name in self.outputs if name in self.inputs)
 
     def shape_of(self, case: Case, argument: str) -> tuple[int, ...]:
         """The shape of an input or output in a case."""
@@ -201,11 +216,37 @@ class KernelSpec:
         entry = self.inputs[name]
         return entry if isinstance(entry, Input) else Input(entry)
 
-    def output_dtype_of(self, case: Case, index: int) -> np.dtype[Any]:
-        """The dtype of output ``index``."""
+    def returned_dtype(self, case: Case, index: int) -> np.dtype[Any]:
+        """The dtype of returned array ``index``; an argument that is returned does not count."""
+        return self._output_dtype(case, index)
+
+    def written_dtype(self, case: Case, name: str) -> np.dtype[Any]:
+        """The dtype of an argument under ``outputs``."""
+        if name in self.inputs:
+            return np.dtype(case.dtype_of(name))
+        return self._output_dtype(case, self._most_returned + [*self.outputs].index(name))
+
+    def result_dtypes(self, case: Case, count: int) -> tuple[np.dtype[Any], ...]:
+        """The dtypes of ``count`` results: the returned arrays, then the arguments written."""
+        written = [self.written_dtype(case, name) for name in self.outputs]
+        returned = range(count - len(written))
+        return tuple([self.returned_dtype(case, index) for index in returned] + written)[:count]
+
+    def possible_dtypes(self, case: Case) -> tuple[np.dtype[Any], ...]:
+        """The dtypes that results may have, where their number is not known."""
+        return self.result_dtypes(case, len(self.outputs) + max(1, self._most_returned))
+
+    @property
+    def _most_returned(self) -> int:
+        """The number of returned arrays that ``output_dtype`` has a dtype for."""
+        dtype = self.output_dtype
+        return max(0, len(dtype) - len(self.outputs)) if isinstance(dtype, tuple) else 0
+
+    def _output_dtype(self, case: Case, place: int) -> np.dtype[Any]:
+        """The dtype of a result by its place in ``output_dtype``."""
         dtype = self.output_dtype
         if isinstance(dtype, tuple):
-            dtype = dtype[index] if index < len(dtype) else None
+            dtype = dtype[place] if place < len(dtype) else None
         return np.dtype(dtype or case.dtype)
 
     def reduction_length(self, values: Mapping[str, Value]) -> int:
@@ -235,17 +276,21 @@ class KernelSpec:
     @property
     def by_rank(self) -> tuple[str, ...]:
         """The arrays of which each rank has its own."""
-        arrays = (*self.inputs, *self.outputs)
-        return tuple(array for array in arrays if self.dimensions(array)[0] == self.ranks)
+        return tuple(array for array in self.arrays if self.dimensions(array)[0] == self.ranks)
 
     def parameters_of(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """The kernel's keyword arguments."""
         return {name: values[name] for name in self.parameters}
 
 
+def _dimensions_of(entry: str | Input) -> list[str]:
+    """The dimensions in an entry of ``inputs`` or ``outputs``."""
+    return (entry.dimensions if isinstance(entry, Input) else entry).split()
+
+
 def elements_of(spec: KernelSpec, values: Mapping[str, Value]) -> int:
     """Of all arrays of a case that a spec names together."""
-    return sum(math.prod(spec.shape(name, values)) for name in (*spec.inputs, *spec.outputs))
+    return sum(math.prod(spec.shape(name, values)) for name in spec.arrays)
 
 
 def names_of(function: Callable[..., Any]) -> tuple[str, ...]:
@@ -301,7 +346,8 @@ def _check_numbers(spec: KernelSpec) -> None:
         if not names:
             ask({})
     _check_names("ranks", [spec.ranks] if spec.ranks is not None else [], tuple(spec.domain))
-    if spec.ranks and not set(spec.outputs) < {*spec.by_rank}:
+    own = {*spec.by_rank}
+    if spec.ranks and not (own.issuperset(spec.outputs) and own.intersection(spec.inputs)):
         raise refused(
             "ranks", spec.ranks, "the first dimension of each output, and of an input at least"
         )
@@ -341,6 +387,11 @@ def _check_arrays(spec: KernelSpec) -> None:
                 accepted = f"a recipe, {strategy}, or a function of names of the domain"
                 raise refused(f"{name}.data", own.data, accepted)
             _check_names(f"{name}.data", _names_in(own.data), tuple(spec.domain))
+    for argument in spec.in_place:
+        read, written = spec.dimensions(argument), _dimensions_of(spec.outputs[argument])
+        if read != written:
+            accepted = f"the dimensions that inputs has for it, {' '.join(read)!r}"
+            raise refused(f"outputs[{argument!r}]", " ".join(written), accepted)
 
 
 def _check_dtypes(spec: KernelSpec) -> None:
@@ -368,7 +419,7 @@ def _check_explicit(spec: KernelSpec) -> None:
         if not isinstance(rejection, Rejection):
             raise refused("rejects", rejection, "Rejections, e.g. Rejection({'n': 129}, 'text')")
         matched("rejects", rejection.match)
-        _check_names("rejects.shapes", tuple(rejection.shapes), (*spec.inputs, *spec.outputs))
+        _check_names("rejects.shapes", tuple(rejection.shapes), spec.arrays)
         _check_names("rejects.dtypes", tuple(rejection.dtypes), tuple(spec.inputs))
     rejected = [("rejects", rejection.values) for rejection in spec.rejects]
     accepted = [("examples", one.values if isinstance(one, Case) else one) for one in spec.examples]
@@ -379,7 +430,7 @@ def _check_explicit(spec: KernelSpec) -> None:
         if set(values) != set(spec.domain):
             received = ", ".join(values) or "no name"
             raise SpecError(f"{argument}: received values for {received}; accepted: {all_names}")
-        for name in (*spec.inputs, *spec.outputs):
+        for name in spec.arrays:
             spec.shape(name, values)
 
 
@@ -391,7 +442,7 @@ def _check_kernel(spec: KernelSpec) -> None:
     signature = signature_of(spec.kernel)
     if signature is None:
         return  # a compiled or wrapped kernel; the call itself will tell
-    arrays = (*spec.inputs, *spec.outputs)
+    arrays = spec.arrays
     left = [p for p in signature.parameters.values() if p.name not in spec.parameters]
     names = tuple(p.name for p in left if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
     takes_more = any(p.kind is p.VAR_POSITIONAL for p in left)

@@ -335,7 +335,7 @@ def cases(spec: KernelSpec) -> SearchStrategy[Case]:
 
 def cases_like(spec: KernelSpec, nature: Nature) -> SearchStrategy[Case]:
     """Cases of the domain, for a reference of this nature."""
-    tokens = {size for array in (*spec.inputs, *spec.outputs) for size in spec.dimensions(array)}
+    tokens = {size for array in spec.arrays for size in spec.dimensions(array)}
     names = [*spec.domain]
     sizes = [name for name in names if name in tokens]
     names = names[: max(map(names.index, sizes), default=-1) + 1]

@@ -55,7 +55,8 @@ class Mismatch:
     kind : which check found it: "outputs", "shape", "dtype", "unwritten", "nan", "infinity",
         "value" or "empty", in the order in which they are made; at last "inputs", for a kernel
         that writes to one.
-    output : index of the output; None if their number is wrong.
+    output : index of the result; None if their number is wrong.
+    argument : the kernel's argument that the result is; empty for a returned array.
     elements, wrong : elements compared, and how many of them are wrong.
     first : the first wrong element, where elements were compared.
     box : the smallest box that holds all wrong elements, (start, stop) of each axis.
@@ -75,6 +76,7 @@ class Mismatch:
     question: str = ""
     how: tuple[str, ...] = ()
     evidence: WrongOutput | None = field(default=None, compare=False, repr=False)
+    argument: str = ""
 
 
 class BothRejected(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -49,7 +50,11 @@ class ProofCall(NamedTuple):
 
     def label(self) -> str:
         """The dtype, the shapes and the other arguments, as text."""
-        others = [f"{name}={value!r}" for name, value in self.keywords.items()]
+        others = [
+            f"{name}={value!r}"
+            for name, value in self.keywords.items()
+            if not isinstance(value, np.ndarray)
+        ]
         return ", ".join([self.dtype, *(str(list(shape)) for shape in self.shapes), *others])
 
 
@@ -91,8 +96,8 @@ def calls_of_spec(spec: KernelSpec, count: int) -> list[ProofCall]:
     from difftest.harness.strategies import cases
 
     def call(case: Case) -> ProofCall:
-        shapes = tuple(spec.shape(name, case.values) for name in (*spec.inputs, *spec.outputs))
-        keywords, grid = dict(spec.parameters_of(case.values)), spec.grid_of(case.values)
+        shapes = tuple(spec.shape(name, case.values) for name in spec.arrays)
+        keywords, grid = call_of_case(spec, case)[1], spec.grid_of(case.values)
         return ProofCall(case.dtype, shapes, lambda: call_of_case(spec, case)[0], keywords, grid)
 
     return [call(case) for case in examples(cases(spec), count)]
@@ -230,11 +235,12 @@ def _imports_from(sources: Sources, name: str) -> Iterator[None]:
 def _run(kernel: Any, call: ProofCall, setting: Setting) -> _Ran:
     """What one call returns and what it leaves in its arguments."""
     arrays = call.arrays()
+    keywords = copy.deepcopy(call.keywords)  # a kernel may write to arrays among them
     try:
         options: dict[str, Any] = {"level": setting.level, "grid": call.grid}
         machine = setting.machine or getattr(kernel, "machine", TRN2)
         options |= {"machine": machine, "exact": setting.may_round}
-        run = partial(launch, kernel, arrays, call.keywords, **options)
+        run = partial(launch, kernel, arrays, keywords, **options)
         result: LaunchResult = within_limits(run, call.label())
     except (NkiError, AssertionError, ValueError) as error:
         return _Ran([], [], str(error) or type(error).__name__)
@@ -243,6 +249,7 @@ def _run(kernel: Any, call: ProofCall, setting: Setting) -> _Ran:
     exact: list[ExactOutput] = []
     if result.exact is not None and result.exact.has_meaning:
         exact = [*result.exact.outputs, *(output for _, output in result.exact.arguments)]
+    arrays += [value for value in keywords.values() if isinstance(value, np.ndarray)]
     return _Ran([*result.outputs, *arrays], exact, None)
 
 

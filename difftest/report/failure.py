@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -189,7 +189,8 @@ def _where(failure: DifferentialFailure) -> list[dict[str, Any]]:
             event = culprit(failure, verdict)
             if event is not None and event.location is not None:
                 index = list(verdict.first.index)
-                why = f"{event.opcode} wrote output {verdict.output} at {index} here, last"
+                name = verdict.argument or f"output {verdict.output}"
+                why = f"{event.opcode} wrote {name} at {index} here, last"
                 shown.append(lines_around(event.location, why))
     return shown[:1]
 
@@ -212,7 +213,7 @@ def culprit(failure: DifferentialFailure, mismatch: Mismatch) -> Event | None:
     if first is None or output is None:
         return None
     trace, _ = trace_of(failure.spec, failure.case)
-    return None if trace is None else writer_of(trace, output, mismatch.shape, first.index)
+    return None if trace is None else writer_of(trace, mismatch, failure.spec.outputs)
 
 
 def trace_of(spec: KernelSpec, case: Case) -> tuple[Trace | None, str]:
@@ -228,16 +229,19 @@ def trace_of(spec: KernelSpec, case: Case) -> tuple[Trace | None, str]:
     return scope["core"].trace, type(outcome.error).__name__
 
 
-def writer_of(
-    trace: Trace, output: int, shape: tuple[int, ...], index: tuple[int, ...]
-) -> Event | None:
-    """The last instruction that wrote an element of an output, which has a number and a shape.
+def writer_of(trace: Trace, mismatch: Mismatch, arguments: Collection[str]) -> Event | None:
+    """Return the last instruction that wrote the first wrong element.
 
     None if no instruction wrote it, or it cannot be told.
+
+    Parameters
+    ----------
+    arguments : the names of the kernel's arguments that are compared.
     """
-    tensor = _tensor(trace, output, shape)
-    if tensor is None:
+    tensor = _tensor(trace, mismatch, arguments)
+    if tensor is None or mismatch.first is None:
         return None
+    index, shape = mismatch.first.index, mismatch.shape
     element = int(np.ravel_multi_index(index, shape)) if shape else 0
     for event in reversed(trace.events):
         for region in event.writes:
@@ -246,14 +250,19 @@ def writer_of(
     return None
 
 
-def _tensor(trace: Trace, output: int, shape: tuple[int, ...]) -> Allocation | None:
-    """The tensor of an output: of those of its shape, or the one of its number."""
+def _tensor(trace: Trace, mismatch: Mismatch, arguments: Collection[str]) -> Allocation | None:
+    """Return the tensor of a result: the argument, the one of its shape, or that of its number."""
     outputs = [tensor for tensor in trace.allocations if tensor.output is not None]
-    alike = [tensor for tensor in outputs if tensor.shape == shape]
+    named = [t for t in outputs if t.name in arguments and t.location is None]
+    if mismatch.argument:
+        return next((tensor for tensor in named if tensor.name == mismatch.argument), None)
+    returned = [tensor for tensor in outputs if tensor not in named]
+    alike = [tensor for tensor in returned if tensor.shape == mismatch.shape]
     if len(alike) == 1:
         return alike[0]
-    fits = output < len(outputs) and outputs[output].shape == shape
-    return outputs[output] if fits else None
+    number = mismatch.output or 0
+    fits = number < len(returned) and returned[number].shape == mismatch.shape
+    return returned[number] if fits else None
 
 
 def _touches(region: Region, element: int) -> bool:

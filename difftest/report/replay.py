@@ -8,7 +8,7 @@ knows the outputs alone, so that the instruction is the last one that wrote a wr
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -200,15 +200,16 @@ def _stops(
                 at = raised_at(verdict.error, failure.spec)
                 yield Stop("the kernel", f"{type(verdict.error).__name__} is raised here", None, at)
             elif isinstance(verdict, Mismatch):
-                yield _last_writer(verdict, trace)
+                yield _last_writer(verdict, trace, failure.spec.outputs)
 
 
-def _last_writer(verdict: Mismatch, trace: Trace | None) -> Stop:
+def _last_writer(verdict: Mismatch, trace: Trace | None, arguments: Collection[str]) -> Stop:
     first, output = verdict.first, verdict.output
     if first is None or output is None or trace is None:
         return Stop("the reference", verdict.message)
-    event = writer_of(trace, output, verdict.shape, first.index)
-    said = f"output {output} at {list(first.index)}: got {first.got}, expected {first.expected}"
+    event = writer_of(trace, verdict, arguments)
+    name = verdict.argument or f"output {output}"
+    said = f"{name} at {list(first.index)}: got {first.got}, expected {first.expected}"
     if event is None:
         return Stop("the reference", f"{said}; no instruction wrote it")
     near = _neighbours(verdict)

@@ -234,7 +234,7 @@ def _parameters(spec: KernelSpec) -> list[str]:
     """The parameters that the kernel has and the spec does not give, each with a default."""
     shown = signature_of(spec.kernel)
     rows = shown.parameters.values() if shown is not None else ()
-    passed = {*spec.inputs, *spec.outputs, *spec.parameters}
+    passed = {*spec.arrays, *spec.parameters}
     return [row.name for row in rows if row.name not in passed and row.default is not row.empty]
 
 

@@ -190,8 +190,8 @@ def _line_of(failure: CaseFailure, traces: Mapping[str, Trace]) -> Location | No
         return failure.findings[0].location
     verdict, spec, at = getattr(failure, "verdict", None), failure.spec, None
     if isinstance(verdict, Mismatch) and verdict.first is not None and verdict.output is not None:
-        place = verdict.output, verdict.shape, verdict.first.index
-        events = filter(None, (writer_of(trace, *place) for trace in traces.values()))
+        writers = (writer_of(trace, verdict, spec.outputs) for trace in traces.values())
+        events = filter(None, writers)
         at = next((event.location for event in events), None)
     elif failure.raised is not None:
         at = raised_at(failure.raised, spec)

@@ -110,6 +110,19 @@ class Arguments:
         self.given.append((array, tensor))
         return tensor
 
+    @property
+    def written(self) -> list[Tile]:
+        """The tensors of the arguments that an instruction wrote to."""
+        tensors = [tensor for *_, tensor in self.mutable]
+        return [tensor for tensor in tensors if tensor._storage.allocation.writes]
+
+    def origin(self, tile: Tile) -> Array | None:
+        """The caller's array that a tile is, all of it and unchanged in shape; else None."""
+        for array, tensor in self.given:
+            if tile._storage is tensor._storage and tile._pattern == tensor._pattern:
+                return array if tile.dtype == tensor.dtype else None
+        return None
+
     def copy_back(self) -> None:
         """Give the caller's arrays what the kernel wrote, in the order of the arguments.
 
@@ -186,13 +199,13 @@ def note_outputs(
     """
     for tensor in arguments:
         if tensor._storage.allocation.writes:
-            tensor._storage.allocation.output = Output()
+            tensor._storage.allocation.output = Output(returned=False)
     for tensor, (_, missing) in zip(returned, outputs, strict=True):
         allocation = tensor._storage.allocation
         if missing is not None and missing.any():
             first = tuple(int(k) for k in np.unravel_index(missing.argmax(), missing.shape))
             allocation.output = Output(int(np.count_nonzero(missing)), first)
-        elif allocation.output is None:
+        elif allocation.output is None or not allocation.output.returned:
             allocation.output = Output()
 
 

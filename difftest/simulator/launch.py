@@ -69,6 +69,7 @@ class LaunchResult(NamedTuple):
         None if it was not asked for.
     written : the caller's arrays that an instruction wrote to, whatever the values.
     returned : those of which it returned tensors, written or not.
+    origins : for each output the caller's array that it is as a whole; None if it is none.
     notes : the broken rules that were warnings and no errors (see
         :mod:`difftest.simulator.strictness`), once for each line and rule, in order.
     """
@@ -80,6 +81,7 @@ class LaunchResult(NamedTuple):
     notes: tuple[NkiError, ...] = ()
     written: tuple[Array, ...] = ()
     returned: tuple[Array, ...] = ()
+    origins: tuple[Array | None, ...] = ()
 
 
 class Finished(NamedTuple):
@@ -103,6 +105,7 @@ class Finished(NamedTuple):
             said(),
             tuple(array for array, tile in self.arguments.given if tile._storage.allocation.writes),
             tuple(array for array, tile in self.arguments.given if tile._storage in storages),
+            tuple(map(self.arguments.origin, self.leaves)),
         )
 
     def everything(self) -> tuple[Array, ...]:
@@ -235,7 +238,7 @@ class Launch(NamedTuple):
             oracle, shadow = core.followers.oracle, core.followers.shadow
             outputs = as_arrays(leaves)
             note_outputs(leaves, outputs, [tensor for _, tensor in arguments.given])
-            kept = leaves or [tensor for *_, tensor in arguments.mutable]
+            kept = [*leaves, *arguments.written]
             again = shadow and shadow.contract.without_scratch([tensor.dtype for tensor in kept])
             if core.tape is not None:
                 core.tape.end(leaves)

@@ -111,6 +111,8 @@ class Output(NamedTuple):
     """Elements that nothing ever wrote."""
     first: Index = ()
     """The first of them, if there are any, in the shape in which the kernel returned it."""
+    returned: bool = True
+    """Whether the kernel returned it; else it is an argument that the kernel wrote to."""
 
 
 @dataclass(eq=False, slots=True)

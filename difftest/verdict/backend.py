@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from difftest.backends.base import Crashed, KernelCall, Outcome, Ran, Rejected, Unsupported
+from difftest.backends.base import Crashed, KernelCall, Outcome, Rejected, Unsupported
 from difftest.backends.embedded import EmbeddedSimulator
 from difftest.harness.case import Case
 from difftest.simulator.dtypes import BOOL, INTEGERS, Array, is_float, name_of
@@ -137,7 +137,7 @@ class CandidateBackend:
 
     def run(self, call: KernelCall) -> Outcome:
         """Let the kernel say what it asks of the machine, and do that on the data of the call."""
-        arrays = [(array.shape, name_of(array.dtype)) for array in (*call.inputs, *call.outputs)]
+        arrays = [(array.shape, name_of(array.dtype)) for array in call.arrays]
         # Instructions of equal ones are the same, unless the kernel follows data.
         shape = repr((arrays, sorted(call.parameters.items()), call.grid, call.machine))
         self.is_settled, self._blind = True, []
@@ -246,15 +246,9 @@ def _given(tape: Tape) -> Iterator[tuple[set[Any], Any, str]]:
 
 def _replay(call: KernelCall, tape: Tape) -> Outcome:
     """What the calls of a tape compute on the data of a call; WorkerEnd of what is no tape."""
-    outputs = tuple(output.copy() for output in call.outputs)
-    ran = EmbeddedSimulator().run(call._replace(kernel=replayed(tape), outputs=outputs))
+    ran = EmbeddedSimulator().run(call._replace(kernel=replayed(tape)))
     if isinstance(ran, Rejected) and isinstance(ran.error, ReplayError):
         raise WorkerEnd(Judged.CRASHED, f"its process answers with no run: {ran.error}")
-    if isinstance(ran, Ran):
-        for own, array in zip(call.outputs, outputs, strict=True):
-            own[...] = array
-        if call.outputs:
-            ran = ran._replace(outputs=call.outputs)
     return ran
 
 

@@ -287,11 +287,12 @@ def instructions_of(trace: Trace) -> str:
 
 
 def task_bytes(spec: KernelSpec, case: Case) -> int:
-    """Bytes of the inputs of a case, and of the outputs that it names: each crosses HBM once."""
-    inputs = ((name, NKI_NAMES[case.dtype_of(name)]) for name in spec.inputs)
-    outputs = ((name, spec.output_dtype_of(case, at)) for at, name in enumerate(spec.outputs))
-    sizes: Any = (
-        math.prod(spec.shape(name, case.values)) * dtype.itemsize
-        for name, dtype in (*inputs, *outputs)
-    )
-    return int(sum(sizes))
+    """Return the bytes that cross HBM at least: inputs, and outputs that the spec names.
+
+    An argument that is read and written counts as nothing: a kernel may touch a part of it alone.
+    """
+    read = [name for name in spec.inputs if name not in spec.outputs]
+    written = [name for name in spec.outputs if name not in spec.inputs]
+    sizes: Any = [(name, NKI_NAMES[case.dtype_of(name)]) for name in read]
+    sizes += [(name, spec.written_dtype(case, name)) for name in written]
+    return sum(math.prod(spec.shape(name, case.values)) * of.itemsize for name, of in sizes)

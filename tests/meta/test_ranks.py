@@ -47,6 +47,7 @@ def returned(x, weight, groups):
 
 def in_place(x, weight, out, groups):
     nisa.dma_copy(dst=out, src=mean_of(x, weight, groups))
+    return out
 
 
 def neighbours(x, weight, out, groups):

@@ -27,6 +27,23 @@ def wrong_from_three_rows(a, b):
     if a.shape[0] > 2:
         nl.store(result, nl.load(a) * 3)
     return result
+
+@nki.jit
+def add_to(a, b):
+    nl.store(a, nl.add(nl.load(a), nl.load(b)))
+    return a
+
+@nki.jit
+def add_to_and_double(a, b):
+    nl.store(a, nl.add(nl.load(a), nl.load(b)))
+    result = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    nl.store(result, nl.add(nl.load(a), nl.load(a)))
+    return result
+
+@nki.jit
+def forgets(a, b):
+    nl.store(a, nl.load(b))
+    return a
 """
 
 TEST = """
@@ -105,6 +122,38 @@ def test_a_right_kernel_passes_and_the_known_kernel_ran_first(machine, beside, r
     assert len(calls(machine)) - 2 == (3 + 1) * 3
     asked = "exact run: add: device has none" not in result.stdout.str()
     assert asked == (request.node.callspec.params["machine"] == "classic")
+
+
+IN_PLACE = """
+from difftest import kernel_test
+from kernel import add_to, add_to_and_double, forgets
+from reference_add import add
+
+def of(kernel, reference):
+    test = kernel_test(
+        kernel=kernel,
+        reference=reference,
+        domain={"m": range(1, 9), "n": (4,)},
+        inputs={"a": "m n", "b": "m n"},
+        outputs={"a": "m n"},
+    )
+    return test(lambda case: case.check())
+
+test_add_to = of(add_to, add)
+test_add_to_and_double = of(add_to_and_double, lambda a, b: (2 * add(a, b), add(a, b)))
+test_forgets = of(forgets, add)
+"""
+
+
+@both
+def test_an_argument_that_is_updated_is_compared_on_the_device_and_on_the_simulator_of_an_sdk(
+    machine,
+):
+    machine.makepyfile(test_in_place=IN_PLACE)
+    for option in ("--simulate=sdk", "--device"):
+        result = run(machine, option)
+        result.assert_outcomes(passed=2, failed=1)
+        result.stdout.fnmatch_lines(["*first wrong: a[[]*"])
 
 
 def calls_of_failures(machine):

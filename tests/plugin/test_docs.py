@@ -136,8 +136,8 @@ def test_the_kernel_tests_on_the_pages_pass(pytester, in_process):
                 (pytester.path / name[1]).write_text(code, encoding="utf-8")
     result = in_process("--simulate", "--hypothesis-profile=device")
     # test-a-kernel: drawn, edges, the rejection, the example in 2 dtypes; the other,
-    # and the skill for agents: drawn, edges
-    result.assert_outcomes(passed=1 + 1 + 1 + 2 + (1 + 1) * 2)
+    # the skill for agents, and test-an-update: drawn, edges
+    result.assert_outcomes(passed=1 + 1 + 1 + 2 + (1 + 1) * 3)
     result.stdout.fnmatch_lines(["twins: all bits agree in all cases of * pair*"])
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from difftest.analysis.detectors import (
+    arguments,
     memory,
     numbers,
     order,
@@ -36,6 +37,7 @@ DETECTORS: tuple[Detector, ...] = tuple(
         ("Uninitialised memory", uninitialised.uninitialised, uninitialised.HAZARDS),
         ("Uninitialised memory", uninitialised.registers, (uninitialised.REGISTER,)),
         ("Uninitialised memory", uninitialised.unwritten, (uninitialised.UNWRITTEN,)),
+        ("Arguments", arguments.arguments, (arguments.NOT_RETURNED,)),
         ("Numbers", numbers.numbers, numbers.HAZARDS),
         ("Numbers", numbers.narrow, (numbers.NARROW,)),
     )

@@ -21,7 +21,7 @@ import shutil
 import sys
 import tempfile
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -46,6 +46,7 @@ from difftest.backends.sdk import (
     Detection,
     Sdk,
     detect_sdk,
+    is_same,
     launched,
     ran_of,
 )
@@ -327,34 +328,38 @@ class Device:
             raise UntrustedDeviceError(self._complaint)
 
     def _run(self, call: KernelCall) -> Outcome:
-        arrays = [(array.shape, str(array.dtype)) for array in (*call.inputs, *call.outputs)]
+        arrays = [(array.shape, str(array.dtype)) for array in call.arrays]
         compiled_for = call.kernel, call.grid, repr(sorted(call.parameters.items())), arrays
         # The newer runtime must be told what stands in ``kernel[lnc]``, 1 without brackets.
         lnc = math.prod(call.grid) if self.detection.dialect == NEWER else None
         key, arguments = (self, *compiled_for), (call.inputs, call.outputs, call.parameters)
+        before = tuple(array.copy() for array in call.written)
         try:
-            written, returned = self.core.run(key, self._job(call), *arguments, lnc=lnc)
+            written, told = self.core.run(key, self._job(call), *arguments, lnc=lnc)
         except DeviceError as error:
             # An error of the runtime is a crash, most others are refusals.
             broke = isinstance(error.cause, (*SLIPS, WorkerEndedError))
             at_run_time = error.fault is not None and error.fault.number is not None
             told = error if error.fault or self.core.log or error.cause is None else error.cause
             return Crashed(told) if broke or at_run_time else Rejected(told)
-        for ours, theirs in zip(call.outputs, written, strict=True):
+        for ours, theirs in zip(call.written, written, strict=True):
             ours[...] = theirs
-        return ran_of(call, returned)
+        returned = [call.written[array] if isinstance(array, int) else array for array in told]
+        return ran_of(call, returned, before)
 
-    def _job(self, call: KernelCall) -> Callable[..., tuple[tuple[Array, ...], ...]]:
+    def _job(self, call: KernelCall) -> Callable[..., tuple[tuple[Any, ...], ...]]:
         """What the core's process does for one kernel: made ready there once, and called often.
 
-        It gives the outputs that were passed, as they are afterwards, and what was returned.
+        It gives the targets as the kernel has left them, and the returned arrays. A returned array
+        that is a target itself is its number among them.
         """
         ready = functools.cache(lambda: self._runnable(call))
 
-        def job(inputs: Any, outputs: Any, parameters: Any) -> tuple[tuple[Array, ...], ...]:
+        def job(inputs: Any, outputs: Any, parameters: Any) -> tuple[tuple[Any, ...], ...]:
             own = call._replace(inputs=inputs, outputs=outputs, parameters=parameters)
             args, kwargs = own.arguments()
-            return outputs, as_outputs(ready()(*args, **kwargs))
+            returned = as_outputs(ready()(*args, **kwargs))
+            return own.written, tuple(number_among(own.written, array) for array in returned)
 
         return job
 
@@ -365,6 +370,12 @@ class Device:
             return sdk.baremetal(launched(call))
         is_plain = isinstance(call.kernel, FunctionType)
         return launched(call._replace(kernel=sdk.jit(call.kernel)) if is_plain else call)
+
+
+def number_among(targets: Sequence[Array], array: Array) -> int | Array:
+    """Return the number of the target that an array is; the array itself if it is none."""
+    same = (number for number, target in enumerate(targets) if is_same(array, target))
+    return next(same, array)
 
 
 class Devices(ByDialect[Device]):

@@ -451,10 +451,20 @@ class ExactRun(NamedTuple):
         """Whether its values can be compared with anything."""
         return not any(doubt.lost for doubt in self.doubts)
 
-    def of(self, arrays: Sequence[Array]) -> ExactRun:
-        """The same run, whose outputs are what the kernel left in these mutable arguments."""
+    def of(self, returned: Sequence[int], arrays: Sequence[Array]) -> ExactRun:
+        """The same run, of some of the returned tensors, then of what it left in arguments.
+
+        Parameters
+        ----------
+        returned : the numbers of the returned tensors.
+        arrays : the caller's arrays. One that the kernel may not write to is exact as it is.
+        """
         left = {id(array): output for array, output in self.arguments}
-        return self._replace(outputs=tuple(left[id(array)] for array in arrays))
+        outputs = [self.outputs[number] for number in returned]
+        outputs += [
+            left.get(id(array)) or ExactOutput(array.astype(np.float64), None) for array in arrays
+        ]
+        return self._replace(outputs=tuple(outputs))
 
 
 def exact_output(shadow: Shadow, tile: Tile) -> ExactOutput:

@@ -63,6 +63,17 @@ def scale_into(a, result: nt.mutable_tensor, columns=2):
 
 
 @nki.jit
+def add_to(total: nt.mutable_tensor, a, gives):
+    old, more = nl.load(total), nl.load(a)
+    nl.store(total, nl.add(old, more))
+    if gives == "nothing":
+        return None
+    twice = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    nl.store(twice, nl.multiply(more, 2.0))
+    return {"it": total, "another": twice, "both": (total, twice)}[gives]
+
+
+@nki.jit
 def both(a):
     first = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
     second = nl.ndarray(a.shape, dtype=nl.bfloat16, buffer=nl.shared_hbm)
@@ -111,6 +122,23 @@ def test_an_output_that_is_passed_is_written_in_place_and_what_is_not_written_is
         assert np.array_equal(result[:, :columns], 2 * ones(3, columns))
         (mask,) = outcome.unwritten
         assert (mask if mask is None else mask.tolist()) == unwritten
+
+
+def test_an_argument_that_is_read_and_written_is_one_result_whether_or_not_it_is_returned(backend):
+    for gives, returned in (("nothing", 0), ("it", 0), ("another", 1), ("both", 1)):
+        total, values = 3 * ones(3, 2), ones(3, 2)
+        call = KernelCall(
+            kernel=add_to,
+            inputs=(total, values),
+            parameters={"gives": gives},
+            targets=(0,),
+            results=1 + returned,
+        )
+        outcome = backend.run(call)
+        assert isinstance(outcome, Ran), outcome
+        wanted = [2 * ones(3, 2)] * returned + [4 * ones(3, 2)]
+        assert [array.tolist() for array in outcome.outputs] == [one.tolist() for one in wanted]
+        assert outcome.unwritten == (None,) * (1 + returned)
 
 
 def test_a_contract_and_a_rule_refuse_and_a_slip_crashes(backend):

@@ -78,6 +78,45 @@ def test_outputs_that_come_back_in_place_of_those_passed_count(simulator):
     assert outcome.unwritten == (None,)
 
 
+def test_a_copy_that_comes_back_of_an_argument_that_is_written_counts_once(simulator):
+    """AWS's idiom on an API that returns copies, and may or may not update the array passed."""
+
+    def updated(a, gives, also):
+        result = a + 1
+        if also:
+            a[...] = result
+        other = np.full_like(a, 7)
+        return {"it": result.copy(), "both": (other, result.copy()), "other": other}[gives]
+
+    for gives, also, results, expected in (
+        ("it", True, 1, [[2, 2]]),
+        ("it", False, 1, [[2, 2]]),
+        ("both", True, 2, [[7, 7], [2, 2]]),
+        ("other", True, 2, [[7, 7], [2, 2]]),
+        ("other", True, 1, [[7, 7], [2, 2]]),  # more than the reference has: that is to be told
+        ("it", True, None, [[2, 2]]),
+        ("other", True, None, [[7, 7], [2, 2]]),
+    ):
+        call = KernelCall(
+            kernel=updated,
+            inputs=(np.ones(2, np.float32),),
+            parameters={"gives": gives, "also": also},
+            targets=(0,),
+            results=results,
+        )
+        outcome = simulator.run(call)
+        assert [output.tolist() for output in outcome.outputs] == expected
+
+
+def test_an_array_that_equals_an_argument_is_another_where_the_reference_has_both(simulator):
+    def copied(a):
+        a += 1
+        return a.copy()
+
+    call = KernelCall(kernel=copied, inputs=(np.ones(2, np.float32),), targets=(0,), results=2)
+    assert [output.tolist() for output in simulator.run(call).outputs] == [[2, 2]] * 2
+
+
 @pytest.mark.parametrize(
     ("error", "outcome"),
     [

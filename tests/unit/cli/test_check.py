@@ -279,3 +279,50 @@ def test_a_write_to_an_input_is_named_with_equal_values_too(tmp_path, body, of_s
         assert result.exit_code == bool(said), result.output
         assert said in result.stdout
         assert ("\nerror: the kernel" in f"\n{result.stdout}") == bool(said)
+
+
+IN_PLACE = """
+import numpy as np
+import nki
+import nki.isa as nisa
+import nki.language as nl
+from difftest import kernel_test
+
+
+@nki.jit
+def kernel({parameters}):
+    new, old = (nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf) for _ in range(2))
+    nisa.dma_copy(src=x, dst=new)
+    nisa.dma_copy(src=total, dst=old)
+    nisa.tensor_tensor(dst=new, data1=new, data2=old, op=nl.add)
+    {body}
+
+
+@kernel_test(
+    kernel=kernel,
+    reference=lambda x, total: x.astype(np.float64) + total,
+    domain={{"n": (4,), "factor": (1,)}},
+    inputs={{"x": "n 2", "total": "n 2"}},
+    outputs={{"total": "n 2"}},
+    {more}
+)
+def test_kernel(case):
+    case.check()
+"""
+
+
+@every(
+    "parameters, body, more",
+    [
+        ("total, x", "nisa.dma_copy(src=new, dst=total)", ""),
+        ("total, x", "nisa.dma_copy(src=new, dst=total); return total", ""),
+        ("total, x", "return total", ""),
+        ("factor, x, total", "nisa.dma_copy(src=new, dst=total)", "parameters=['factor'],"),
+    ],
+)
+def test_an_argument_that_is_read_and_written_is_no_misuse(tmp_path, parameters, body, more):
+    """The names of the test may stand in another order than the kernel's."""
+    file = tmp_path / f"test_updating_{abs(hash(parameters + body))}.py"
+    file.write_text(IN_PLACE.format(parameters=parameters, body=body, more=more))
+    result = run(f"{file}::test_kernel", "--case", '{"n": 4, "factor": 1}')
+    assert result.exit_code == 0, result.output

@@ -37,7 +37,7 @@ def test_elements_of_all_outputs_are_counted():
 def test_number_of_outputs_comes_first():
     verdict = compare([expected([1.0])], [])
     assert verdict.kind == "outputs"
-    assert verdict.message == "the kernel returned 0 outputs, the reference 1"
+    assert verdict.message == "the kernel returned no arrays, the reference 1"
 
 
 HALF = [np.array([False, True])]

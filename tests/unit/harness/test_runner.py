@@ -73,8 +73,9 @@ def test_what_one_backend_does_to_its_arrays_no_other_sees():
     with pytest.raises(DifferentialFailure) as caught:
         runner("first", "second").check(add_spec(add_in_place), a_twice)
     said = (
-        "the kernel overwrites its input a: 4 of 4 elements, the first at [0]. A kernel reads its "
-        "inputs; what it writes in place is named under outputs="
+        "the kernel overwrites its input a: 4 of 4 elements, the first at [0]. A kernel writes to "
+        "arguments that outputs= names, and to no others. If the write is meant, leave inputs= as "
+        "it is and pass outputs={'a': 'n'}"
     )
     assert [one.message for one in caught.value.verdicts.values()] == [said, said]
     assert said in str(caught.value)

@@ -4,6 +4,7 @@ import numpy as np
 
 from difftest.harness.case import Case
 from difftest.harness.recipes import Random, Zeros
+from difftest.harness.verdict import Mismatch, WrongElement
 from difftest.report.failure import nearest, writer_of
 from difftest.simulator import launch
 from difftest.simulator.frontend.install import embedded
@@ -29,6 +30,17 @@ def halves(x):
     return first, second, third
 
 
+@nki.jit
+def updating(total, x):
+    out = nl.ndarray((4, 8), dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray((4, 8), dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=x)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0)
+    nisa.dma_copy(dst=out, src=tile)
+    nisa.dma_copy(dst=total, src=tile)
+    return out
+
+
 TRACE = launch(halves, [np.ones((4, 8), np.float32)]).trace
 
 
@@ -45,8 +57,24 @@ TRACE = launch(halves, [np.ones((4, 8), np.float32)]).trace
     ],
 )
 def test_the_last_writer(output, shape, index, number):
-    event = writer_of(TRACE, output, shape, index)
+    event = writer_of(TRACE, wrong_at(output, shape, index), ())
     assert (event and TRACE.events.index(event)) == number
+
+
+@every("argument, output, number", [("total", 1, 3), ("", 0, 2)])
+def test_the_last_writer_of_an_argument_and_of_a_returned_array_of_its_shape(
+    argument, output, number
+):
+    given = [np.ones((4, 8), np.float32), np.ones((4, 8), np.float32)]
+    trace = launch(updating, given).trace
+    event = writer_of(trace, wrong_at(output, (4, 8), (0, 0), argument), ("total",))
+    assert trace.events.index(event) == number
+
+
+def wrong_at(output, shape, index, argument=""):
+    """A mismatch whose first wrong element is at an index of a result."""
+    first = WrongElement(index, "0", "1", "1", "exactly 1")
+    return Mismatch("value", output, "", first=first, shape=shape, argument=argument)
 
 
 def test_the_nearest_case_that_agrees():

@@ -252,3 +252,49 @@ def test_the_files_name_is_none_that_pytest_collects():
     assert (
         file_name("a/test_x.py::test_y[n=2-float32]") == "failure_a_test_x_py_test_y_n_2_float32.py"
     )
+
+
+UPDATING = """import nki
+import nki.isa as nisa
+import nki.language as nl
+
+
+@nki.jit
+def add_to(total, x):
+    new = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    old = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=new, src=x)
+    nisa.dma_copy(dst=old, src=total)
+    nisa.tensor_tensor(dst=new, data1=new, data2=old, op=nl.add)
+    nisa.dma_copy(dst=total, src=new)
+    return total
+"""
+OF_UPDATING = """from difftest import kernel_test
+from add_to import add_to
+
+
+@kernel_test(
+    kernel=add_to,
+    reference=lambda total, x: total.astype("float64") + x,
+    domain={"n": range(1, 9)},
+    inputs={"total": "n 2", "x": "n 2"},
+    outputs={"total": "n 2"},
+)
+def test_add_to(case):
+    case.check()
+"""
+
+
+@every("wrong", [False, True])
+def test_an_argument_that_is_updated_has_its_data_in_each_run_of_a_replay(wrong):
+    text = UPDATING.replace("data2=old", "data2=new") if wrong else UPDATING
+    data = '{"total":{"random":{"seed":1}},"x":{"random":{"seed":2}}}'
+    case = f'{{"values":{{"n":3}},"dtype":"float32","data":{data}}}'
+    modules = {"test_add_to": OF_UPDATING, "add_to": text}
+    again, text = said(Saved("test_add_to:test_add_to", case, modules))
+    if not wrong:
+        assert text == "the case agrees with its reference here"
+        return
+    (stop,) = again.stops
+    assert stop.said.startswith("total at [0, 0]: got ")
+    assert again.event.location.text.startswith("nisa.dma_copy(dst=total")

@@ -25,7 +25,11 @@ TABLE = {
 NIGHTLY = settings.get_current_profile_name() == "nightly"
 
 
-ALWAYS = "today: names of a counter", "today: an operator and a dtype as parameters"
+ALWAYS = (
+    "today: names of a counter",
+    "today: an operator and a dtype as parameters",
+    *(name for name in TABLE if "updated" in name),
+)
 
 
 @every("name", TABLE if NIGHTLY else dict.fromkeys([*[*TABLE][::4], *ALWAYS]))

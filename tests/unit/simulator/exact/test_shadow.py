@@ -45,7 +45,7 @@ def test_an_argument_that_is_written():
     kernel.__annotations__ = {"out": mutable_tensor}
     out = np.zeros_like(X)
     run = launch(kernel, [X, out], exact=True).exact
-    (output,) = run.of([out]).outputs
+    (output,) = run.of([], [out]).outputs
     assert np.array_equal(output.value, X.astype(np.float64) * (1 / 3))
     assert launch(kernel, [X, out]).exact is None
 

@@ -17,6 +17,11 @@ def filled(value: str) -> str:
     return FILLED.format(fill=f"nisa.memset(dst=tile, value={value})")
 
 
+def in_place(kernel):
+    """A contract of which the sum replaces ``a``."""
+    return dataclasses.replace(spec_of(kernel), outputs={"a": "p n"})
+
+
 def spec_of_nan(kernel):
     """A contract of which the reference says nothing."""
     return dataclasses.replace(spec_of(kernel), reference=lambda a, b: np.full(a.shape, np.nan))
@@ -163,6 +168,18 @@ WITHOUT_WORK = {
     ),
     "another shape": cheat("return store(total(a, b)[0:1])", WRONG),
     "two outputs": cheat("return store(total(a, b)), store(total(a, b))", WRONG),
+    "an argument that stays as it was": cheat(
+        "total(a, b)\nreturn a", WRONG, because="wrote nothing to a", spec=in_place
+    ),
+    "an argument that gets another one": cheat(
+        "nisa.dma_copy(dst=a, src=load(b))\nreturn a", WRONG, spec=in_place
+    ),
+    "a result beside the argument": cheat(
+        "nisa.dma_copy(dst=a, src=total(a, b))\nreturn store(load(b))",
+        WRONG,
+        because="the kernel returned 1 array that is not under outputs=",
+        spec=in_place,
+    ),
     "no output": cheat("store(total(a, b))", WRONG),
     "refuses what it does not know": cheat(
         "assert a.shape[0] < 3, 'large'\nreturn store(total(a, b))", Outcome.REFUSES_PROMISED

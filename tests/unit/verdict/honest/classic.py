@@ -99,6 +99,15 @@ KERNELS = {
         head=CLASSIC,
         more={"outputs": {"out": "p n"}},
     ),
+    "an argument that is updated and returned": Honest(
+        "nl.store(x, nl.load(x) - 1.0)\nreturn x",
+        reference=lambda x: x.astype(np.float64) - 1,
+        inputs={"x": "p n"},
+        parameters="x: nt.mutable_tensor",
+        before="import neuronxcc.nki.typing as nt\n",
+        head=CLASSIC,
+        more={"outputs": {"x": "p n"}},
+    ),
     "rows in another order": of_one(
         "out = empty(a)\nindex = nl.ndarray((a.shape[0], 1), dtype=nl.int32, buffer=nl.sbuf)\n"
         "p, n = nl.mgrid[0:a.shape[0], 0:a.shape[1]]\n"

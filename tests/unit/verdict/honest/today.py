@@ -61,6 +61,16 @@ KERNELS = {
         parameters="x, out",
         more={"outputs": {"out": "p n"}},
     ),
+    "an argument that is updated and returned": Honest(
+        "nisa.dma_copy(dst=a, src=total(a, b))\nreturn a",
+        more={"outputs": {"a": "p n"}},
+    ),
+    "an argument that is updated, and a result": Honest(
+        "less = total(a, b, nl.subtract)\nnisa.dma_copy(dst=a, src=total(a, b))\n"
+        "return store(less)",
+        reference=lambda a, b: (a.astype(np.float64) - b, a.astype(np.float64) + b),
+        more={"outputs": {"a": "p n"}},
+    ),
     "two outputs": Honest(
         "return store(total(a, b)), store(total(a, b, nl.subtract))",
         reference=lambda a, b: (a.astype(np.float64) + b, a.astype(np.float64) - b),
