@@ -353,7 +353,7 @@ def store(dst: Tile, values: Array, where: Array | None = None) -> None:
         return
     if where is not None:
         where = spread(where, dst.shape)
-    repeated = dst._strided and pattern.repeats()
+    repeated = dst._repeats()
     if repeated:
         values = values.copy()  # they may lie in the tensor that is written
     dst._give(view, values, where)

@@ -141,7 +141,7 @@ def _issue(
     if isinstance(left, Tile) and isinstance(right, Tile):
         left, right = one_rank(*_spread_partitions(left, right))
         if left._space is right._space is Space.PSUM:
-            right = copy_to_sbuf(right)
+            right = copy_to_sbuf(right, mask)
         return issue(vector.tensor_tensor, (left, right), (op,), dst=dst, dtype=dtype, mask=mask)
     data, number = (left, right) if isinstance(left, Tile) else (right, left)
     options = (op, data is right, None, False)
@@ -190,21 +190,29 @@ def one_rank(left: Tile, right: Tile) -> tuple[Tile, Tile]:
 
 
 def copied_from_psum(
-    tile: Any, where: str, name: str, spaces: tuple[Space, ...] = SBUF_ONLY
+    tile: Any,
+    where: str,
+    name: str,
+    spaces: tuple[Space, ...] = SBUF_ONLY,
+    mask: object = None,
 ) -> Any:
-    """An operand in PSUM copied to SBUF, as the compiler does for an author who did not.
+    """Return an operand in PSUM copied to SBUF, as the compiler does for an author who did not.
 
-    ``spaces`` are the memories that AWS's page names.
+    ``spaces`` are the memories that AWS's page names; ``mask`` is that of :func:`copy_to_sbuf`.
     """
     if not isinstance(tile, Tile) or tile._space is not Space.PSUM:
         return tile
     note(wrong_buffer(tile, name, where, spaces))
-    return copy_to_sbuf(tile)
+    return copy_to_sbuf(tile, mask)
 
 
-def copy_to_sbuf(tile: Tile) -> Any:
-    """A copy in SBUF, of the same dtype."""
-    return issue(tensor_copy, (tile,))
+def copy_to_sbuf(tile: Tile, mask: object = None) -> Any:
+    """Return a copy in SBUF, of the same dtype.
+
+    Of a tile that leaves its tensor, the copy has what ``mask``, the instruction's own, keeps.
+    """
+    leaves = isinstance(tile._axes, tuple)
+    return issue(tensor_copy, (tile,), mask=mask if leaves else None)
 
 
 # -- nki.isa ---------------------------------------------------------------------------------------

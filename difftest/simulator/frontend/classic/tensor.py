@@ -24,7 +24,6 @@ from difftest.simulator.frontend.dispatch import entering
 from difftest.simulator.frontend.loops import AwaitsTarget
 from difftest.simulator.index import Index, as_integer, as_integers
 from difftest.simulator.indirect import IndirectTile
-from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.checks import is_number, need_tile
 from difftest.simulator.instructions.copy import memset, tensor_copy
 from difftest.simulator.instructions.matmul import nc_transpose
@@ -208,9 +207,7 @@ def assign(target: Tile, value: Any) -> None:
     tile = need_tile(value, "its value", "assignment", ON_CHIP)
     source = repeated(tile, target._tile_shape(), "an assignment's value")
     where = written(source)
-    if where is not None:
-        target._storage.leave_out()
-        where = where.reshape(target.shape)
     moved = source is tile and (where is not None or source._is_whole())
     moved = moved and source.dtype is source._storage.dtype
-    gate.issue(tensor_copy, (source,), dst=target, where=where, moved=source if moved else None)
+    chosen = None if where is None else lambda shape: where
+    issue(tensor_copy, (source,), dst=target, chosen=chosen, moved=source if moved else None)
