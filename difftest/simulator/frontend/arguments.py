@@ -10,6 +10,7 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
+from difftest.simulator.core import current
 from difftest.simulator.dtypes import as_dtype
 from difftest.simulator.errors import (
     DtypeError,
@@ -261,6 +262,43 @@ def as_member(kind: type[Kind], value: object, where: str) -> Kind:
 def as_accumulate(value: object, where: str) -> Accumulate:
     """What an instruction does with its engine's registers."""
     return _COMMANDS[as_member(reduce_cmd, value, where)]
+
+
+def resets_registers(where: str, engine: str, op: Any, into: Any) -> bool:
+    """Return whether a call without a ``reduce_cmd`` reduces into registers that it resets.
+
+    AWS's page has ``idle`` as the default, with which ``reduce_res`` gets what earlier calls have
+    accumulated. Compilers were seen to take a ``reduce_op`` beside a ``reduce_res`` as
+    ``reset_reduce``: kernels of both dialects have right sums on trn2. A reduction that nothing has
+    read out yet is read, as the page says.
+
+    Parameters
+    ----------
+    where, engine : the call, and the engine whose registers it uses.
+    op, into : the call's ``reduce_op`` and ``reduce_res``.
+    """
+    if op is None or into is None or engine in current().registers.unread:
+        return False
+    rule = "reduces only with a reduce_cmd, which is idle by default"
+    did = "got a reduce_op and a reduce_res, and no reduce_cmd"
+    received = f"reduce_res = {into!r} with reduce_cmd.idle"
+    remedy = "pass reduce_cmd=nisa.reduce_cmd.reset_reduce"
+    note(refused(where, rule, did, received, remedy=remedy))
+    return True
+
+
+def note_registers(engine: str, command: Accumulate, into: Any) -> None:
+    """Note whether an engine's registers hold a reduction that nothing has read out yet."""
+    unread = current().registers.unread
+    if into is not None or command is Accumulate.RESET:
+        unread.discard(engine)
+    elif command is not Accumulate.IDLE:
+        unread.add(engine)
+
+
+def reads_out(values: dict[str, Any], where: str) -> None:
+    """Note that a call of the Scalar Engine resets its registers, reduces and reads them out."""
+    note_registers("scalar", Accumulate.RESET_REDUCE, values["reduce_res"])
 
 
 def ascending(axis: object, data: Tile, where: str) -> tuple[int, ...]:

@@ -12,7 +12,12 @@ from typing import Any, NamedTuple, NoReturn, cast
 
 from difftest.simulator.core import Core, current, entry
 from difftest.simulator.errors import KernelError, ShapeError, not_modelled, refused
-from difftest.simulator.frontend.arguments import as_pairs, not_taken
+from difftest.simulator.frontend.arguments import (
+    as_pairs,
+    not_taken,
+    note_registers,
+    resets_registers,
+)
 from difftest.simulator.frontend.dispatch import Binder, Converter
 from difftest.simulator.frontend.nki.constants import (
     ISSUED,
@@ -82,12 +87,20 @@ def command(value: Any, where: str) -> Accumulate:
     return _COMMANDS[member_of(reduce_cmd, value, where)]
 
 
-def commands(engine: str) -> Prepare:
-    """What makes of ``reduce_cmd`` and ``reduce_res`` what an engine does with its registers."""
+def commands(engine: str, *, infers: bool = False) -> Prepare:
+    """What makes of ``reduce_cmd`` and ``reduce_res`` what an engine does with its registers.
+
+    A call that ``infers`` takes a ``reduce_op`` for a command: see :func:`resets_registers`.
+    """
 
     def prepare(values: dict[str, Any], where: str) -> None:
         into = values["reduce_res"]
-        values["reduce_cmd"] = cmd = command(values["reduce_cmd"], where)
+        cmd = command(values["reduce_cmd"], where)
+        idle = cmd is Accumulate.IDLE
+        if idle and infers and resets_registers(where, engine, values["reduce_op"], into):
+            cmd = Accumulate.RESET_REDUCE
+        values["reduce_cmd"] = cmd
+        note_registers(engine, cmd, into)
         if into is None or cmd is not Accumulate.IDLE:
             return
         if engine not in current().registers.accumulators:

@@ -9,7 +9,7 @@ import numpy as np
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import BFLOAT16, FLOAT32, TFLOAT32, is_float, name_of
 from difftest.simulator.errors import DtypeError, kernel_location, not_modelled, warn
-from difftest.simulator.frontend.arguments import last_axes, not_taken
+from difftest.simulator.frontend.arguments import last_axes, not_taken, reads_out
 from difftest.simulator.frontend.dispatch import declare
 from difftest.simulator.frontend.nki.calls import (
     OperatorName,
@@ -117,9 +117,10 @@ declare(
     call,
     tensor_scalar={"prepare": beside(op0="operand0", op1="operand1")},
     scalar_tensor_tensor={"prepare": beside(op0="operand0")},
-    activation=_BY_SCALAR,
+    activation={"prepare": commands("scalar", infers=True), "op": function},
     activation_reduce={
         "record": functions.activation,
+        "prepare": reads_out,
         "op": function,
         "reduce_cmd": Accumulate.RESET_REDUCE,
     },
