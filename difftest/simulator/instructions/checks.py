@@ -134,14 +134,19 @@ def check(core: Core, issued: Issue, alike: Call | None = None) -> Call:
     operands = [*zip(instruction.operands, issued.operands, strict=True)]
     targets = [*zip(instruction.destinations, (issued.dst, *issued.others), strict=False)]
     targets = [(role, tile) for role, tile in targets if tile is not None]
-    loose = {role.name for role, tile in operands if _is_taken_from_hbm(core, role, tile)}
-    for role, tile in (*operands, *targets) if alike is None else ():
-        if role.name not in loose:
+    from_hbm = []
+    for role, tile in operands:
+        if _is_taken_from_hbm(core, role, tile):
+            from_hbm.append(role)
+        elif alike is None or alike.from_hbm:  # one alike may have been taken from there
             _need(instruction, role, tile)
+    for role, tile in targets if alike is None else ():
+        _need(instruction, role, tile)
     sides = [{r.name: _described(r, tile) for r, tile in side} for side in (operands, targets)]
     call = _begun(core, issued, *sides) if alike is None else alike.alike(*sides)
-    for name in loose:
-        call.remark(functools.partial(_from_hbm, call, name), doubt)
+    call.from_hbm = bool(from_hbm)
+    for role in from_hbm:
+        call.remark(functools.partial(_from_hbm, call, role), doubt)
     _check_vectors(call)
     for rule in (*instruction.only.get(call.dialect, ()), *instruction.rules):
         rule(call)
@@ -173,10 +178,9 @@ def _is_taken_from_hbm(core: Core, role: Role, operand: Any) -> bool:
     return operand._space not in role.buffers and operand.ndim > 1 and takes_dtype
 
 
-def _from_hbm(call: Call, name: str) -> BufferError:
+def _from_hbm(call: Call, role: Role) -> BufferError:
     """Return the error of an engine's operand in HBM."""
-    role = next(role for role in call.instruction.operands if role.name == name)
-    return wrong_buffer(call.operands[name], name, call.name, role.buffers)
+    return wrong_buffer(call.operands[role.name], role.name, call.name, role.buffers)
 
 
 def _begun(core: Core, issued: Issue, operands: Any, destinations: Any) -> Call:

@@ -25,7 +25,7 @@ from difftest.simulator.dtypes import DType as DType
 from difftest.simulator.errors import NkiError, refused
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import Shape
-from difftest.simulator.strictness import note
+from difftest.simulator.strictness import doubt, note
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Kind, Purpose, Space
 
@@ -162,6 +162,8 @@ class Call:
     is_ambiguous: bool = False
     """Whether others of its options may be equal without being the same: 1 and True, 0.0 and -0.0.
     """
+    from_hbm: bool = False
+    """Whether an operand lies in HBM, where no engine reads it."""
     counts: bool = False
     """Whether it makes integers of integers, which float32 may not have."""
     keeps: bool = False
@@ -203,8 +205,11 @@ class Call:
         """Judge each use of the call: by default the documentation does not promise it.
 
         ``error`` makes the error anew for each use, with the kernel's line. ``judge`` is
-        :func:`~difftest.simulator.strictness.note` or ``doubt``.
+        :func:`~difftest.simulator.strictness.note` or ``doubt``. A doubt is judged at once too:
+        where it is an error, it comes before those that follow from it.
         """
+        if judge is doubt:
+            judge(error())
         self.remarks.append((judge, error))
 
     def refused(self, rule: str, did: str, received: str, **more: Any) -> NkiError:

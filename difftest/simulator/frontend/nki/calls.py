@@ -41,7 +41,15 @@ from difftest.simulator.instructions.alu import (
     check_generation,
 )
 from difftest.simulator.instructions.checks import is_number, need_tile, wrong_buffer
-from difftest.simulator.instructions.record import EFFECTS, ON_CHIP, Instruction, Issue, Role, Takes
+from difftest.simulator.instructions.record import (
+    EFFECTS,
+    HBM,
+    ON_CHIP,
+    Instruction,
+    Issue,
+    Role,
+    Takes,
+)
 from difftest.simulator.instructions.reduce import AVERAGE
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.instructions.rules import other_sizes
@@ -238,9 +246,18 @@ def _placed(issued: Issue, role: Role, operand: Any, indices: list[Any]) -> Any:
 
 
 def need_operand(value: object, name: str, where: str) -> Any:
-    """``value`` as a tile on chip, or as a view of one that an offset moves."""
+    """``value`` as a tile on chip, or as a view of one that an offset moves.
+
+    A tensor in HBM of several dimensions is a doubt: AWS's simulator computes with it.
+    """
     if not isinstance(value, DynamicView):
-        return need_tile(value, name, where)
+        tile = need_tile(value, name, where, (*ON_CHIP, *HBM))
+        if tile._in_hbm:
+            error = wrong_buffer(tile, name, where, ON_CHIP)
+            if tile.ndim < 2:
+                raise error
+            doubt(error)
+        return tile
     if value._in_hbm:
         raise wrong_buffer(value, name, where, ON_CHIP)
     return value
