@@ -29,7 +29,7 @@ from difftest.simulator import (
     launch_ranks,
 )
 from difftest.simulator.dtypes import as_dtype
-from difftest.simulator.frontend.classic.typing import is_mutable
+from difftest.simulator.frontend.annotations import mutable_parameters
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.frontend.nki.kernel import as_nki_kernel
 from difftest.simulator.trace import Trace
@@ -174,9 +174,10 @@ def launched(
 
 def _misuses(kernel: Any, arguments: KernelArguments, result: LaunchResult) -> Iterator[str]:
     """A test names what is written in place; without one a kernel says it, or returns that."""
-    parameters = inspect.signature(getattr(kernel, "function", kernel)).parameters
+    function = getattr(kernel, "function", kernel)
+    mutable = mutable_parameters(function, inspect.signature(function))
     for name, array in zip(input_names(kernel, arguments.arrays), arguments.arrays, strict=False):
-        is_output = is_mutable(parameters[name].annotation)
+        is_output = name in mutable
         if arguments.outputs is not None:
             is_output = name in arguments.outputs
         written = any(array is output for output in result.written)

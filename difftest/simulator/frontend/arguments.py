@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, EnumMeta, IntEnum
 from types import new_class
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, Union
 
 import numpy as np
 
@@ -36,7 +36,10 @@ class AnyTensor:
 
 
 class Annotation:
-    """``nt.tensor`` and ``nt.tensor[128, 512]``: annotations, with or without a shape."""
+    """``nt.tensor`` and ``nt.tensor[128, 512]``: annotations, with or without a shape.
+
+    ``nt.mutable`` in the brackets, alone or beside a shape, makes the tensor mutable.
+    """
 
     def __init__(self, name: str, *, mutable: bool, shape: tuple[Any, ...] | None = None) -> None:
         self.name = name
@@ -44,14 +47,35 @@ class Annotation:
         self.shape = shape
 
     def __getitem__(self, shape: Any) -> Annotation:
-        sizes = shape if isinstance(shape, tuple) else (shape,)
-        return Annotation(self.name, mutable=self.mutable, shape=sizes)
+        items = shape if isinstance(shape, tuple) else (shape,)
+        sizes = tuple(item for item in items if not isinstance(item, Annotation))
+        marks = [item.mutable for item in items if isinstance(item, Annotation)]
+        shape = sizes or self.shape
+        return Annotation(self.name, mutable=self.mutable or any(marks), shape=shape)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse a call; typing takes what can be called as a type."""
+        received = ", ".join(f"{value!r:.40}" for value in (*args, *kwargs.values()))
+        raise KernelError(
+            f"nt.{self.name} annotates a parameter",
+            happened=f"nt.{self.name} was called",
+            received=received or "no argument",
+            remedy="make a tensor with nl.ndarray",
+        )
+
+    def __or__(self, other: Any) -> Any:
+        return Union[self, other]  # noqa: UP007  # an object has no |
+
+    def __ror__(self, other: Any) -> Any:
+        return Union[other, self]  # noqa: UP007
 
     def __instancecheck__(self, instance: object) -> bool:
         return isinstance(instance, AnyTensor)
 
     def __repr__(self) -> str:
-        return f"nt.{self.name}" + (f"{list(self.shape)}" if self.shape else "")
+        marked = self.mutable and not self.name.startswith("mutable")
+        inside = [*map(repr, self.shape or ()), *(["nt.mutable"] if marked else [])]
+        return f"nt.{self.name}" + (f"[{', '.join(inside)}]" if inside else "")
 
 
 def as_argument(value: Any) -> Any:
