@@ -9,6 +9,7 @@ result once. Source: ``nki.language`` at tag v2.26.0.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -25,7 +26,7 @@ from difftest.simulator.frontend.classic.calls import (
     issue,
     on_chip,
 )
-from difftest.simulator.index import Shape
+from difftest.simulator.index import Index, Shape
 from difftest.simulator.instructions import activation as activations
 from difftest.simulator.instructions import elementwise as vector
 from difftest.simulator.instructions.alu import ALU_OPS, AluOp
@@ -244,8 +245,25 @@ def _of_tile(name: str, doc: str, compute: Compute, *, keeps_dtype: bool = False
     LANGUAGE.add(name, function, doc)
 
 
+_OF_INDICES = {"add": operator.add, "subtract": operator.sub, "multiply": operator.mul}
+"""The functions that keep index expressions affine, and Python's operators for them."""
+
+
+def _of_indices(name: str, x: Any, y: Any) -> Any:
+    """Return what Python's operator makes of an index expression and a number, with a note."""
+    where = f"nl.{name}"
+    got = "an index expression"
+    received = f"{x!r:.60} and {y!r:.60}"
+    remedy = "use Python's operator: i + 1"
+    note(not_taken(where, "tiles and numbers", got, received, remedy=remedy))
+    return _OF_INDICES[name](x, y)
+
+
 def _operator(name: str) -> None:
     def function(x: Any, y: Any, dtype: object = None, mask: object = None) -> Any:
+        is_index = isinstance(x, Index) or isinstance(y, Index)
+        if is_index and name in _OF_INDICES and dtype is None and mask is None:
+            return _of_indices(name, x, y)
         return binary(name, x, y, dtype=dtype, mask=mask)
 
     LANGUAGE.add(name, function, f"``x {name} y``, element by element; shapes broadcast.")
