@@ -265,7 +265,9 @@ def _need(instruction: Instruction, role: Role, operand: Any) -> None:
     if not isinstance(operand, kind) or role.takes in (Takes.NUMBER, Takes.INDEX):
         rule = f"takes {role.takes.value} as {name}"
         did = f"got a {type(operand).__name__} as {name}"
-        raise refused(where, rule, did, f"{type(operand).__name__} {operand!r:.80}")
+        remedy = "make it first, with nl.ndarray(shape, dtype)" if name == "dst" else None
+        received = f"{type(operand).__name__} {operand!r:.80}"
+        raise refused(where, rule, did, received, remedy=remedy)
     if operand._space not in role.buffers:
         raise wrong_buffer(operand, name, where, role.buffers)
     if role.dtypes is not None and operand.dtype not in role.dtypes:

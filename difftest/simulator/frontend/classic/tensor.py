@@ -144,6 +144,16 @@ class Tensor(Tile, AnyTensor):
         return binary("add", other, self)
 
     @entering
+    def __pow__(self, exponent: Any, modulus: Any = None) -> Any:
+        _check_no_modulus(self, exponent, modulus)
+        return binary("power", self, exponent)
+
+    @entering
+    def __rpow__(self, base: Any, modulus: Any = None) -> Any:
+        _check_no_modulus(self, base, modulus)
+        return binary("power", base, self)
+
+    @entering
     def __neg__(self) -> Any:
         return binary("multiply", self, -1.0, dtype=self.dtype)
 
@@ -153,7 +163,8 @@ class Tensor(Tile, AnyTensor):
 
 
 _IN_PLACE = {"sub": "subtract", "mul": "multiply", "truediv": "divide"}
-_BOTH_WAYS = {symbol: name for symbol, name in OPERATORS.items() if symbol != "add"}
+_BY_HAND = ("add", "pow")
+_BOTH_WAYS = {symbol: name for symbol, name in OPERATORS.items() if symbol not in _BY_HAND}
 for _kind, _operate, _names in (
     ("", binary, _BOTH_WAYS | COMPARISONS | {"eq": "equal", "ne": "not_equal"}),
     ("r", lambda name, tile, other: binary(name, other, tile), _BOTH_WAYS),
@@ -163,6 +174,17 @@ for _kind, _operate, _names in (
         _operator: Any = functools.partial(_operate, _name)
         _operator.__name__ = f"__{_kind}{_python}__"
         setattr(Tensor, _operator.__name__, entering(_operator))
+
+
+def _check_no_modulus(tile: Tensor, other: Any, modulus: Any) -> None:
+    """Raise for :func:`pow` with a modulus, which no engine has."""
+    if modulus is not None:
+        raise KernelError(
+            "a tile is raised to a power without a modulus",
+            happened="pow got a tile and three arguments",
+            received=f"{tile!r:.60}, {other!r:.60}, {modulus!r:.60}",
+            remedy="use nl.mod of nl.power",
+        )
 
 
 def _same_place(a: Tile, b: Tile) -> bool:
