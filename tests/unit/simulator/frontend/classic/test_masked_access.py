@@ -358,6 +358,7 @@ COMPARISONS = {
 """Masks as a kernel writes them; of two numbers each is Python's own condition."""
 
 
+@pytest.mark.filterwarnings("ignore:nl.where got a comparison")
 @every("name", COMPARISONS)
 def test_each_comparison_is_pythons(name):
     """Of masks, of ``nl.where`` and of ``affine_select``: the modes share the condition's terms."""
