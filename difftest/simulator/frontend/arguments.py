@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeVar, Union
 import numpy as np
 
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import as_dtype
+from difftest.simulator.dtypes import as_dtype, as_nki_dtype
 from difftest.simulator.errors import (
     DtypeError,
     KernelError,
@@ -267,7 +267,7 @@ def same_dtype(dtype: object, dst: Any, where: str) -> None:
     ------
     DtypeError : it is another one.
     """
-    if dtype is not None and as_dtype(dtype) != getattr(dst, "dtype", dtype):
+    if dtype is not None and as_nki_dtype(dtype) != getattr(dst, "dtype", dtype):
         takes, remedy = "dst's dtype or none", "leave dtype out, or give dst that dtype"
         got, received = "another dtype than dst's", f"dtype={dtype!r}, dst = {dst!r}"
         raise not_taken(where, takes, got, received, error=DtypeError, remedy=remedy)
