@@ -28,7 +28,7 @@ from difftest.simulator.instructions.checks import is_number, need_tile
 from difftest.simulator.instructions.copy import memset, tensor_copy
 from difftest.simulator.instructions.matmul import nc_transpose
 from difftest.simulator.instructions.record import ON_CHIP
-from difftest.simulator.misuses import ASSIGNMENT_TO_HBM
+from difftest.simulator.misuses import ASSIGNMENT_TO_HBM, POWER_WITH_MODULUS
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import COMPARISONS, OPERATORS, Tile
 from difftest.simulator.trace import Space
@@ -179,12 +179,7 @@ for _kind, _operate, _names in (
 def _check_no_modulus(tile: Tensor, other: Any, modulus: Any) -> None:
     """Raise for :func:`pow` with a modulus, which no engine has."""
     if modulus is not None:
-        raise KernelError(
-            "a tile is raised to a power without a modulus",
-            happened="pow got a tile and three arguments",
-            received=f"{tile!r:.60}, {other!r:.60}, {modulus!r:.60}",
-            remedy="use nl.mod of nl.power",
-        )
+        raise POWER_WITH_MODULUS(f"{tile!r:.60}, {other!r:.60}, {modulus!r:.60}")
 
 
 def _same_place(a: Tile, b: Tile) -> bool:
