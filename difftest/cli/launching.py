@@ -28,8 +28,8 @@ from difftest.simulator import (
     launch,
     launch_ranks,
 )
-from difftest.simulator.dtypes import as_dtype
-from difftest.simulator.frontend.classic.typing import is_mutable
+from difftest.simulator.dtypes import FLOAT8_E8M0FNU, as_nki_dtype, packed
+from difftest.simulator.frontend.annotations import mutable_parameters
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.frontend.nki.kernel import as_nki_kernel
 from difftest.simulator.trace import Trace
@@ -100,17 +100,28 @@ def random_arrays(shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str]) -> l
     if problem := too_large((shape, kinds[n].itemsize) for n, shape in enumerate(shapes)):
         raise click.BadParameter(f"--shape: {problem}")
     rng = np.random.default_rng(0)
-    drawn = [rng.standard_normal(shape, dtype=np.float32) for shape in shapes]
-    return [
-        (values * 8 if dtype.kind in "iu" else values).astype(dtype)
-        for values, dtype in zip(drawn, kinds, strict=True)
-    ]
+    return [_drawn(rng, shape, dtype) for shape, dtype in zip(shapes, kinds, strict=True)]
 
 
-def known_dtypes(names: Iterable[str]) -> list[np.dtype[Any]]:
-    """The dtypes of these names."""
+def _drawn(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """Return random numbers of a dtype; of a packed one each of the four elements is a number."""
+    if dtype.names:
+        return packed(rng.standard_normal((*shape, 4), dtype=np.float32), dtype)
+    values = rng.standard_normal(shape, dtype=np.float32)
+    if dtype == FLOAT8_E8M0FNU:
+        return np.exp2(np.rint(values)).astype(dtype)  # it has powers of two alone
+    return (values * 8 if dtype.kind in "iu" else values).astype(dtype)
+
+
+def known_dtypes(
+    names: Iterable[str], known: Callable[[str], np.dtype[Any]] = as_nki_dtype
+) -> list[np.dtype[Any]]:
+    """The dtypes of these names: those of NKI, or those that ``known`` has.
+
+    A kernel of a dialect that lacks one of them raises when it is launched.
+    """
     try:
-        return [as_dtype(name) for name in names]
+        return [known(name) for name in names]
     except NkiError as error:
         error.location = None  # no kernel's line: the dtype stands on the command line
         raise click.BadParameter(str(error)) from None
@@ -174,11 +185,12 @@ def launched(
 
 def _misuses(kernel: Any, arguments: KernelArguments, result: LaunchResult) -> Iterator[str]:
     """A test names what is written in place; without one a kernel says it, or returns that."""
-    parameters = inspect.signature(getattr(kernel, "function", kernel)).parameters
+    function = getattr(kernel, "function", kernel)
+    mutable = mutable_parameters(function, inspect.signature(function))
     arrays = dict(zip(input_names(kernel, arguments.arrays), arguments.arrays, strict=False))
     arrays |= {n: of for n, of in arguments.keywords.items() if isinstance(of, np.ndarray)}
     for name, array in arrays.items():
-        is_output = is_mutable(parameters[name].annotation)
+        is_output = name in mutable
         if arguments.outputs is not None:
             is_output = name in arguments.outputs
         written = any(array is output for output in result.written)

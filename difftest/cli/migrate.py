@@ -133,7 +133,7 @@ def _calls(
         return None, []
     named, dtypes = dict(map(_parse_sizes, others["sizes"])), others["dtypes"]
     own = [_parse_named_shape(shape, named) for shape in shapes]
-    known_dtypes(dtypes)
+    known_dtypes(dtypes, as_dtype)  # a classic kernel's
     fixed = parse_keywords(others["keywords"]), parse_grid(others["grid"])
     calls = calls_of_shapes(own, named, dtypes, *fixed, count)
     for call in calls:

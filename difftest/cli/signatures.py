@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from functools import cache
 
+import ml_dtypes
+
 from difftest.api.documented import CLASSIC, TODAY, documented_names
 from difftest.api.markdown import every_instruction, role_text
 from difftest.choices import RELEASES
 from difftest.lint.stubs import stub_files
+from difftest.simulator.dtypes import FLOAT8_E8M0FNU, NAMES, NKI_NAMES, TFLOAT32, is_float
 from difftest.simulator.frontend.nki.levels import LIFETIMES
 from difftest.simulator.machine import MACHINES, TRN2
 
@@ -68,9 +71,35 @@ def _levels(name: str) -> Iterator[str]:
 def explained_name(what: str) -> str:
     """What is known of a function, such as ``nisa.activation``; empty if there is none."""
     words = what.replace("nisa.", "isa.").replace("nl.", "language.").split(".")
+    if words[-1] in NKI_NAMES and {*words[:-1]} <= {"nki", "neuronxcc", "language"}:
+        return explained_dtype(words[-1])
     named = [name for name in signatures() if {*words} <= {*name.split(".")}]
     last = [signatures()[name] for name in named if name.endswith(f".{words[-1]}")]
     return "\n\n".join("\n".join(filter(None, lines)) for lines in last)
+
+
+def explained_dtype(name: str) -> str:
+    """Return what is known of a dtype: its size, its range, and the dialects that have it."""
+    dtype = NKI_NAMES[name]
+    lines = [f"nki.language.{name}: a dtype of {dtype.itemsize} bytes"]
+    if dtype.names:
+        lines.append(
+            "- packed: four elements of an MX tensor (nisa.quantize_mx, nisa.nc_matmul_mx)"
+        )
+    elif is_float(dtype) and dtype != TFLOAT32:
+        info = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+        lines.append(
+            f"- largest {float(info.max):g}, smallest normal {float(info.smallest_normal):g}"
+        )
+    elif dtype == FLOAT8_E8M0FNU:
+        lines.append("- a power of two from 2**-127 to 2**127: the scale of an MX group")
+    dialects = "both dialects" if name in NAMES else "`import nki` alone"
+    lines.append(f"- of {dialects}")
+    pages = [*documented_names(TODAY), *documented_names(CLASSIC)]
+    page = next((entry for entry in pages if entry.name == name), None)
+    if page is not None:
+        lines.append(f"- more: {page.url}")
+    return "\n".join(lines)
 
 
 def signature_pages() -> dict[str, str]:

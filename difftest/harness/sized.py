@@ -389,6 +389,25 @@ def _method(compute: Callable[..., Any], form: str) -> Callable[..., Any]:
     return call
 
 
+def _power(number: Any, exponent: Any, modulus: Any = None) -> Any:
+    """``number ** exponent``, or the rest of that by a modulus."""
+    if modulus is None:
+        return _POWER(number, exponent)
+    plain = [value_of(one) for one in (number, exponent, modulus)]
+    if not all(isinstance(one, int) for one in plain):
+        return NotImplemented
+    if plain[1] < 0 or plain[1] > _LARGE:  # no text of operators has the same value, or ends
+        return pow(*plain)
+    return _POWER(number, exponent) % modulus
+
+
+def _turned_power(exponent: Any, number: Any, modulus: Any = None) -> Any:
+    """:func:`_power` of a number that is none of a run's: Python 3.14 asks for it."""
+    if modulus is None:
+        return _TURNED_POWER(exponent, number)
+    return pow(value_of(number), value_of(exponent), value_of(modulus))
+
+
 def _hash(number: Any) -> int:
     """Of a table of the function's own it is asked whether a key is the number, as of others."""
     for table in sys._getframe(1).f_locals.values():
@@ -409,8 +428,12 @@ def _methods() -> Iterator[tuple[str, Any]]:
         turned = functools.partial(lambda compute, a, b: compute(b, a), compute)
         yield f"__{name}__", _method(compute, f"({{0}} {sign} {{1}})")
         yield f"__r{name}__", _method(turned, f"({{1}} {sign} {{0}})")
+    yield "__pow__", _power
+    yield "__rpow__", _turned_power
 
 
+_POWER = _method(operator.pow, "({0} ** {1})")
+_TURNED_POWER = _method(lambda exponent, number: number**exponent, "({1} ** {0})")
 _METHODS = dict(_methods())
 _KINDS = {kind: type("_Size", (_Known, kind), _METHODS) for kind in (int, float)}
 _TAKEN = {*_METHODS, "__setitem__", "__enter__", "__exit__", "__next__"}

@@ -17,7 +17,7 @@ from difftest.harness.recipes import Recipe
 from difftest.harness.rounding import Array, is_float
 from difftest.harness.signature import arguments_for, call_of, name_of, shown, signature_of
 from difftest.harness.spec_arguments import SpecError, checked, gridded, matched, refused, sized
-from difftest.simulator.dtypes import NAMES, TFLOAT32
+from difftest.simulator.dtypes import MX_NAMES, NKI_NAMES
 from difftest.simulator.machine import MACHINES
 
 Value: TypeAlias = int | float | str | bool | tuple[tuple[int, ...], ...]
@@ -395,7 +395,8 @@ def _check_arrays(spec: KernelSpec) -> None:
 
 
 def _check_dtypes(spec: KernelSpec) -> None:
-    dtypes = [name for name, dtype in NAMES.items() if dtype != TFLOAT32]
+    moved = (*MX_NAMES, "tfloat32")
+    dtypes = [name for name in NKI_NAMES if name not in moved]
     types = spec.output_dtype
     if not spec.dtypes:
         raise refused("dtypes", spec.dtypes, "a tuple of dtype names, e.g. ('float32',)")
@@ -408,6 +409,9 @@ def _check_dtypes(spec: KernelSpec) -> None:
         ("rejects.dtypes", [name for r in spec.rejects for name in r.dtypes.values()]),
     ):
         for name in names:
+            if name in moved:
+                numbers = f"a dtype of numbers: no data are drawn in {name}"
+                raise refused(argument, name, f"{numbers}; {', '.join(sorted(dtypes))}")
             if name not in dtypes:
                 raise refused(argument, name, ", ".join(sorted(dtypes)))
     if not is_float(np.dtype(spec.accumulation)):

@@ -6,6 +6,7 @@ Source: the page of errors, ``general/nki/api/nki.errors.rst`` at v2.26.0.
 from __future__ import annotations
 
 import ast
+import contextlib
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, TypeGuard
@@ -208,7 +209,19 @@ def _is_name(node: ast.AST, context: type[ast.expr_context]) -> TypeGuard[ast.Na
 
 
 def _is_mutable(parameter: ast.arg, at: Spot) -> bool:
-    return at.name(parameter.annotation or ast.Pass()) == "nt.mutable_tensor"
+    return parameter.annotation is not None and _names_mutable(parameter.annotation, at)
+
+
+def _names_mutable(annotation: ast.expr, at: Spot) -> bool:
+    """Return whether an annotation, or the text in it, names a mutable tensor of NKI's."""
+    for node in ast.walk(annotation):
+        if at.name(node) in ("nt.mutable_tensor", "nt.mutable"):
+            return True
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            with contextlib.suppress(SyntaxError):
+                if _names_mutable(ast.parse(node.value, mode="eval").body, at):
+                    return True
+    return False
 
 
 def _sizes(node: ast.expr, at: Spot) -> list[int | None]:

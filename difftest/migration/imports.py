@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -60,6 +61,17 @@ class Names:
     def meant(self, node: ast.AST) -> str | None:
         """The same of a syntax tree of Python's own."""
         return self._meant(ast.unparse(node)) if isinstance(node, ast.Attribute) else None
+
+    def has_type(self, annotation: ast.AST) -> bool:
+        """Return whether an annotation, or the text in it, names one of NKI's types."""
+        for node in ast.walk(annotation):
+            if (self.meant(node) or "").startswith("nt."):
+                return True
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                with contextlib.suppress(SyntaxError):
+                    if self.has_type(ast.parse(node.value, mode="eval")):
+                        return True
+        return False
 
     def _meant(self, full: str) -> str | None:
         fitting = [local for local in self._module_of if full.startswith(f"{local}.")]

@@ -210,8 +210,8 @@ class _Rewriting:
         )
 
     def _is_typing(self, node: cst.BaseExpression) -> bool:
-        named = node.value if isinstance(node, cst.Subscript) else node
-        return (self.names.of(named) or "").startswith("nt.")
+        text = cst.Module([]).code_for_node(node)
+        return self.names.has_type(ast.parse(text, mode="eval"))
 
     def _iterated(self, node: cst.BaseExpression) -> cst.BaseExpression:
         if isinstance(node, cst.Call) and self.names.of(node.func) in RANGES:

@@ -188,10 +188,7 @@ class StatementWriter(ExpressionWriter):
 
     def _is_typing(self, node: ast.AnnAssign) -> bool:
         """Whether an annotation is one of NKI's types."""
-        named = node.annotation
-        if isinstance(named, ast.Subscript):
-            named = named.value
-        return (self.names.meant(named) or "").startswith("nt.")
+        return self.names.has_type(node.annotation)
 
     def _is_call_of(self, node: ast.expr | None, name: str) -> bool:
         return isinstance(node, ast.Call) and self.names.meant(node.func) == name

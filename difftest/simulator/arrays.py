@@ -22,8 +22,8 @@ import numpy as np
 from difftest.simulator.dtypes import Array, name_of, to_bits
 from difftest.simulator.elements import unwritten_error
 from difftest.simulator.errors import KernelError, Location, UnwrittenError, warn
+from difftest.simulator.frontend.annotations import mutable_parameters
 from difftest.simulator.frontend.classic.tensor import Tensor
-from difftest.simulator.frontend.classic.typing import is_mutable
 from difftest.simulator.frontend.nki.constants import is_record
 from difftest.simulator.memory import LOST
 from difftest.simulator.misuses import (
@@ -58,6 +58,8 @@ class Arguments:
         self.known = check
         """Raises for a dtype that the kernel's dialect does not have."""
         self.parameters = signature.parameters
+        self.mutable_parameters = mutable_parameters(function, signature)
+        """The names of those to which the kernel may write."""
         code = getattr(inspect.unwrap(function), "__code__", None)
         self.location = None if code is None else Location(code.co_filename, code.co_firstlineno)
         self.by_reference = by_reference
@@ -99,7 +101,7 @@ class Arguments:
         self.known(array.dtype, f"argument {name!r}")
         if not array.size:
             raise EMPTY_ARGUMENT(f"argument {name!r} of shape {array.shape}")
-        mutable = is_mutable(self.parameters[name].annotation)
+        mutable = name in self.mutable_parameters
         if mutable and not array.flags.writeable:
             raise READ_ONLY_ARGUMENT(f"argument {name!r}, an array that is read-only")
         mutable = mutable or (self.by_reference and array.flags.writeable)

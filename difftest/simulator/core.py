@@ -146,6 +146,7 @@ class Registers:
     ----------
     accumulators : those of the engines for reductions (nisa.reduce_cmd), by the engine's name.
     exact : the same of the exact run.
+    unread : engines whose accumulators hold a reduction that no instruction has read out.
     origins : whence came what they hold of elements that nothing wrote.
     named : how many scalar registers the trace has named.
     """
@@ -153,6 +154,7 @@ class Registers:
     def __init__(self) -> None:
         self.accumulators: dict[str, Array] = {}
         self.exact: dict[str, Any] = {}
+        self.unread: set[str] = set()
         self.origins: dict[str, Origin] = {}
         self.named = 0
 

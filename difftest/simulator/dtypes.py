@@ -119,6 +119,17 @@ def as_nki_dtype(spec: object, what: str = "") -> np.dtype[Any]:
     return dtype if dtype in _NKI_ONLY else as_dtype(spec, what, NKI_NAMES)
 
 
+def packed(values: Array, dtype: np.dtype[Any]) -> Array:
+    """Return ``values`` [..., 4] in a packed dtype [...], the first in the lowest bits."""
+    if dtype == FLOAT4_E2M1FN_X4:
+        codes = values.astype(ml_dtypes.float4_e2m1fn).view(np.uint8).astype(np.uint16) & 15
+        bits = np.bitwise_or.reduce(codes << np.arange(0, 16, 4, dtype=np.uint16), axis=-1)
+    else:
+        element = ml_dtypes.float8_e5m2 if dtype == FLOAT8_E5M2_X4 else ml_dtypes.float8_e4m3fn
+        bits = np.ascontiguousarray(values.astype(element)).view(np.uint32)[..., 0]
+    return np.asarray(bits.view(dtype))
+
+
 def need_arithmetic(dtype: np.dtype[Any]) -> None:
     """Raise :class:`DtypeError` for a dtype whose bits are only moved."""
     if dtype in _MX_NAME_OF:

@@ -167,6 +167,11 @@ INDEX_OF_ONE_DIMENSION = Misuse(
     "use nl.arange(n)[:, None] for partitions and nl.arange(n)[None, :] for the free dimension",
     error=ShapeError,
 )
+POWER_WITH_MODULUS = Misuse(
+    "a tile is raised to a power without a modulus",
+    "pow got a tile and three arguments",
+    "use nl.mod of nl.power",
+)
 SLICES_BESIDE_INDICES = Misuse(
     "basic and advanced indexing do not mix",
     "a tensor was indexed with slices and index expressions at once",

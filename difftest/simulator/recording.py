@@ -213,7 +213,10 @@ def _join(producer: Event, move: Event) -> None:
     source, target = producer.writes[0], move.writes[0]
     places = target.places
     if source.places is not None and target.whole:
-        places = Places(target.pattern.elements().reshape(-1)[source.places.elements])
+        read = move.reads[0].pattern.elements().reshape(-1)
+        order = np.argsort(read)
+        at = order[np.searchsorted(read, source.places.elements, sorter=order)]
+        places = Places(target.pattern.elements().reshape(-1)[at])
     whole = source.whole and target.whole
     written = target._replace(role=source.role, whole=whole, places=places)
     producer.writes = (written, *producer.writes[1:])

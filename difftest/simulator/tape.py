@@ -22,7 +22,6 @@ from difftest.simulator.core import Core
 from difftest.simulator.dtypes import DType
 from difftest.simulator.errors import Location, NotModelledError
 from difftest.simulator.frontend.classic.indexing import DynamicIndex, IndexedTile
-from difftest.simulator.frontend.classic.typing import is_mutable
 from difftest.simulator.frontend.launchable import Launchable
 from difftest.simulator.frontend.nki.dynamic import DynamicView, Rows
 from difftest.simulator.frontend.nki.tensor import IndirectTensor
@@ -129,7 +128,9 @@ def recorder(core: Core, target: Launchable, arguments: Arguments) -> Recorder:
         auto_alloc=core.memories.auto_alloc,
         inputs=inputs,
         parameters=tuple(
-            TapedParameter(name, int(p.kind), is_mutable(p.annotation), tuple(tensors[name]))
+            TapedParameter(
+                name, int(p.kind), name in arguments.mutable_parameters, tuple(tensors[name])
+            )
             for name, p in arguments.parameters.items()
         ),
         by_reference=target.by_reference,

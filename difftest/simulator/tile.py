@@ -139,6 +139,10 @@ class Tile(Elements, Patterned):
             size = size * storage.dtype.itemsize // self.dtype.itemsize
         return self._pattern.is_whole(size)
 
+    def _repeats(self) -> bool:
+        """Return whether the tile names an element more than once; an indirect one may."""
+        return self._strided and self._pattern.repeats()
+
     def __repr__(self) -> str:
         name = self._storage.allocation.name
         text = f"{name or 'tile'} {list(self.shape)} {name_of(self.dtype)} in {self._space.value}"

@@ -183,7 +183,7 @@ FLOORS = {
     "machine": "machine pattern dtypes trace trace_json",
     "arguments": "index strictness capacity descriptor lifted",
     "memory": "memory follower baton recording core",
-    "views": "elements indexing tile indirect",
+    "views": "elements indexing tile indirect partial",
     "instructions": "instructions",
     "followers": "oracle exact",
     "frontend": "frontend",

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from difftest.simulator.dtypes import FLOAT32, DType, as_dtype
+from difftest.simulator.dtypes import FLOAT32, DType, as_nki_dtype
 from difftest.simulator.errors import Location, kernel_location
 from difftest.simulator.exact.bounded import ROUNDINGS, UNIT, Bounded, Rounding, into, representable
 from difftest.simulator.tile import Tile
@@ -113,7 +113,7 @@ class Contract:
         self._coarsest = self._sure = UNIT
         self._floor = ROUNDINGS[FLOAT32].tiny  # what may be lost near 0
         for name in settings.dtypes:
-            self.allow(as_dtype(name, "an exact run's dtypes"))
+            self.allow(as_nki_dtype(name, "an exact run's dtypes"))
         self.sums = self._coarsest
         results: list[DType] = [np.dtype(result) for result in settings.results]
         for result in results:

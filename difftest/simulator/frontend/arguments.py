@@ -6,11 +6,12 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, EnumMeta, IntEnum
 from types import new_class
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, Union
 
 import numpy as np
 
-from difftest.simulator.dtypes import as_dtype
+from difftest.simulator.core import current
+from difftest.simulator.dtypes import as_dtype, as_nki_dtype
 from difftest.simulator.errors import (
     DtypeError,
     KernelError,
@@ -35,7 +36,10 @@ class AnyTensor:
 
 
 class Annotation:
-    """``nt.tensor`` and ``nt.tensor[128, 512]``: annotations, with or without a shape."""
+    """``nt.tensor`` and ``nt.tensor[128, 512]``: annotations, with or without a shape.
+
+    ``nt.mutable`` in the brackets, alone or beside a shape, makes the tensor mutable.
+    """
 
     def __init__(self, name: str, *, mutable: bool, shape: tuple[Any, ...] | None = None) -> None:
         self.name = name
@@ -43,14 +47,35 @@ class Annotation:
         self.shape = shape
 
     def __getitem__(self, shape: Any) -> Annotation:
-        sizes = shape if isinstance(shape, tuple) else (shape,)
-        return Annotation(self.name, mutable=self.mutable, shape=sizes)
+        items = shape if isinstance(shape, tuple) else (shape,)
+        sizes = tuple(item for item in items if not isinstance(item, Annotation))
+        marks = [item.mutable for item in items if isinstance(item, Annotation)]
+        shape = sizes or self.shape
+        return Annotation(self.name, mutable=self.mutable or any(marks), shape=shape)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse a call; typing takes what can be called as a type."""
+        received = ", ".join(f"{value!r:.40}" for value in (*args, *kwargs.values()))
+        raise KernelError(
+            f"nt.{self.name} annotates a parameter",
+            happened=f"nt.{self.name} was called",
+            received=received or "no argument",
+            remedy="make a tensor with nl.ndarray",
+        )
+
+    def __or__(self, other: Any) -> Any:
+        return Union[self, other]  # noqa: UP007  # an object has no |
+
+    def __ror__(self, other: Any) -> Any:
+        return Union[other, self]  # noqa: UP007
 
     def __instancecheck__(self, instance: object) -> bool:
         return isinstance(instance, AnyTensor)
 
     def __repr__(self) -> str:
-        return f"nt.{self.name}" + (f"{list(self.shape)}" if self.shape else "")
+        marked = self.mutable and not self.name.startswith("mutable")
+        inside = [*map(repr, self.shape or ()), *(["nt.mutable"] if marked else [])]
+        return f"nt.{self.name}" + (f"[{', '.join(inside)}]" if inside else "")
 
 
 def as_argument(value: Any) -> Any:
@@ -242,7 +267,7 @@ def same_dtype(dtype: object, dst: Any, where: str) -> None:
     ------
     DtypeError : it is another one.
     """
-    if dtype is not None and as_dtype(dtype) != getattr(dst, "dtype", dtype):
+    if dtype is not None and as_nki_dtype(dtype) != getattr(dst, "dtype", dtype):
         takes, remedy = "dst's dtype or none", "leave dtype out, or give dst that dtype"
         got, received = "another dtype than dst's", f"dtype={dtype!r}, dst = {dst!r}"
         raise not_taken(where, takes, got, received, error=DtypeError, remedy=remedy)
@@ -261,6 +286,43 @@ def as_member(kind: type[Kind], value: object, where: str) -> Kind:
 def as_accumulate(value: object, where: str) -> Accumulate:
     """What an instruction does with its engine's registers."""
     return _COMMANDS[as_member(reduce_cmd, value, where)]
+
+
+def resets_registers(where: str, engine: str, op: Any, into: Any) -> bool:
+    """Return whether a call without a ``reduce_cmd`` reduces into registers that it resets.
+
+    AWS's page has ``idle`` as the default, with which ``reduce_res`` gets what earlier calls have
+    accumulated. Compilers were seen to take a ``reduce_op`` beside a ``reduce_res`` as
+    ``reset_reduce``: kernels of both dialects have right sums on trn2. A reduction that nothing has
+    read out yet is read, as the page says.
+
+    Parameters
+    ----------
+    where, engine : the call, and the engine whose registers it uses.
+    op, into : the call's ``reduce_op`` and ``reduce_res``.
+    """
+    if op is None or into is None or engine in current().registers.unread:
+        return False
+    rule = "reduces only with a reduce_cmd, which is idle by default"
+    did = "got a reduce_op and a reduce_res, and no reduce_cmd"
+    received = f"reduce_res = {into!r} with reduce_cmd.idle"
+    remedy = "pass reduce_cmd=nisa.reduce_cmd.reset_reduce"
+    note(refused(where, rule, did, received, remedy=remedy))
+    return True
+
+
+def note_registers(engine: str, command: Accumulate, into: Any) -> None:
+    """Note whether an engine's registers hold a reduction that nothing has read out yet."""
+    unread = current().registers.unread
+    if into is not None or command is Accumulate.RESET:
+        unread.discard(engine)
+    elif command is not Accumulate.IDLE:
+        unread.add(engine)
+
+
+def reads_out(values: dict[str, Any], where: str) -> None:
+    """Note that a call of the Scalar Engine resets its registers, reduces and reads them out."""
+    note_registers("scalar", Accumulate.RESET_REDUCE, values["reduce_res"])
 
 
 def ascending(axis: object, data: Tile, where: str) -> tuple[int, ...]:

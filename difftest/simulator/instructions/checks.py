@@ -5,6 +5,7 @@ They run once for each signature; :func:`check` is called by the gate alone.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
@@ -33,6 +34,7 @@ from difftest.simulator.instructions.record import (
 )
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.pattern import Pattern
+from difftest.simulator.strictness import doubt
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Attributes, Kind, Space
 
@@ -132,10 +134,19 @@ def check(core: Core, issued: Issue, alike: Call | None = None) -> Call:
     operands = [*zip(instruction.operands, issued.operands, strict=True)]
     targets = [*zip(instruction.destinations, (issued.dst, *issued.others), strict=False)]
     targets = [(role, tile) for role, tile in targets if tile is not None]
-    for role, tile in (*operands, *targets) if alike is None else ():
+    from_hbm = []
+    for role, tile in operands:
+        if _is_taken_from_hbm(core, role, tile):
+            from_hbm.append(role)
+        elif alike is None or alike.from_hbm:  # one alike may have been taken from there
+            _need(instruction, role, tile)
+    for role, tile in targets if alike is None else ():
         _need(instruction, role, tile)
     sides = [{r.name: _described(r, tile) for r, tile in side} for side in (operands, targets)]
     call = _begun(core, issued, *sides) if alike is None else alike.alike(*sides)
+    call.from_hbm = bool(from_hbm)
+    for role in from_hbm:
+        call.remark(functools.partial(_from_hbm, call, role), doubt)
     _check_vectors(call)
     for rule in (*instruction.only.get(call.dialect, ()), *instruction.rules):
         rule(call)
@@ -153,6 +164,23 @@ def check(core: Core, issued: Issue, alike: Call | None = None) -> Call:
         call.reduces = command is not None and takes_part
         _foresee_event(call, issued)
     return call
+
+
+def _is_taken_from_hbm(core: Core, role: Role, operand: Any) -> bool:
+    """Return whether an operand lies in HBM, which AWS's simulator takes and its compiler does not.
+
+    That is so in today's dialect, for what no descriptor moves. A tensor of one dimension has no
+    partitions, and a dtype that the role does not take is refused.
+    """
+    if core.trace.dialect != "nki" or not isinstance(operand, Tile) or not operand._in_hbm:
+        return False
+    takes_dtype = role.dtypes is None or operand.dtype in role.dtypes
+    return operand._space not in role.buffers and operand.ndim > 1 and takes_dtype
+
+
+def _from_hbm(call: Call, role: Role) -> BufferError:
+    """Return the error of an engine's operand in HBM."""
+    return wrong_buffer(call.operands[role.name], role.name, call.name, role.buffers)
 
 
 def _begun(core: Core, issued: Issue, operands: Any, destinations: Any) -> Call:
@@ -237,7 +265,9 @@ def _need(instruction: Instruction, role: Role, operand: Any) -> None:
     if not isinstance(operand, kind) or role.takes in (Takes.NUMBER, Takes.INDEX):
         rule = f"takes {role.takes.value} as {name}"
         did = f"got a {type(operand).__name__} as {name}"
-        raise refused(where, rule, did, f"{type(operand).__name__} {operand!r:.80}")
+        remedy = "make it first, with nl.ndarray(shape, dtype)" if name == "dst" else None
+        received = f"{type(operand).__name__} {operand!r:.80}"
+        raise refused(where, rule, did, received, remedy=remedy)
     if operand._space not in role.buffers:
         raise wrong_buffer(operand, name, where, role.buffers)
     if role.dtypes is not None and operand.dtype not in role.dtypes:

@@ -35,7 +35,6 @@ from difftest.simulator.machine import Machine
 from difftest.simulator.memory import DEFINED
 from difftest.simulator.misuses import WRITE_TO_CONSTANT, WRITE_TO_PARAMETER
 from difftest.simulator.recording import Part, Touched
-from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
 
 _KEPT = 4096
@@ -256,8 +255,8 @@ def prepare(core: Core, issued: Issue) -> Call:
         if len(calls) >= _KEPT:
             calls.clear()
         call = calls[key] = _checked(core, issued)
-    for remark in call.remarks:
-        note(remark())
+    for judge, error in call.remarks:
+        judge(error())
     return call
 
 
@@ -353,7 +352,7 @@ def store(dst: Tile, values: Array, where: Array | None = None) -> None:
         return
     if where is not None:
         where = spread(where, dst.shape)
-    repeated = dst._strided and pattern.repeats()
+    repeated = dst._repeats()
     if repeated:
         values = values.copy()  # they may lie in the tensor that is written
     dst._give(view, values, where)

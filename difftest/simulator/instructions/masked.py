@@ -26,6 +26,7 @@ from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.gate import immutable
 from difftest.simulator.instructions.record import Call, Instruction, Issue, Reach, Walk
 from difftest.simulator.instructions.unboxed import registers_of
+from difftest.simulator.partial import kept_inside
 from difftest.simulator.pattern import Shape
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
@@ -92,6 +93,8 @@ def _issue_inside(core: Core, call: Call, issued: Issue, left: tuple[Walk, Array
     anywhere = instruction.reach(call) is Reach.TILE
     if anywhere or any(isinstance(access, IndirectTile) for access in (dst, *operands)):
         issued.where = chosen
+        issued.dst = _inside(dst, chosen)
+        issued.operands = tuple(_inside(operand, chosen) for operand in operands)
         gate.run(core, issued)
         return
     part = _part(call, operands, walk, chosen)
@@ -211,7 +214,7 @@ def _over(inner: Array, axes: Axes | None) -> Array:
 
 def _cut(operand: Any, role: str, part: Part, *, whole_rows: bool = False) -> Any:
     """The part of an operand or a destination that the mask leaves."""
-    box, covered = part.box, part.walk.walked
+    box, covered, kept = part.box, part.walk.walked, part.inner
     if isinstance(operand, Index):
         return _cut_index(operand, box, covered)
     if not isinstance(operand, Tile):
@@ -221,7 +224,9 @@ def _cut(operand: Any, role: str, part: Part, *, whole_rows: bool = False) -> An
     if axes is not None:
         box = tuple([slice(0, shape[at]) if k is None else box[k] for at, k in enumerate(axes)])
         covered = tuple([shape[at] if k is None else covered[k] for at, k in enumerate(axes)])
-    return restrict(operand, box, covered)
+        if isinstance(operand._axes, tuple):
+            kept = np.broadcast_to(_over(kept, axes), [cut.stop - cut.start for cut in box])
+    return restrict(operand, box, covered, kept)
 
 
 def _cut_index(index: Index, box: Box, covered: Shape) -> Index:
@@ -235,19 +240,47 @@ def _cut_index(index: Index, box: Box, covered: Shape) -> Index:
     return type(index)(tuple(shape), start, index.steps)
 
 
-def restrict(tile: T, box: Box, full: Shape) -> T:
+def _inside(access: Any, chosen: Array) -> Any:
+    """Return what a mask keeps of an access that leaves its tensor, another access as it is."""
+    if not isinstance(access, Tile) or not isinstance(access._axes, tuple):
+        return access
+    if access.size != chosen.size:
+        return access
+    tile = access._as_tile()
+    return kept_inside(tile, chosen.reshape(tile.shape))
+
+
+def restrict(tile: Tile, box: Box, full: Shape, kept: Array) -> Tile:
     """The part of an operand that an instruction of shape ``full``, cut to ``box``, touches.
 
-    Dimensions of size 1 broadcast and stay whole. A tile that left its tensor may be inside now.
+    Dimensions of size 1 broadcast and stay whole. A tile that left its tensor is inside now if
+    ``kept``, the mask's bools over the box, leaves out what lies outside.
 
     Raises
     ------
     ShapeError : the operand has as many elements as the instruction in another shape, in which
         they are not adjacent.
+    OutOfBoundsError : the mask keeps an element that lies outside the tensor.
     """
+    shape = tile._tile_shape() if not tile._in_hbm else tile.shape
+    leaves = isinstance(tile._axes, tuple)
+    if leaves and math.prod(shape) == math.prod(full) and shape != full:
+        whole = np.zeros(full, np.bool_)
+        whole[box] = kept
+        return kept_inside(tile, whole, box)
+    part = _restricted(tile, shape, box, full)
+    if not isinstance(part._axes, tuple) or not kept.size:
+        return part
+    axes = _aligned(len(shape), len(full))
+    repeats = tuple([k for k in range(len(full)) if k not in axes or shape[axes.index(k)] == 1])
+    there = kept.any(axis=repeats, keepdims=True)
+    return kept_inside(part._as_tile(), there.reshape([there.shape[k] for k in axes]))
+
+
+def _restricted(tile: T, shape: Shape, box: Box, full: Shape) -> T:
+    """The box of an operand of this shape, whether or not it leaves its tensor."""
     if all(cut == slice(0, size) for cut, size in zip(box, full, strict=True)):
         return tile
-    shape = tile._tile_shape() if not tile._in_hbm else tile.shape
     axes_there = _aligned(len(shape), len(full))
     fits = len(axes_there) == len(shape) and all(
         extent in (1, full[k]) for extent, k in zip(shape, axes_there, strict=True)

@@ -48,6 +48,7 @@ from difftest.simulator.instructions.record import (
 from difftest.simulator.instructions.values import as_float, rows
 from difftest.simulator.memory import UNTOUCHED
 from difftest.simulator.misuses import SUM_WITHOUT_START
+from difftest.simulator.strictness import doubt
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Purpose, Space
 
@@ -131,16 +132,25 @@ def _free_sizes(call: Call) -> None:
         ("stationary", machine.gemm_stationary_fmax, "nl.tile_size.gemm_stationary_fmax"),
         ("moving", most, source),
     ):
-        tile: Descriptor = call[name]
-        size = tile.free_size // _pairs(call)
-        if size > limit:
-            raise LimitError(
-                f"the free size of nc_matmul's {name} operand is at most {limit}",
-                happened=f"nc_matmul's {name} operand has {size} elements a partition",
-                received=f"{name} {list(tile.shape)}: {size} elements a partition",
-                limit=f"{limit} ({why})",
-                remedy=f"loop over tiles of {limit}",
-            )
+        if call[name].free_size // _pairs(call) <= limit:
+            continue
+        error = functools.partial(_too_wide, call, name, limit, why)
+        if name == "stationary":
+            raise error()
+        call.remark(error, doubt)  # AWS's simulator computes it
+
+
+def _too_wide(call: Call, name: str, limit: int, why: str) -> LimitError:
+    """Return the error of an operand that has more elements a partition than the array takes."""
+    tile: Descriptor = call[name]
+    size = tile.free_size // _pairs(call)
+    return LimitError(
+        f"the free size of nc_matmul's {name} operand is at most {limit}",
+        happened=f"nc_matmul's {name} operand has {size} elements a partition",
+        received=f"{name} {list(tile.shape)}: {size} elements a partition",
+        limit=f"{limit} ({why})",
+        remedy=f"loop over tiles of {limit}",
+    )
 
 
 def _pe_tile(call: Call) -> None:
@@ -202,15 +212,27 @@ def one_bank(call: Call) -> None:
     if dst is None or dst.span is None or machine.nc_version >= 4:
         return
     first, last = dst.span
-    if first // machine.psum_bank_bytes != last // machine.psum_bank_bytes:
-        raise LimitError(
-            "a matmul accumulates inside one PSUM bank",
-            happened="a matmul's destination crosses PSUM banks",
-            received=f"{dst!r}: bytes {first} to {last} of the partition",
-            limit=f"banks of {machine.psum_bank_bytes} bytes "
-            f"({machine.psum_fmax} float32, nl.tile_size.psum_fmax)",
-            remedy=f"use PSUM tiles of at most {machine.psum_fmax} float32 a partition",
-        )
+    if first // machine.psum_bank_bytes == last // machine.psum_bank_bytes:
+        return
+    moving = call.operands.get("moving")
+    if moving is None or moving.free_size // _pairs(call) <= machine.gemm_moving_fmax:
+        raise _crosses_banks(call)
+    call.remark(functools.partial(_crosses_banks, call), doubt)  # as the wide operand makes it
+
+
+def _crosses_banks(call: Call) -> LimitError:
+    """Return the error of a destination in two PSUM banks or more."""
+    dst, machine = call.destinations["dst"], call.machine
+    assert dst.span is not None
+    first, last = dst.span
+    return LimitError(
+        "a matmul accumulates inside one PSUM bank",
+        happened="a matmul's destination crosses PSUM banks",
+        received=f"{dst!r}: bytes {first} to {last} of the partition",
+        limit=f"banks of {machine.psum_bank_bytes} bytes "
+        f"({machine.psum_fmax} float32, nl.tile_size.psum_fmax)",
+        remedy=f"use PSUM tiles of at most {machine.psum_fmax} float32 a partition",
+    )
 
 
 def _product(call: Call) -> Result:

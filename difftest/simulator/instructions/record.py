@@ -25,6 +25,7 @@ from difftest.simulator.dtypes import DType as DType
 from difftest.simulator.errors import NkiError, refused
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import Shape
+from difftest.simulator.strictness import doubt, note
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Kind, Purpose, Space
 
@@ -112,6 +113,10 @@ class Masked(NamedTuple):
     chosen: Array
 
 
+Judge = Callable[[NkiError], None]
+"""Raises an error or warns of it, by the launch's strictness."""
+
+
 @dataclass(slots=True, eq=False)  # an attribute that a class has too is found slowly
 class Call:
     """One use of an instruction, as rules see it: ``call["data1"].shape``, ``call["op"].bitvec``.
@@ -157,14 +162,16 @@ class Call:
     is_ambiguous: bool = False
     """Whether others of its options may be equal without being the same: 1 and True, 0.0 and -0.0.
     """
+    from_hbm: bool = False
+    """Whether an operand lies in HBM, where no engine reads it."""
     counts: bool = False
     """Whether it makes integers of integers, which float32 may not have."""
     keeps: bool = False
     """Whether it moves values of its result's dtype, which rounding leaves as they are."""
     plan: Any = None
     """What an exact run knows of it."""
-    remarks: list[Callable[[], NkiError]] = field(default_factory=list)
-    """Errors that it would be, for what the documentation does not promise."""
+    remarks: list[tuple[Judge, Callable[[], NkiError]]] = field(default_factory=list)
+    """Errors that the call can be, each with the strictness that judges it."""
 
     def __getitem__(self, name: str) -> Any:
         """An operand's descriptor (or type, or None) or an option, by name."""
@@ -194,12 +201,16 @@ class Call:
         shapes = self.instruction, self.machine, operands, self.options, destinations
         return Call(*shapes, *_WITHOUT_SHAPES(self))
 
-    def remark(self, error: Callable[[], NkiError]) -> None:
-        """Note that the call does what the documentation does not promise: the error it could be.
+    def remark(self, error: Callable[[], NkiError], judge: Judge = note) -> None:
+        """Judge each use of the call: by default the documentation does not promise it.
 
-        It is made anew for each use of the call, with the kernel's line.
+        ``error`` makes the error anew for each use, with the kernel's line. ``judge`` is
+        :func:`~difftest.simulator.strictness.note` or ``doubt``. A doubt is judged at once too:
+        where it is an error, it comes before those that follow from it.
         """
-        self.remarks.append(error)
+        if judge is doubt:
+            judge(error())
+        self.remarks.append((judge, error))
 
     def refused(self, rule: str, did: str, received: str, **more: Any) -> NkiError:
         """The error that it is: see :func:`difftest.simulator.errors.refused`."""

@@ -151,9 +151,21 @@ def _by_tiles(source: Literal, items: tuple[Any, ...]) -> Literal:
             shape = shape[:1]
         return values.reshape(() if item.size == 1 and not partial else shape)
 
-    return _when_issued(
-        source, lambda places: pick(places, _aligned([held(item) for item in items], places.shape))
-    )
+    def along(places: Array) -> list[Array]:
+        """Arrays for all dimensions: a line for each slice, and what tiles hold then."""
+        if not any(_is_slice(item) for item in items):
+            return _aligned([held(item) for item in items], places.shape)
+        filled = _filled(items, places.ndim)
+        pairs = zip(filled, places.shape, strict=True)
+        lines = [np.array(_walk(item, size)) for item, size in pairs if _is_slice(item)]
+        spread = iter(np.ix_(*lines))
+        return [next(spread) if _is_slice(item) else held(item) for item in filled]
+
+    return _when_issued(source, lambda places: pick(places, along(places)))
+
+
+def _is_slice(item: Any) -> bool:
+    return item is Ellipsis or isinstance(item, slice) or hasattr(item, "_least")
 
 
 def _when_issued(source: Literal, rule: Callable[[Array], Array]) -> Literal:

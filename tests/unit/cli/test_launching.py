@@ -4,14 +4,19 @@ import json
 import re
 import sys
 
+import numpy as np
 from click.testing import CliRunner
 
 from difftest.cli import grade
+from difftest.cli.launching import random_arrays
 from difftest.cli.main import main
 from difftest.course.assignment import CorrectnessTest
 from difftest.harness.limits import LIMITS
 from difftest.host import waiting
 from difftest.host.loading import parse_shape
+from difftest.simulator.dtypes import NAMES, NKI_NAMES
+from difftest.simulator.dtypes import packed as pack
+from difftest.simulator.instructions.mx import unpack
 from tests.unit import student
 
 TRANSPOSE = "kernels.classic.transpose:matrix_transpose"
@@ -160,3 +165,89 @@ def test_arrays_that_no_computer_holds_are_told_before_they_are_made():
         result = CliRunner().invoke(main, arguments)
         assert result.exit_code == (1 if "bench" in arguments else 2), arguments
         assert f"the arrays take {needed:,} bytes" in result.stderr, arguments
+
+
+COPY = """
+import nki
+import nki.isa as nisa
+import nki.language as nl
+from difftest import kernel_test
+
+
+@nki.jit
+def copied(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=x)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+@kernel_test(
+    kernel=copied,
+    reference=lambda x: x,
+    domain={"n": (4,)},
+    inputs={"x": "n n"},
+    dtypes=["float8_e4m3fn"],
+)
+def test_copied(case):
+    case.check()
+"""
+
+
+def test_each_dtype_of_nki_is_one_of_a_command_and_is_explained(tmp_path, monkeypatch):
+    """One list of dtypes: what a launch takes, the commands take."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "copy_any.py").write_text(COPY)
+    for dtype in NKI_NAMES:
+        arguments = ["copy_any.py:copied", "--shape", "8,4", "--dtype", dtype, "--machine", "trn3"]
+        result = CliRunner().invoke(main, ["check", *arguments])
+        assert result.exit_code == 0, result.output
+        told = CliRunner().invoke(main, ["explain", f"nl.{dtype}"])
+        assert told.exit_code == 0, dtype
+        assert f"nki.language.{dtype}: a dtype of {NKI_NAMES[dtype].itemsize} bytes" in told.output
+        dialects = "both dialects" if dtype in NAMES else "`import nki` alone"
+        assert dialects in told.output, dtype
+
+
+def test_a_kernel_test_takes_the_float8_of_trn3(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "copy_float8.py").write_text(COPY)
+    case = json.dumps({"values": {"n": 4}, "dtype": "float8_e4m3fn", "data": {"x": "iota"}})
+    arguments = ["check", "copy_float8.py::test_copied", "--case", case, "--machine", "trn3"]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0, result.output
+
+
+def test_what_is_no_dtype_of_nki():
+    shape = ["check", TRANSPOSE, "--shape", "8,8", "--dtype", "float64"]
+    result = CliRunner().invoke(main, shape)
+    assert result.exit_code == 2
+    assert "float8_e4m3fn_x4" in result.output
+    assert CliRunner().invoke(main, ["explain", "nl.float64"]).exit_code == 1
+
+
+def test_random_arrays_of_the_dtypes_of_mx():
+    scales, packed = random_arrays([(64, 8), (64, 8)], ["float8_e8m0fnu", "float8_e4m3fn_x4"])
+    exponents = np.log2(scales.astype(np.float64))
+    assert np.isfinite(exponents).all()
+    assert len(np.unique(exponents)) > 2
+    for name in ("float8_e4m3fn_x4", "float8_e5m2_x4", "float4_e2m1fn_x4"):
+        (packed,) = random_arrays([(64, 8)], [name])
+        elements = unpack(packed, NKI_NAMES[name])
+        assert elements.shape == (64, 8, 4)
+        assert np.isfinite(elements).all()
+        assert elements.std() > 0.5
+
+
+def test_packed_elements_are_those_that_are_unpacked():
+    """The first of four lies in the lowest bits."""
+    values = np.array([[0.5, -1.0, 2.0, 4.0]], np.float32)
+    for name, code in (
+        ("float8_e4m3fn_x4", 0x4840B830),
+        ("float4_e2m1fn_x4", 0x64A1),
+    ):
+        dtype = NKI_NAMES[name]
+        made = pack(values, dtype)
+        np.testing.assert_array_equal(unpack(made, dtype), values)
+        assert int(made.view(f"u{dtype.itemsize}")[0]) == code

@@ -420,6 +420,24 @@ def test_a_number_of_a_million_digits_is_not_computed():
         _ = 3 ** DryRun().number(2**21, "rows")
 
 
+@every(
+    "compute, value, text",
+    [
+        (lambda n: pow(n, 2, 5), 4, "((rows ** 2) % 5)"),
+        (lambda n: pow(n, n, n), 0, "((rows ** rows) % rows)"),
+        (lambda n: pow(n, 2), 49, "(rows ** 2)"),
+        (lambda n: pow(n, -1, 5), 3, None),
+        (lambda n: pow(n, 2**30, 5), 1, None),
+        (lambda n: pow(2, n, 5), 3, None),
+        (lambda n: pow(2, 3, n), 1, None),
+    ],
+)
+def test_a_power_with_a_modulus_is_pythons(compute, value, text):
+    result = compute(DryRun().number(7, "rows"))
+    assert result == value
+    assert getattr(result, "text", None) == text
+
+
 def test_a_condition_is_at_its_line_and_knows_what_came_nearest():
     cases = [{"rows": r, "columns": c} for r, c in ((30, 50), (219, 98), (200, 97))]
     assert {file for file, *_ in conditions_of(spec_of(SHORT[4]))} == {__file__}  # also of a table

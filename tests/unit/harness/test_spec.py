@@ -136,6 +136,11 @@ VALUES = "TILE, M, K"
         ({"dtypes": "float32"}, "dtypes: received 'float32'; accepted: a tuple of dtype names"),
         ({"dtypes": None}, "dtypes: received None; accepted: a tuple of dtype names"),
         ({"dtypes": ("float64",)}, "dtypes: received 'float64'; accepted: bfloat16, bool, float16"),
+        (
+            {"dtypes": ("float8_e4m3fn_x4",)},
+            "dtypes: received 'float8_e4m3fn_x4'; accepted: a dtype of numbers: no data are drawn "
+            "in float8_e4m3fn_x4; bfloat16",
+        ),
         ({"output_dtype": "double"}, "output_dtype: received 'double'; accepted: bfloat16, bool"),
         ({"accumulation": "int32"}, "accumulation: received 'int32'; accepted: a floating-point"),
         (

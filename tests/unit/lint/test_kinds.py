@@ -198,3 +198,23 @@ def test_what_a_classic_page_does_not_name_is_a_warning() -> None:
     [found] = lint(Source(Path("kernel.py"), text), LAST_CLASSIC)
     assert (found.id, Levels({}, True, True).of(found.rule)) == ("NKU308", Level.WARN)
     assert broken("import neuronxcc.nki as nki\nlanguage = nki.language\n") == set()
+
+
+@every(
+    "annotation",
+    [
+        "nt.tensor[nt.mutable]",
+        "nt.tensor[128, 64, nt.mutable]",
+        "nt.mutable_tensor[128, 64]",
+        "nt.mutable_tensor | None",
+        "'nt.tensor[nt.mutable]'",
+        "Optional['nt.mutable_tensor']",
+    ],
+)
+def test_a_parameter_is_mutable_by_any_annotation_that_says_so(annotation: str) -> None:
+    """It is written, and has to be returned; another one is not to be written."""
+    text = f"{HEAD}@nki.jit\ndef kernel(x, y: {annotation}):\n    nl.store(y, nl.load(x))\n"
+    assert broken(f"{text}    return y\n") == set()
+    assert broken(f"{text}    return x\n") == {"NKT204"}
+    other = text.replace("mutable_tensor", "tensor").replace("nt.mutable", "1")
+    assert broken(f"{other}    return y\n") == {"NKT214"}

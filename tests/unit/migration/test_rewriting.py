@@ -196,6 +196,27 @@ def test_decorators_and_annotations_go():
     assert result.left == ()
 
 
+@every(
+    "annotation",
+    [
+        "nt.tensor[nt.mutable]",
+        "nt.tensor[128, 512]",
+        "nt.mutable_tensor | None",
+        "Optional[nt.tensor[nt.mutable]]",
+        "'nt.tensor[nt.mutable]'",
+        "Optional['nt.tensor']",
+    ],
+)
+def test_each_annotation_with_a_type_of_nki_goes(annotation):
+    text = (
+        f"{HEAD}import neuronxcc.nki.typing as nt\n\n\n"
+        f"@nki.jit\ndef f(a: {annotation}, n: 'int' = 2):\n    return a\n"
+    )
+    result = migrate(text)
+    assert result.text == f"{TODAY}\n\n@nki.jit\ndef f(a, n: 'int' = 2):\n    return a\n"
+    assert result.left == ()
+
+
 def test_other_names_for_the_modules_are_followed():
     result = migrate(
         "from neuronxcc import nki\nimport neuronxcc.nki.language as L\n\n\n"

@@ -18,6 +18,9 @@ from difftest.simulator.frontend.arguments import (
     as_member,
     dge_mode,
     not_taken,
+    note_registers,
+    reduce_cmd,
+    resets_registers,
     same_dtype,
 )
 from difftest.simulator.frontend.classic.expressions import Mask
@@ -30,6 +33,7 @@ from difftest.simulator.instructions.copy import tensor_copy
 from difftest.simulator.instructions.masked import Mask as Masks
 from difftest.simulator.instructions.masked import issue_masked
 from difftest.simulator.instructions.record import ON_CHIP, Instruction, Takes
+from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.misuses import MASK_OF_TWO_AXES, SHAPE_OF_MASK
 from difftest.simulator.tile import Tile
 
@@ -60,11 +64,15 @@ class Functions(dict[str, Callable[..., Any]]):
         return self.by_hand(function)
 
     def issues(
-        self, record: Instruction, **settings: Any
+        self,
+        record: Instruction,
+        *,
+        prepare: Callable[[dict[str, Any], str], None] | None = None,
+        **settings: Any,
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Make of a stub the function that issues ``record``; ``settings`` are the binder's."""
+        """Make of a stub the function that issues ``record``; parameters are the binder's."""
         return lambda stub: self.by_hand(
-            Binder(stub, record, settings, _CONVERTERS).compiled(_expression)
+            Binder(stub, record, settings, _CONVERTERS, prepare).compiled(_expression)
         )
 
 
@@ -134,6 +142,15 @@ def issue(
         return gate.issue(instruction, operands, options, **how)
     chosen = chosen or (lambda shape: as_mask(mask, shape))
     return issue_masked(instruction, operands, options, mask=chosen, **how)
+
+
+def with_registers(values: dict[str, Any], where: str) -> None:
+    """Settle what a call of the Scalar Engine does with its registers."""
+    into = values["reduce_res"]
+    idle = as_accumulate(values["reduce_cmd"], where) is Accumulate.IDLE
+    if idle and resets_registers(where, "scalar", values["reduce_op"], into):
+        values["reduce_cmd"] = reduce_cmd.reset_reduce
+    note_registers("scalar", as_accumulate(values["reduce_cmd"], where), into)
 
 
 # -- masks ----------------------------------------------------------------------------------------

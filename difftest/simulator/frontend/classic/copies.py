@@ -105,7 +105,7 @@ def affine_select(pred, on_true_tile, on_false_value, *, mask=None, dtype=None):
     if not isinstance(pred, Mask) or len(pred.terms) != 1:
         takes, remedy = "one comparison of index expressions", "for more of them use nl.where"
         raise wrong_kind(pred, takes, "affine_select", "pred", remedy)
-    on_true_tile = copied_from_psum(on_true_tile, "affine_select", "on_true_tile")
+    on_true_tile = copied_from_psum(on_true_tile, "affine_select", "on_true_tile", mask=mask)
     if isinstance(on_true_tile, Tile):
         check_partitions_first(pred.shape, on_true_tile._tile_shape(), "pred")
     pred = pred.terms[0]
@@ -137,11 +137,11 @@ def load(src, *, mask=None, dtype=None):
 def store(dst, value, *, mask=None):
     """Write an on-chip tile, or a number, to an HBM tensor (or a part of one)."""
     oob_mode = _outside("error", _in_hbm(dst, "dst", "nl.store"))
-    src = _storable(value, loaded_shape(dst.shape))
+    src = _storable(value, loaded_shape(dst.shape), mask)
     return locals()
 
 
-def _storable(value: Any, shape: Shape) -> Tile:
+def _storable(value: Any, shape: Shape, mask: object) -> Tile:
     """``value`` in SBUF and of ``shape``: numbers fill a tile, PSUM is copied, size 1 repeats."""
     if is_number(value):
         check_partitions(shape[0], "nl.store's destination", current().machine)
@@ -149,7 +149,7 @@ def _storable(value: Any, shape: Shape) -> Tile:
     else:
         tile = on_chip(value, "nl.store", "value")
     if tile._space is Space.PSUM:
-        tile = copy_to_sbuf(tile)
+        tile = copy_to_sbuf(tile, mask)
     return repeated(tile, shape, "nl.store's value", partitions=True)
 
 
@@ -172,7 +172,7 @@ def atomic_rmw(dst, value, op, *, mask=None):
     """``dst = dst + value`` in HBM, at places named by a tile of indices."""
     if not isinstance(dst, IndirectTile):
         raise wrong_kind(dst, "a destination indexed by a tile", "nl.atomic_rmw")
-    src = _storable(value, loaded_shape(dst.shape))
+    src = _storable(value, loaded_shape(dst.shape), mask)
     core, operator = current(), alu_op(op, "nl.atomic_rmw")
     before, options = core.instructions, (operator, "error", "unknown")
     issue(moves.dma_copy, (src,), options, dst=dst, mask=mask)
@@ -185,6 +185,6 @@ def dma_copy(
     dge_mode=dge_mode.unknown,
 ):  # fmt: skip
     """``dst = src`` between HBM and SBUF; a side indexed by a tile gathers or scatters."""
-    src = copied_from_psum(src, "dma_copy", "src", DMA_SPACES)
+    src = copied_from_psum(src, "dma_copy", "src", DMA_SPACES, mask)
     oob_mode = _outside(as_member(_OobMode, oob_mode, "dma_copy").name, src, dst)
     return locals()

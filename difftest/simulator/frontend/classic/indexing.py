@@ -14,7 +14,16 @@ from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.frontend.arguments import DynamicSlice, not_taken
 from difftest.simulator.frontend.classic.expressions import IndexExpression, Mask
-from difftest.simulator.index import Index, broadcast_shapes, is_integer, no_index, spell
+from difftest.simulator.index import (
+    Index,
+    broadcast_shapes,
+    expand_ellipsis,
+    is_integer,
+    no_element,
+    no_index,
+    slice_bounds,
+    spell,
+)
 from difftest.simulator.indexing import Named, walked
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.checks import check_indices
@@ -86,6 +95,7 @@ def _as_mask(key: Any) -> Mask | None:
 _NO_OFFSET = Index((), 0, ())
 _ADVANCED = (Index, Tile, DynamicIndex)
 _BASIC = (slice, type(None), type(Ellipsis))
+_SLICES = (slice, type(Ellipsis), DynamicSlice)
 
 
 class IndexedTile(IndirectTile):
@@ -175,12 +185,57 @@ def advanced(tile: Tile, items: tuple[Any, ...]) -> Named | IndexedTile | Masked
         return MaskedOperand(tile, mask)
     if not any(isinstance(item, _ADVANCED) for item in items):
         return None
+    if _is_element_beside_slices(items):
+        note(SLICES_BESIDE_INDICES(f"an element of a tile beside slices on {tile!r}"))
+        return IndexedTile(tile, _with_walks(tile, items))
     _check_advanced(tile, items)
     if len(items) < tile.ndim:
         items = _completed(tile, items)
     if any(isinstance(item, (Tile, DynamicIndex)) for item in items):
         return IndexedTile(tile, items)
     return _by_expressions(tile, items)
+
+
+def _is_element_beside_slices(items: tuple[Any, ...]) -> bool:
+    """Return whether elements of tiles stand beside slices, and nothing else but integers."""
+    elements = [item for item in items if isinstance(item, _ADVANCED)]
+    slices = [item for item in items if isinstance(item, _SLICES)]
+    others = len(items) - len(elements) - len(slices) - sum(map(is_integer, items))
+    return bool(slices) and not others and all(map(_is_element, elements))
+
+
+def _is_element(item: Any) -> bool:
+    """Return whether an index is one element of a tile, alone or plus a number."""
+    return (
+        item.size == 1
+        if isinstance(item, Tile)
+        else isinstance(item, DynamicIndex) and not (item.shape)
+    )
+
+
+def _with_walks(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:
+    """``items`` with an index expression for each slice, as a kernel's author would write it."""
+    items = expand_ellipsis(items, tile.ndim, tile)
+    count = sum(isinstance(item, _SLICES) for item in items)
+    walks: list[Any] = []
+    at = 0
+    for axis, item in enumerate(items):
+        if not isinstance(item, _SLICES):
+            walks.append(item)
+            continue
+        if isinstance(item, DynamicSlice):
+            item = slice(item.start, item.start + item.size)
+        start, stop, step = slice_bounds(item, tile.shape[axis])
+        size = -(-(stop - start) // step)
+        if size < 1:
+            raise no_element(item, f"axis {axis} of {tile!r}")
+        shape = [1] * count
+        steps = [0] * count
+        shape[at] = size
+        steps[at] = step
+        walks.append(Index(tuple(shape), start, tuple(steps)))
+        at += 1
+    return tuple(walks)
 
 
 def basic(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -17,9 +17,10 @@ from difftest.simulator.frontend.arguments import (
     engine,
     nc_version,
     oob_mode,
+    reads_out,
     reduce_cmd,
 )
-from difftest.simulator.frontend.classic.calls import ISA
+from difftest.simulator.frontend.classic.calls import ISA, with_registers
 from difftest.simulator.frontend.classic.language import fp32
 from difftest.simulator.frontend.dispatch import as_called, declare, publish
 from difftest.simulator.instructions.activation import activation
@@ -75,9 +76,10 @@ declare(
     nc_find_index8={"all_ones": False},
     nc_match_replace8={"backwards": False},
     dma_transpose={"oob_mode": "error"},
-    activation={"op": activation_name},
+    activation={"prepare": with_registers, "op": activation_name},
     activation_reduce={
         "record": activation,
+        "prepare": reads_out,
         "op": activation_name,
         "reduce_cmd": Accumulate.RESET_REDUCE,
     },

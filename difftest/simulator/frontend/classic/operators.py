@@ -9,6 +9,7 @@ result once. Source: ``nki.language`` at tag v2.26.0.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -25,7 +26,7 @@ from difftest.simulator.frontend.classic.calls import (
     issue,
     on_chip,
 )
-from difftest.simulator.index import Shape
+from difftest.simulator.index import Index, Shape
 from difftest.simulator.instructions import activation as activations
 from difftest.simulator.instructions import elementwise as vector
 from difftest.simulator.instructions.alu import ALU_OPS, AluOp
@@ -141,7 +142,7 @@ def _issue(
     if isinstance(left, Tile) and isinstance(right, Tile):
         left, right = one_rank(*_spread_partitions(left, right))
         if left._space is right._space is Space.PSUM:
-            right = copy_to_sbuf(right)
+            right = copy_to_sbuf(right, mask)
         return issue(vector.tensor_tensor, (left, right), (op,), dst=dst, dtype=dtype, mask=mask)
     data, number = (left, right) if isinstance(left, Tile) else (right, left)
     options = (op, data is right, None, False)
@@ -190,21 +191,29 @@ def one_rank(left: Tile, right: Tile) -> tuple[Tile, Tile]:
 
 
 def copied_from_psum(
-    tile: Any, where: str, name: str, spaces: tuple[Space, ...] = SBUF_ONLY
+    tile: Any,
+    where: str,
+    name: str,
+    spaces: tuple[Space, ...] = SBUF_ONLY,
+    mask: object = None,
 ) -> Any:
-    """An operand in PSUM copied to SBUF, as the compiler does for an author who did not.
+    """Return an operand in PSUM copied to SBUF, as the compiler does for an author who did not.
 
-    ``spaces`` are the memories that AWS's page names.
+    ``spaces`` are the memories that AWS's page names; ``mask`` is that of :func:`copy_to_sbuf`.
     """
     if not isinstance(tile, Tile) or tile._space is not Space.PSUM:
         return tile
     note(wrong_buffer(tile, name, where, spaces))
-    return copy_to_sbuf(tile)
+    return copy_to_sbuf(tile, mask)
 
 
-def copy_to_sbuf(tile: Tile) -> Any:
-    """A copy in SBUF, of the same dtype."""
-    return issue(tensor_copy, (tile,))
+def copy_to_sbuf(tile: Tile, mask: object = None) -> Any:
+    """Return a copy in SBUF, of the same dtype.
+
+    Of a tile that leaves its tensor, the copy has what ``mask``, the instruction's own, keeps.
+    """
+    leaves = isinstance(tile._axes, tuple)
+    return issue(tensor_copy, (tile,), mask=mask if leaves else None)
 
 
 # -- nki.isa ---------------------------------------------------------------------------------------
@@ -236,8 +245,25 @@ def _of_tile(name: str, doc: str, compute: Compute, *, keeps_dtype: bool = False
     LANGUAGE.add(name, function, doc)
 
 
+_OF_INDICES = {"add": operator.add, "subtract": operator.sub, "multiply": operator.mul}
+"""The functions that keep index expressions affine, and Python's operators for them."""
+
+
+def _of_indices(name: str, x: Any, y: Any) -> Any:
+    """Return what Python's operator makes of an index expression and a number, with a note."""
+    where = f"nl.{name}"
+    got = "an index expression"
+    received = f"{x!r:.60} and {y!r:.60}"
+    remedy = "use Python's operator: i + 1"
+    note(not_taken(where, "tiles and numbers", got, received, remedy=remedy))
+    return _OF_INDICES[name](x, y)
+
+
 def _operator(name: str) -> None:
     def function(x: Any, y: Any, dtype: object = None, mask: object = None) -> Any:
+        is_index = isinstance(x, Index) or isinstance(y, Index)
+        if is_index and name in _OF_INDICES and dtype is None and mask is None:
+            return _of_indices(name, x, y)
         return binary(name, x, y, dtype=dtype, mask=mask)
 
     LANGUAGE.add(name, function, f"``x {name} y``, element by element; shapes broadcast.")

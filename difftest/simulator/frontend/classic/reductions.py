@@ -5,16 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import BOOL, FLOAT32, as_dtype, is_float
 from difftest.simulator.errors import not_modelled
 from difftest.simulator.frontend.arguments import as_flag, ascending, not_last, not_taken
 from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE, issue, on_chip
 from difftest.simulator.frontend.classic.copies import copy
-from difftest.simulator.frontend.classic.creation import ndarray
-from difftest.simulator.frontend.classic.expressions import Mask
 from difftest.simulator.frontend.classic.operators import (
     activate,
     begin_or_update,
@@ -23,12 +19,10 @@ from difftest.simulator.frontend.classic.operators import (
 )
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.loops import AwaitsTarget, assignment_target, check_axis
-from difftest.simulator.index import Shape, as_integers
+from difftest.simulator.index import as_integers
 from difftest.simulator.instructions import reduce as instructions
 from difftest.simulator.instructions.alu import ALU_OPS, alu_op
 from difftest.simulator.instructions.checks import is_number
-from difftest.simulator.instructions.copy import tensor_copy
-from difftest.simulator.instructions.masked import mask_box, restrict
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
@@ -40,32 +34,8 @@ def reduce(
     """``operator``'s reduction of ``x`` along free axes, as ``nl.sum`` and kin issue it."""
     data = on_chip(x, where)
     axes = ascending(axis, data, where)
-    data = _inside(data, axes, mask)
     options = (ALU_OPS[operator], axes, False, as_flag(keepdims, "keepdims"))
     return issue(instructions.tensor_reduce, (data,), options, dtype=dtype, mask=mask)
-
-
-def _inside(data: Tile, axes: Shape, mask: object) -> Tile:
-    """The data of a reduction; a copy where its mask keeps it inside its tensor and no box does.
-
-    So a window that is cut at several edges: what the mask leaves is a box at each place in the
-    window, of which each is copied, for the compiler would issue several instructions too.
-    """
-    if not isinstance(mask, Mask) or not isinstance(data._axes, tuple):
-        return data
-    shape = data._tile_shape()
-    chosen = mask.array(shape)
-    box = mask_box(chosen)
-    if box is None or restrict(data, box, shape)._axes is None:
-        return data
-    copied: Tile = ndarray(shape, data.dtype)
-    for place in np.ndindex(*(shape[axis] for axis in axes)):
-        at: list[Any] = [slice(None)] * len(shape)
-        for axis, index in zip(axes, place, strict=True):
-            at[axis] = slice(index, index + 1)
-        box = tuple(at)
-        issue(tensor_copy, (data[box],), dst=copied[box], chosen=chosen[box].reshape)
-    return copied
 
 
 def _reduction(name: str, operator: str) -> None:
@@ -123,7 +93,6 @@ def tensor_reduce(op, data, axis, *, mask=None, dtype=None, negate=False, keepdi
     error = not_last(axis, data, "tensor_reduce")
     if error is not None:
         note(error)
-    data = _inside(data, axis, mask)
     return locals()
 
 

@@ -24,12 +24,11 @@ from difftest.simulator.frontend.dispatch import entering
 from difftest.simulator.frontend.loops import AwaitsTarget
 from difftest.simulator.index import Index, as_integer, as_integers
 from difftest.simulator.indirect import IndirectTile
-from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.checks import is_number, need_tile
 from difftest.simulator.instructions.copy import memset, tensor_copy
 from difftest.simulator.instructions.matmul import nc_transpose
 from difftest.simulator.instructions.record import ON_CHIP
-from difftest.simulator.misuses import ASSIGNMENT_TO_HBM
+from difftest.simulator.misuses import ASSIGNMENT_TO_HBM, POWER_WITH_MODULUS
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import COMPARISONS, OPERATORS, Tile
 from difftest.simulator.trace import Space
@@ -145,6 +144,16 @@ class Tensor(Tile, AnyTensor):
         return binary("add", other, self)
 
     @entering
+    def __pow__(self, exponent: Any, modulus: Any = None) -> Any:
+        _check_no_modulus(self, exponent, modulus)
+        return binary("power", self, exponent)
+
+    @entering
+    def __rpow__(self, base: Any, modulus: Any = None) -> Any:
+        _check_no_modulus(self, base, modulus)
+        return binary("power", base, self)
+
+    @entering
     def __neg__(self) -> Any:
         return binary("multiply", self, -1.0, dtype=self.dtype)
 
@@ -154,7 +163,8 @@ class Tensor(Tile, AnyTensor):
 
 
 _IN_PLACE = {"sub": "subtract", "mul": "multiply", "truediv": "divide"}
-_BOTH_WAYS = {symbol: name for symbol, name in OPERATORS.items() if symbol != "add"}
+_BY_HAND = ("add", "pow")
+_BOTH_WAYS = {symbol: name for symbol, name in OPERATORS.items() if symbol not in _BY_HAND}
 for _kind, _operate, _names in (
     ("", binary, _BOTH_WAYS | COMPARISONS | {"eq": "equal", "ne": "not_equal"}),
     ("r", lambda name, tile, other: binary(name, other, tile), _BOTH_WAYS),
@@ -164,6 +174,12 @@ for _kind, _operate, _names in (
         _operator: Any = functools.partial(_operate, _name)
         _operator.__name__ = f"__{_kind}{_python}__"
         setattr(Tensor, _operator.__name__, entering(_operator))
+
+
+def _check_no_modulus(tile: Tensor, other: Any, modulus: Any) -> None:
+    """Raise for :func:`pow` with a modulus, which no engine has."""
+    if modulus is not None:
+        raise POWER_WITH_MODULUS(f"{tile!r:.60}, {other!r:.60}, {modulus!r:.60}")
 
 
 def _same_place(a: Tile, b: Tile) -> bool:
@@ -208,9 +224,7 @@ def assign(target: Tile, value: Any) -> None:
     tile = need_tile(value, "its value", "assignment", ON_CHIP)
     source = repeated(tile, target._tile_shape(), "an assignment's value")
     where = written(source)
-    if where is not None:
-        target._storage.leave_out()
-        where = where.reshape(target.shape)
     moved = source is tile and (where is not None or source._is_whole())
     moved = moved and source.dtype is source._storage.dtype
-    gate.issue(tensor_copy, (source,), dst=target, where=where, moved=source if moved else None)
+    chosen = None if where is None else lambda shape: where
+    issue(tensor_copy, (source,), dst=target, chosen=chosen, moved=source if moved else None)

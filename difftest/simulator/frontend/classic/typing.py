@@ -6,14 +6,8 @@ from difftest.simulator.frontend.arguments import Annotation
 
 tensor = Annotation("tensor", mutable=False)
 mutable_tensor = Annotation("mutable_tensor", mutable=True)
+mutable = Annotation("mutable", mutable=True)
+"""The mark in ``nt.tensor[nt.mutable]``, which AWS's kernels have for ``nt.mutable_tensor``."""
 scalar = Annotation("scalar", mutable=False)
 
-
-def is_mutable(annotation: object) -> bool:
-    """Whether a parameter's annotation lets the kernel write to it."""
-    if isinstance(annotation, str):
-        return "mutable_tensor" in annotation
-    return isinstance(annotation, Annotation) and annotation.mutable
-
-
-__all__ = ["mutable_tensor", "scalar", "tensor"]
+__all__ = ["mutable", "mutable_tensor", "scalar", "tensor"]

@@ -12,7 +12,12 @@ from typing import Any, NamedTuple, NoReturn, cast
 
 from difftest.simulator.core import Core, current, entry
 from difftest.simulator.errors import KernelError, ShapeError, not_modelled, refused
-from difftest.simulator.frontend.arguments import as_pairs, not_taken
+from difftest.simulator.frontend.arguments import (
+    as_pairs,
+    not_taken,
+    note_registers,
+    resets_registers,
+)
 from difftest.simulator.frontend.dispatch import Binder, Converter
 from difftest.simulator.frontend.nki.constants import (
     ISSUED,
@@ -36,7 +41,15 @@ from difftest.simulator.instructions.alu import (
     check_generation,
 )
 from difftest.simulator.instructions.checks import is_number, need_tile, wrong_buffer
-from difftest.simulator.instructions.record import EFFECTS, ON_CHIP, Instruction, Issue, Role, Takes
+from difftest.simulator.instructions.record import (
+    EFFECTS,
+    HBM,
+    ON_CHIP,
+    Instruction,
+    Issue,
+    Role,
+    Takes,
+)
 from difftest.simulator.instructions.reduce import AVERAGE
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.instructions.rules import other_sizes
@@ -82,12 +95,20 @@ def command(value: Any, where: str) -> Accumulate:
     return _COMMANDS[member_of(reduce_cmd, value, where)]
 
 
-def commands(engine: str) -> Prepare:
-    """What makes of ``reduce_cmd`` and ``reduce_res`` what an engine does with its registers."""
+def commands(engine: str, *, infers: bool = False) -> Prepare:
+    """What makes of ``reduce_cmd`` and ``reduce_res`` what an engine does with its registers.
+
+    A call that ``infers`` takes a ``reduce_op`` for a command: see :func:`resets_registers`.
+    """
 
     def prepare(values: dict[str, Any], where: str) -> None:
         into = values["reduce_res"]
-        values["reduce_cmd"] = cmd = command(values["reduce_cmd"], where)
+        cmd = command(values["reduce_cmd"], where)
+        idle = cmd is Accumulate.IDLE
+        if idle and infers and resets_registers(where, engine, values["reduce_op"], into):
+            cmd = Accumulate.RESET_REDUCE
+        values["reduce_cmd"] = cmd
+        note_registers(engine, cmd, into)
         if into is None or cmd is not Accumulate.IDLE:
             return
         if engine not in current().registers.accumulators:
@@ -225,9 +246,18 @@ def _placed(issued: Issue, role: Role, operand: Any, indices: list[Any]) -> Any:
 
 
 def need_operand(value: object, name: str, where: str) -> Any:
-    """``value`` as a tile on chip, or as a view of one that an offset moves."""
+    """``value`` as a tile on chip, or as a view of one that an offset moves.
+
+    A tensor in HBM of several dimensions is a doubt: AWS's simulator computes with it.
+    """
     if not isinstance(value, DynamicView):
-        return need_tile(value, name, where)
+        tile = need_tile(value, name, where, (*ON_CHIP, *HBM))
+        if tile._in_hbm:
+            error = wrong_buffer(tile, name, where, ON_CHIP)
+            if tile.ndim < 2:
+                raise error
+            doubt(error)
+        return tile
     if value._in_hbm:
         raise wrong_buffer(value, name, where, ON_CHIP)
     return value

@@ -161,14 +161,26 @@ class DynamicView(Moving, Views, IndirectTile):
     def _left(self, arrays: tuple[Array, ...], at: tuple[int, ...]) -> OutOfBoundsError:
         row = 0 if self._whole else at[0]
         offset = int(self._offsets()[row])
+        fitting = self._fitting()
         return left_tensor(
             "an offset",
             f"{offset}",
             f"offset {offset} (element {row} of {self._index!r}) into "
             f"{self._owner!r}, in steps of {self._rows.unit} elements",
-            f"0 to {self._rows.size - 1}",
+            f"{fitting[0]} to {fitting[-1]}" if fitting else "no offset fits",
             "correct the offsets, or pass oob_mode=nisa.oob_mode.skip",
         )
+
+    def _fitting(self) -> range:
+        """Return the offsets for which the pattern, or each row's, lies inside the tensor."""
+        unit = self._rows.unit
+        moved = self._pattern if self._whole else self._pattern.slice(0, 0, 1)
+        low, high = moved.extent()
+        if unit <= 0:
+            return range(self._rows.size)
+        first = max(0, -(low // unit))
+        last = min(self._rows.size - 1, (self._base.size - 1 - high) // unit)
+        return range(first, last + 1)
 
     # -- views of it -----------------------------------------------------------------------------
 

@@ -263,6 +263,12 @@ _ENDED = {
     "precise_schedule": "leave it out: loops are unrolled, and the compiler schedules",
 }
 """Arguments that kernels of earlier levels have, and what became of them (migration guide)."""
+_WITH_DST = (
+    "the first argument is dst, which the instruction writes, and it returns no tensor as classic "
+    "NKI does: dst = nl.ndarray(shape, dtype, buffer={buffer}), then nisa.{name}(dst, ...)"
+)
+_PRODUCED_IN = dict.fromkeys(("nc_matmul", "nc_matmul_mx", "nc_transpose"), "nl.psum")
+"""By instruction, where its results lie; others' lie in SBUF."""
 _PREFIXES = {
     "isa": "nisa",
     "collectives": "ncc",
@@ -377,6 +383,9 @@ def _misfit(
     name: str, signature: inspect.Signature, error: TypeError, args: Arguments, kwargs: Any
 ) -> SignatureError:
     extra = next((argument for argument in kwargs if argument not in signature.parameters), None)
+    remedies = [_ENDED[extra]] if extra in _ENDED else []
+    if _lacks_dst(signature, args, kwargs):
+        remedies.insert(0, _WITH_DST.format(buffer=_PRODUCED_IN.get(name, "nl.sbuf"), name=name))
     given = [*(("", value) for value in args), *((f"{k}=", v) for k, v in kwargs.items())]
     return SignatureError(
         "a call takes the parameters that its function is documented with",
@@ -384,5 +393,12 @@ def _misfit(
         received=", ".join(f"{k}{getattr(v, '__name__', repr(v)):.60}" for k, v in given)
         or "no arguments",
         limit=f"{name}({', '.join(signature.parameters)})",
-        remedy=_ENDED.get(extra) if extra else None,
+        remedy="; ".join(remedies) or None,
     )
+
+
+def _lacks_dst(signature: inspect.Signature, args: Arguments, kwargs: Mapping[str, Any]) -> bool:
+    """Return whether the arguments fit with a ``dst`` before them, as classic calls have none."""
+    kept = {name: value for name, value in kwargs.items() if name not in _ENDED}
+    first = next(iter(signature.parameters), "")
+    return first == "dst" and "dst" not in kept and fits(signature, (None, *args), kept)

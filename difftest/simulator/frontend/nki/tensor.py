@@ -171,21 +171,29 @@ _OPERATORS = {
 """Python's operators that no stub of NkiTensor has, and the function for each."""
 
 
-def _refused(name: str) -> Any:
+def _refused(name: str, *, in_place: bool = False) -> Any:
+    remedy = f"write nl.{name}(...), or an instruction of nki.isa"
+    if in_place:
+        remedy = (
+            f"write nisa.tensor_tensor(tile, tile, other, nl.{name}), or "
+            f"nisa.tensor_scalar(tile, tile, nl.{name}, other) for a number or a column [P, 1]"
+        )
+
     def operator(self: NkiTensor, *others: Any) -> NoReturn:
         raise KernelError(
             "tensors of today's dialect have no operators",
             happened=f"an operator of Python was used on a tensor, which stands for nl.{name}",
             received=", ".join(f"{each!r:.60}" for each in (self, *others)),
-            remedy=f"write nl.{name}(...), or an instruction of nki.isa",
+            remedy=remedy,
         )
 
     return operator
 
 
 for _symbol, _name in _OPERATORS.items():
-    for _method in (f"__{_symbol}__", f"__r{_symbol}__", f"__i{_symbol}__"):
+    for _method in (f"__{_symbol}__", f"__r{_symbol}__"):
         setattr(NkiTensor, _method, _refused(_name))
+    setattr(NkiTensor, f"__i{_symbol}__", _refused(_name, in_place=True))
 
 
 class ComparedTensor(NkiTensor):

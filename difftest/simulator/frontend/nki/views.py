@@ -309,7 +309,7 @@ def _indexed(view: Views, items: tuple[Any, ...]) -> Pattern:
         if kind is int or (kind not in _RANGES and is_integer(item)):
             number = item if kind is int else as_integer(item, "index")
             if not -count <= number < count:
-                raise _outside(view, axis, f"index {number}")
+                raise _outside(view, axis, f"index {number}", least=-count)
             offset += number % count * stride
             if axis or in_hbm:
                 continue
@@ -350,6 +350,7 @@ def _range(view: Views, axis: int, item: object) -> tuple[int, int, int]:
         start, stop, step = item.start, item.start + item.size, 1
     else:
         kinds, remedy = "integers, slices, nl.ds and '...'", _INSTEAD.get(type(item).__name__)
+        remedy = remedy and remedy.format(axis=axis)
         error = no_index(item, kinds, f"dimension {axis} of {_said(view)}", remedy)
         if not isinstance(item, (range, LoopRange)):
             raise error
@@ -368,7 +369,8 @@ def _range(view: Views, axis: int, item: object) -> tuple[int, int, int]:
 
 
 _INSTEAD = {
-    "NoneType": "insert a dimension with tensor.expand_dim(dim)",
+    "NoneType": "insert a dimension with tensor.expand_dim({axis}); a column [P, 1] is repeated "
+    "along a tile as it is: nisa.tensor_scalar(dst, tile, nl.add, column)",
     "NkiTensor": "use tensor.select(dim, index), tensor.vector_select(0, offsets), or "
     "tensor.ap(..., scalar_offset=... or vector_offset=...)",
     "VirtualRegister": "use tensor.select(dim, index) or tensor.ap(..., scalar_offset=register)",
@@ -378,12 +380,12 @@ _INSTEAD = {
 """What to write instead of an index that is none, by its type."""
 
 
-def _outside(view: Views, axis: int, what: str) -> OutOfBoundsError:
+def _outside(view: Views, axis: int, what: str, least: int = 0) -> OutOfBoundsError:
     return left_tensor(
         "an access",
         f"{what} of {view.shape[axis]} elements",
         f"{what} at dimension {axis} of {_said(view)}",
-        f"0 to {view.shape[axis] - 1}",
+        f"{least} to {view.shape[axis] - 1}",
         "correct the bounds: min(start + size, tensor.shape[k]) for a last, smaller tile",
     )
 

@@ -9,7 +9,7 @@ import numpy as np
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import BFLOAT16, FLOAT32, TFLOAT32, is_float, name_of
 from difftest.simulator.errors import DtypeError, kernel_location, not_modelled, warn
-from difftest.simulator.frontend.arguments import last_axes, not_taken
+from difftest.simulator.frontend.arguments import last_axes, not_taken, reads_out
 from difftest.simulator.frontend.dispatch import declare
 from difftest.simulator.frontend.nki.calls import (
     OperatorName,
@@ -33,6 +33,7 @@ from difftest.simulator.instructions import activation as functions
 from difftest.simulator.instructions import gather, matmul, mx, reduce, select
 from difftest.simulator.instructions.alu import alu_op
 from difftest.simulator.instructions.checks import is_number, need_number, need_tile
+from difftest.simulator.instructions.record import DMA_SPACES, HBM, ON_CHIP
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
@@ -117,9 +118,10 @@ declare(
     call,
     tensor_scalar={"prepare": beside(op0="operand0", op1="operand1")},
     scalar_tensor_tensor={"prepare": beside(op0="operand0")},
-    activation=_BY_SCALAR,
+    activation={"prepare": commands("scalar", infers=True), "op": function},
     activation_reduce={
         "record": functions.activation,
+        "prepare": reads_out,
         "op": function,
         "reduce_cmd": Accumulate.RESET_REDUCE,
     },
@@ -138,7 +140,8 @@ declare(
 @call(reduce.tensor_reduce)
 def tensor_reduce(dst, op, data, axis, negate=False, keepdims=False, name=None):
     """``dst = op-reduction of data`` over its last free axes, times -1 if ``negate``."""
-    axis = last_axes(axis, need_tile(data, "data", "tensor_reduce"), "tensor_reduce")
+    need_tile(data, "data", "tensor_reduce", (*ON_CHIP, *HBM))
+    axis = last_axes(axis, data, "tensor_reduce")
     return locals()
 
 
@@ -191,7 +194,7 @@ def affine_select(
             cmp_op,
             _EQUAL if is_integer(offset) else offset,
         )
-    need_tile(on_true_tile, "on_true_tile", "affine_select", (Space.SBUF,))
+    need_tile(on_true_tile, "on_true_tile", "affine_select", DMA_SPACES)
     pred = affine(locals(), "affine_select")
     return locals()
 

@@ -66,12 +66,25 @@ def load(src, dtype=None):
 @public
 def load_transpose2d(src, dtype=None):
     """A new tile in SBUF with the transpose of a 2-D tensor in HBM."""
+    src = _without_trailing_one(src)
     _check_hbm(src, "src", "nl.load_transpose2d", 2)
     tile = ndarray(src.shape[::-1], src.dtype)
     dma_transpose(tile, src)
     if wanted(dtype, src) == src.dtype:
         return tile
     return gate.issue(copies.tensor_copy, (tile,), dtype=wanted(dtype))
+
+
+def _without_trailing_one(src: Any) -> Any:
+    """``src`` [n, m, 1] in HBM as [n, m], with a note: compilers were seen to take it."""
+    is_seen = isinstance(src, Tile) and src._in_hbm and src.shape[2:] == (1,)
+    if not is_seen:
+        return src
+    takes, got = "a 2-D tensor in hbm", f"a tensor of {src.ndim} dimensions"
+    remedy = "write src[:, :, 0]"
+    received = f"src = {src!r:.80}"
+    note(not_taken("nl.load_transpose2d", takes, got, received, error=ShapeError, remedy=remedy))
+    return src[:, :, 0]
 
 
 @public

@@ -109,6 +109,24 @@ def transposed_load(x):
     return nl.load_transpose2d(tensor)
 
 
+def sum_without_a_command(x):
+    """Each half's sum, in two columns: each call resets the registers."""
+    sums = nl.ndarray((8, 2), nl.float32)
+    for half in range(2):
+        part = x[:, 8 * half : 8 * half + 8]
+        total = sums[:, half : half + 1]
+        nisa.activation(nl.copy, part, reduce_op=np.add, reduce_res=total)
+    return sums
+
+
+def rows_by_functions(x):
+    """[4, 16]: rows 1, 3, 5, 7, by ``nl.add`` and ``nl.multiply`` of an index."""
+    tensor = nl.ndarray((8, 16), nl.float32, buffer=nl.hbm)
+    nl.store(tensor, x)
+    rows = nl.add(nl.multiply(nl.arange(4)[:, None], 2), 1)
+    return nl.load(tensor[nl.subtract(rows, 0), nl.arange(16)[None, :]])
+
+
 EIGHTS = DATA.astype(ml_dtypes.float8_e5m2).astype(np.float32).reshape(8, 2, 8)
 NOTED = {  # name: what runs, on which array, what it gives
     "a product of a tile in PSUM": (product_of_a_transpose, DATA, DATA @ DATA.T),
@@ -193,6 +211,12 @@ NOTED = {  # name: what runs, on which array, what it gives
         DATA[:6].T @ DATA[:6],
     ),
     "a tile's T": (lambda x: x.T, DATA, DATA.T),
+    "a sum without a command": (
+        sum_without_a_command,
+        DATA,
+        np.stack([DATA[:, :8].sum(1), DATA[:, 8:].sum(1)], axis=1),
+    ),
+    "functions of index expressions": (rows_by_functions, DATA, DATA[1::2]),
     "a name of any call": (named, DATA, TALL + 1),
     "a perf_mode": (doubled, DATA, np.einsum("kli,klj->ij", EIGHTS, EIGHTS)),
 }

@@ -96,3 +96,9 @@ def test_numpys_functions_do_not_take_tiles():
     for name in ("sub", "lt", "le", "gt", "ge", "eq", "ne"):  # which are the tile's own
         called = functools.partial(getattr(operator, name), one)
         assert_array_equal(on_tiles(called, A), called(A))
+
+
+def test_pow_with_a_modulus_is_one_clear_error():
+    for compute in (lambda x: pow(x, 2, 5), lambda x: x.__rpow__(2, 5)):  # as Python 3.14 calls it
+        with pytest.raises(KernelError, match="without a modulus"):
+            on_tiles(compute, A)

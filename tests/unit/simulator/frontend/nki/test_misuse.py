@@ -46,6 +46,49 @@ MISUSES = {
         lambda: nl.load(hbm(4, 8).ap([[8, 1], [1, 8]], scalar_offset=register(7))),
         "an offset stays inside its tensor\n  received: offset 7 (element 0 of <register 0>) into",
     ),
+    "a row beyond the last that fits": (
+        lambda: nl.load(hbm(16, 8).ap([[8, 2], [1, 8]], scalar_offset=register(15))),
+        "\n  limit:    0 to 14\n",
+    ),
+    "a row before the first that fits": (
+        lambda: nl.load(hbm(16, 8).ap([[8, 2], [1, 8]], 16, scalar_offset=register(-3))),
+        "\n  limit:    0 to 12\n",
+    ),
+    "a pattern that fits at no offset": (
+        lambda: nl.load(hbm(4, 8).ap([[8, 8], [1, 8]], scalar_offset=register(0))),
+        "\n  limit:    no offset fits\n",
+    ),
+    "an index before the first": (lambda: tile((4, 8))[0, -9], "\n  limit:    -8 to 7\n"),
+    "None as an index": (
+        lambda: tile((4, 1))[:, None],
+        "remedy:   insert a dimension with tensor.expand_dim(1)",
+    ),
+    "a tile in place": (
+        lambda: tile((4, 8)).__iadd__(tile((4, 8))),
+        "remedy:   write nisa.tensor_tensor(tile, tile, other, nl.add), or nisa.tensor_scalar(",
+    ),
+    "pow with a modulus": (lambda: pow(tile((4, 8)), 2, 5), "stands for nl.power"),
+    **{
+        f"{name} as classic NKI has it": (
+            call,
+            f"and it returns no tensor as classic NKI does: dst = nl.ndarray(shape, dtype, "
+            f"buffer=nl.{buffer}), then nisa.{name}(dst, ...)",
+        )
+        for name, call, buffer in (
+            ("nc_matmul", lambda: nisa.nc_matmul(tile((4, 8)), tile((4, 8))), "psum"),
+            ("nc_transpose", lambda: nisa.nc_transpose(tile((4, 8))), "psum"),
+            ("tensor_copy", lambda: nisa.tensor_copy(tile((4, 8))), "sbuf"),
+            ("activation", lambda: nisa.activation(nl.exp, tile((4, 8)), scale=2.0), "sbuf"),
+            ("reciprocal", lambda: nisa.reciprocal(data=tile((4, 8))), "sbuf"),
+            (
+                "tensor_scalar",
+                lambda: nisa.tensor_scalar(tile((4, 8)), nl.add, 1.0, mask=None),
+                "sbuf",
+            ),
+            ("iota", lambda: nisa.iota([[1, 8]]), "sbuf"),
+        )
+    },
+    "memset of a shape": (lambda: nisa.memset((4, 8), 0.0), "remedy:   make it first, with nl.nd"),
     # NkiTensor: indexing and views
     "slice with a step of 0": (lambda: wide(8).slice(1, 0, 4, 0), "a slice has the step 0"),
     "select of no dimension": (lambda: wide(8).select(2, 0), "dimension 2 of 2"),

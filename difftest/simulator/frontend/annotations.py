@@ -1,0 +1,64 @@
+"""Which parameters a kernel may write to, by their annotations."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import typing
+from collections.abc import Callable
+from typing import Any
+
+from difftest.simulator.frontend.arguments import Annotation
+
+_MUTABLE = ("mutable_tensor", "mutable")
+"""Names of ``neuronxcc.nki.typing`` that let a kernel write."""
+
+
+def mutable_parameters(function: Callable[..., Any], signature: inspect.Signature) -> set[str]:
+    """Return the names of the parameters to which their annotations let a kernel write."""
+    names = getattr(inspect.unwrap(function), "__globals__", {})
+    parameters = signature.parameters.items()
+    return {name for name, one in parameters if is_mutable(one.annotation, names)}
+
+
+def is_mutable(annotation: object, names: dict[str, Any] | None = None) -> bool:
+    """Return whether a parameter's annotation lets the kernel write to it.
+
+    That is so of ``nt.mutable_tensor`` and ``nt.tensor[nt.mutable]``, alone, with a shape, in a
+    union, in another type's brackets, and as text.
+
+    Parameters
+    ----------
+    names : the names of the function's module, by which the names of a text are known. One that is
+        not there is known by its last part: ``nt.mutable_tensor`` where ``nt`` was imported for a
+        type checker alone.
+    """
+    if isinstance(annotation, typing.ForwardRef):
+        annotation = annotation.__forward_arg__
+    if isinstance(annotation, str):
+        return _names_mutable(annotation, names or {})
+    if isinstance(annotation, Annotation):
+        return annotation.mutable
+    return any(is_mutable(part, names) for part in typing.get_args(annotation))
+
+
+def _names_mutable(text: str, names: dict[str, Any]) -> bool:
+    """Return whether an annotation's text names what is mutable."""
+    try:
+        parsed = ast.parse(text, mode="eval")
+    except SyntaxError:
+        return False
+    for node in ast.walk(parsed):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if _names_mutable(node.value, names):
+                return True
+        elif isinstance(node, ast.Attribute):
+            if node.attr in _MUTABLE:
+                return True
+        elif isinstance(node, ast.Name):
+            if node.id in names:
+                if is_mutable(names[node.id], names):
+                    return True
+            elif node.id in _MUTABLE:
+                return True
+    return False

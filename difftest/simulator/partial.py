@@ -1,0 +1,143 @@
+"""Tiles of which a mask keeps only elements that lie inside their tensor.
+
+A mask whose true region is no box can keep each access inside its tensor although the box around
+that region leaves it: ``nl.load(x[3 * p + f], mask=3 * p + f < 299)`` of an ``x`` of 299 elements.
+"Out-of-bound access can be avoided by providing a proper mask" (AWS ``nki.errors.rst`` at tag
+v2.26.0, err_tensor_access_out_of_bound).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.dtypes import BOOL, Array
+from difftest.simulator.index import left_tensor
+from difftest.simulator.indexing import Axis
+from difftest.simulator.pattern import Pattern, Shape
+from difftest.simulator.tile import Tile
+
+
+class PartialTile(Tile):
+    """The elements of a tile that a mask keeps, in the tile's shape.
+
+    An element that the mask leaves out reads as the first one that it keeps, and is not written.
+    The pattern is the smallest box of the tensor that has all kept elements.
+    """
+
+    __slots__ = ("_index", "_kept", "_numbers")
+    _strided = False
+
+    def __init__(self, tile: Tile, numbers: Array, kept: Array) -> None:
+        """Parameters are the tile, and for each of its elements the number and the mask's bool."""
+        first = numbers[kept][0]
+        self._kept = kept
+        self._numbers = np.where(kept, numbers, first)
+        pattern, self._index = _holding(tile, self._numbers)
+        super().__init__(tile._storage, pattern, 0, tile.dtype)
+        self.shape = kept.shape
+
+    @property
+    def size(self) -> int:
+        return self._kept.size
+
+    def _take(self, region: Array) -> Array:
+        """The elements of ``region``, which is what the pattern names: a copy."""
+        return np.asarray(region[self._index])
+
+    def _give(self, region: Array, values: Any, where: Array | None = None) -> None:
+        """Put values where the mask, and ``where``, keep the elements."""
+        chosen = self._kept if where is None else self._kept & where
+        place = tuple([numbers[chosen] for numbers in self._index])
+        further = region.ndim - len(self._index)
+        spread = np.broadcast_to(values, (*self.shape, *region.shape[region.ndim - further :]))
+        region[place] = spread[chosen]
+
+    def _repeats(self) -> bool:
+        """Return whether two elements that the mask keeps are the same one of the tensor."""
+        kept = self._numbers[self._kept]
+        return len(np.unique(kept)) < len(kept)
+
+    def _is_whole(self) -> bool:
+        """Return False: memory has the elements in another order."""
+        return False
+
+    def _first_partition(self) -> int:
+        """Return the partition of the first row, of which the mask keeps an element."""
+        first = int(self._numbers.reshape(len(self._numbers), -1)[0].min())
+        partition = first // self._step() % self._storage.allocation.partitions
+        return int(self._storage.start[0] + partition)
+
+    def _signature(self) -> tuple[object, ...]:
+        place = () if self._in_hbm else (self._first_partition(), self._span())
+        return ("partial", self._space, self.dtype, self.shape, *place)
+
+    def _span(self) -> tuple[int, int]:
+        """Return the first and the last byte of a partition, of the elements that are kept."""
+        free = self._numbers % self._step()
+        start = self._storage.start[1]
+        low, high = int(free.min()), int(free.max())
+        return start + low * self._itemsize, start + (high + 1) * self._itemsize - 1
+
+
+def kept_inside(tile: Tile, kept: Array, box: tuple[slice, ...] | None = None) -> Tile:
+    """Return what a mask keeps of a tile that leaves its tensor.
+
+    Parameters
+    ----------
+    tile : a tile whose pattern leaves its tensor.
+    kept : the mask's bools, over as many elements as the tile has; their shape is the result's.
+    box : the part of ``kept`` to return; all of it by default.
+
+    Raises
+    ------
+    OutOfBoundsError : the mask keeps an element that lies outside the tensor.
+    """
+    assert isinstance(tile._axes, tuple)
+    inside = np.ones(tile.shape, dtype=BOOL)
+    for number, axis in enumerate(tile._axes):
+        indices = _along(tile.shape, axis.start, axis.steps)
+        within = (indices >= 0) & (indices < axis.size)
+        wrong = indices[kept.reshape(tile.shape) & ~within]
+        if wrong.size:
+            raise _outside(tile, number, axis, int(wrong[0]))
+        inside &= within
+    numbers = _along(tile.shape, tile.offset, tile.strides)
+    cut = tuple(slice(None) for _ in kept.shape) if box is None else box
+    return PartialTile(tile, numbers.reshape(kept.shape)[cut], kept[cut])
+
+
+def _along(shape: Shape, start: int, steps: Shape) -> Array:
+    """Return ``start + sum(steps[k] * i_k)`` for each element of ``shape``, int64."""
+    return Pattern(start, shape, steps).elements()
+
+
+def _outside(tile: Tile, number: int, axis: Axis, index: int) -> Exception:
+    return left_tensor(
+        "an access",
+        f"its mask keeps index {index} of {axis.size}",
+        f"index {index} on axis {number} of {tile._storage.allocation}",
+        f"0 to {axis.size - 1}",
+        "correct the mask, so that it leaves out each index below 0 or beyond the end "
+        "(NKI does not wrap negative indices)",
+    )
+
+
+def _holding(tile: Tile, numbers: Array) -> tuple[Pattern, tuple[Array, ...]]:
+    """Return a box of the tensor that has elements of these numbers, and each one's place in it.
+
+    In HBM the box is a run of elements. On chip its axes are partitions, blocks and the elements of
+    a partition.
+    """
+    places, steps = [numbers], [1]
+    if not tile._in_hbm:
+        partitions, step = tile._storage.allocation.partitions, tile._step()
+        row, free = np.divmod(numbers, step)
+        block, partition = np.divmod(row, partitions)
+        places, steps = [partition, block, free], [step, step * partitions, 1]
+    lows = [int(place.min()) for place in places]
+    counts = [int(place.max()) - low + 1 for place, low in zip(places, lows, strict=True)]
+    offset = sum(low * step for low, step in zip(lows, steps, strict=True))
+    index = tuple([place - low for place, low in zip(places, lows, strict=True)])
+    return Pattern(offset, tuple(counts), tuple(steps)), index
