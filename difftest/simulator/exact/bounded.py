@@ -327,7 +327,7 @@ def into_integers(x: Bounded, dtype: DType) -> Bounded | None:
         error = ((np.abs(x.value) <= x.error) & (x.error > 0)).astype(np.float64)
     else:
         value = np.where(np.isnan(value), 0.0, value)  # as the machine has it
-        error = defined(value, np.maximum(high - value, value - low))
+        error = defined(value, high - low)  # between any two of them
     return Bounded(value, error, dtype) if error.any() else None
 
 

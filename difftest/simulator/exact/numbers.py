@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from difftest.simulator.dtypes import FLOAT32, Array
-from difftest.simulator.exact import bounded
+from difftest.simulator.exact import bounded, places
 from difftest.simulator.exact.bounded import FUNCTIONS, Bounded, Float64, magnitudes, spread
 from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.elementwise import in_integers
@@ -37,9 +37,11 @@ Axes = tuple[int, ...]
 class Run(Protocol):
     """What numbers ask of the launch's exact run (:class:`.run.Shadow`)."""
 
-    def doubt(self, reason: str, *, lost: bool) -> None: ...
+    def doubt(self, reason: str, *, lost: bool, is_open: bool = False) -> None: ...
 
     def sure(self, *numbers: Bounded) -> None: ...
+
+    def name_elements(self, *numbers: Bounded) -> None: ...
 
     def gamma(self, n: int, elements: int, *, terms: int = 0) -> float: ...
 
@@ -86,7 +88,7 @@ class Numbers(Lifted):
 
     def settled(self) -> Array:
         held = self.held
-        self.run.sure(held)
+        self.run.name_elements(held)
         value: Array = held.value
         return value
 
@@ -146,12 +148,9 @@ class Numbers(Lifted):
         error = None if held.error is None else bounded.between(value, low, high)
         return self._made(Bounded(value, error, held.dtype, held.sums))
 
-    def do_argsort(self, numbers: Numbers, axis: int, kind: Any) -> Array:
-        """Places of the exact values; of rounded ones the machine may have others."""
-        held = numbers.held
-        if held.error is not None:
-            self.run.doubt("places of rounded values are looked up", lost=False)
-        return np.argsort(held.value, axis=axis, kind=kind)
+    def do_argsort(self, numbers: Numbers, axis: int, kind: Any) -> Numbers:
+        """Return the places of the exact values, with bounds where rounded ones may have others."""
+        return self._made(places.order_of(self.run, numbers.held, kind))
 
     # -- steps -------------------------------------------------------------------------------------
 
@@ -374,24 +373,10 @@ def drawn(run: Run, call: Call, *operands: Any) -> None:
     run.doubt("random numbers", lost=True)
 
 
-_LOOKED_UP = {
-    "nc_find_index8": ("places of rounded values are looked up", False),
-    "nc_match_replace8": ("rounded values are matched and replaced", True),
-    "nonzero_with_count": ("places of rounded values are looked up", True),
-    "sequence_bounds": ("rounded values name segments", True),
-}
-"""Of instructions whose results are the machine's: the doubt where they come of rounded values, and
-whether all meaning is lost then."""
-
-
-def looked_up(run: Run, call: Call, *operands: Any) -> None:
-    """Places, which could be others if rounded values stood in another order, or were 0 or not."""
-    rounded = [item for item in operands if isinstance(item, Bounded) and item.error is not None]
-    if call.name == "nonzero_with_count":
-        rounded = [item for item in rounded if doubtful_truth(item).any()]
-    if rounded:
-        reason, lost = _LOOKED_UP[call.name]
-        run.doubt(reason, lost=lost)
+def sequence_bounds(run: Run, call: Call, segment_ids: Bounded) -> None:
+    """Bounds of segments, which rounded ids name."""
+    if segment_ids.error is not None:
+        run.doubt("rounded values name segments", lost=True)
 
 
 # -- products --------------------------------------------------------------------------------------
@@ -488,7 +473,10 @@ def _scaled(run: Run, tile: Tile, scale: Tile, name: str) -> Float64:
 RULES: dict[str, Callable[..., Any]] = {
     "iota": iota,
     **dict.fromkeys(("rng", "rand", "rand2", "dropout"), drawn),
-    **dict.fromkeys(_LOOKED_UP, looked_up),
+    "nc_find_index8": places.find_index8,
+    "nc_match_replace8": places.match_replace8,
+    "nonzero_with_count": places.nonzero,
+    "sequence_bounds": sequence_bounds,
     "nc_matmul": nc_matmul,
     "quantize_mx": quantize_mx,
     "nc_matmul_mx": nc_matmul_mx,
