@@ -56,7 +56,9 @@ ARITHMETIC: dict[Any, Callable[..., Bounded]] = {
     np.power: bounded.power,
     np.maximum: bounded.extreme(np.maximum),
     np.minimum: bounded.extreme(np.minimum),
-    np.negative: lambda x: Bounded(-x.value, x.error, x.dtype, x.sums, x.adds),
+    np.negative: lambda x: Bounded(
+        -x.value, x.error, x.dtype, x.sums, x.adds, ids=bounded.with_ids(x.ids, np.negative)
+    ),
     **{getattr(np, name): FUNCTIONS[name] for name in ("abs", "square", "reciprocal", "exp")},
 }
 """Ufuncs that decide nothing."""
@@ -146,7 +148,11 @@ class Numbers(Lifted):
         held = numbers.held
         value, low, high = (np.sort(x, axis, kind) for x in (held.value, *bounded.ends(held)))
         error = None if held.error is None else bounded.between(value, low, high)
-        return self._made(Bounded(value, error, held.dtype, held.sums))
+        ids = None
+        if needs_ids(held) and axis == 1:
+            order, is_sure = places.sure_order(held)
+            ids = np.where(is_sure, np.take_along_axis(bounded.made_ids(held.ids), order, 1), 0)
+        return self._made(Bounded(value, error, held.dtype, held.sums, ids=ids))
 
     def do_argsort(self, numbers: Numbers, axis: int, kind: Any) -> Numbers:
         """Return the places of the exact values, with bounds where rounded ones may have others."""
@@ -316,8 +322,36 @@ def _extreme(run: Run, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bo
     value, error = extreme_along(ufunc, x.value, axes), spread(x)
     if error is not None:
         error = bounded.between(value, *(extreme_along(ufunc, e, axes) for e in bounded.ends(x)))
-    extreme = Bounded(np.asarray(value), error, x.dtype, x.sums)
+    ids = ids_of_extremes(ufunc, x, axes) if needs_ids(x) else None
+    extreme = Bounded(np.asarray(value), error, x.dtype, x.sums, ids=ids)
     return extreme.shaped(lambda array: np.expand_dims(array, axes)) if keepdims else extreme
+
+
+WORTH_IDS = 2.0**-10
+"""The error from which on it matters that the largest number less itself is 0: an exponential makes
+of an absolute error a relative one."""
+
+
+def needs_ids(x: Bounded) -> bool:
+    """Return whether the numbers have ids, and errors so large that ids are worth their time."""
+    return x.ids is not None and x.error is not None and float(x.error.max(initial=0)) > WORTH_IDS
+
+
+def ids_of_extremes(ufunc: Any, x: Bounded, axes: Axes) -> Array:
+    """Return the ids of the largest, or smallest, numbers along axes; 0 where several may be it."""
+    low, high = bounded.ends(x)
+    if ufunc is np.minimum:
+        low, high = -high, -low
+    rest = tuple(size for axis, size in enumerate(x.value.shape) if axis not in axes)
+    low, high, ids = (
+        np.moveaxis(plane, axes, range(-len(axes), 0)).reshape(*rest, -1)
+        for plane in (low, high, bounded.made_ids(x.ids))
+    )
+    at = np.argmax(low, axis=-1)[..., None]
+    least = np.take_along_axis(low, at, axis=-1)
+    may_be = np.count_nonzero(high >= least, axis=-1)
+    found: Array = np.take_along_axis(ids, at, axis=-1)[..., 0]
+    return np.where(may_be == 1, found, 0)
 
 
 def _all_or_any(run: Run, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:

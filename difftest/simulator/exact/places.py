@@ -145,10 +145,7 @@ def order_of(run: Run, x: Bounded, kind: Any) -> Bounded:
     if x.error is None:
         return Bounded(order.astype(np.float64))
     low, high = (np.take_along_axis(end, order, axis=1) for end in bounded.ends(x))
-    reach = np.maximum.accumulate(high, axis=1)
-    rest = np.minimum.accumulate(low[:, ::-1], axis=1)[:, ::-1]
-    starts = np.ones(order.shape, np.bool_)
-    starts[:, 1:] = reach[:, :-1] < rest[:, 1:]
+    starts = _starts(low, high)
     group = np.cumsum(starts.reshape(-1)) - 1
     at, flat = np.flatnonzero(starts), order.reshape(-1)
     apart = np.maximum.reduceat(flat, at) - np.minimum.reduceat(flat, at)
@@ -158,6 +155,25 @@ def order_of(run: Run, x: Bounded, kind: Any) -> Bounded:
         return Bounded(order.astype(np.float64))
     run.doubt(LOOKED_UP, lost=False)
     return Bounded(order.astype(np.float64), apart.astype(np.float64))
+
+
+def sure_order(x: Bounded) -> tuple[Array, Array]:
+    """Return the ascending order of each row's values, and where no rounding can change it."""
+    order = np.argsort(x.value, axis=1)
+    low, high = (np.take_along_axis(end, order, axis=1) for end in bounded.ends(x))
+    starts = _starts(low, high)
+    ends = np.ones(starts.shape, np.bool_)
+    ends[:, :-1] = starts[:, 1:]
+    return order, starts & ends
+
+
+def _starts(low: Float64, high: Float64) -> Array:
+    """Return where groups of values begin whose bounds overlap, of rows in ascending order."""
+    reach = np.maximum.accumulate(high, axis=1)
+    rest = np.minimum.accumulate(low[:, ::-1], axis=1)[:, ::-1]
+    starts = np.ones(low.shape, np.bool_)
+    starts[:, 1:] = reach[:, :-1] < rest[:, 1:]
+    return starts
 
 
 def _dtype(call: Call, role: str) -> DType:

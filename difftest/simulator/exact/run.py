@@ -41,7 +41,7 @@ from difftest.simulator.exact.bounded import (
 )
 from difftest.simulator.exact.contract import NO_CHAIN, Contract, Narrowing, chain_of
 from difftest.simulator.exact.contract import ExactSettings as ExactSettings
-from difftest.simulator.exact.held import Owners, holding, raw_values
+from difftest.simulator.exact.held import Owners, holding, ids_of, raw_values
 from difftest.simulator.exact.losses import Loss, Losses
 from difftest.simulator.exact.numbers import (
     RULES,
@@ -119,6 +119,7 @@ class Shadow(Follower):
         self.owners = Owners()
         self._pending: list[Pending] | None = None
         self._chain, self._sums = NO_CHAIN, False
+        self._next_id = 1
         self._name = ""
 
     def exact_run(
@@ -329,6 +330,9 @@ class Shadow(Follower):
         if not ((error.size and error.item(0)) or error.any()):  # the first tells, of most
             error = None
         result = Bounded(value, error, tile.dtype, sums, partial=exact.partial)
+        if error is not None and own is None:
+            is_known = isinstance(exact.ids, np.ndarray)
+            result.ids = ids_of(tile, exact) if is_known else functools.partial(ids_of, tile, exact)
         if self.losses is not None:
             self.losses.read(raw_values(tile), result)
         return result
@@ -361,7 +365,8 @@ class Shadow(Follower):
             return
         if numbers is None:
             numbers = Bounded(raw_values(tile).astype(np.float64))
-        storage.exact = holding(tile, numbers, where, (line, product))
+        storage.exact = holding(tile, numbers, where, (line, product), self._next_id)
+        self._next_id += storage.exact.value.size
         if self.losses is not None:
             self.losses.wrote(tile, raw_values(tile), numbers, where)
 
