@@ -1,11 +1,15 @@
 """Integers that rounded values decide: an open one is no mismatch, a sure and wrong one is."""
 
 import numpy as np
+import pytest
 
 from difftest.backends.base import Ran
+from difftest.backends.embedded import EmbeddedSimulator
 from difftest.harness.case import Case
+from difftest.harness.failures import DifferentialFailure
 from difftest.harness.questions import OPEN, Reference, answer
-from difftest.harness.recipes import Random
+from difftest.harness.recipes import Fill, Random
+from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Inconclusive, Match, Mismatch
 from difftest.simulator import TRN2, launch
@@ -267,3 +271,70 @@ def test_all_open_is_inconclusive():
     kernel, reference, _ = DECIDED["greater"]
     verdict, _ = judged(kernel, reference, np.full((ROWS, COLUMNS), 450.0, np.float32))
     assert verdict == Inconclusive(OPEN, ROWS * COLUMNS)
+
+
+def nonzeros(third):
+    """Numbers of the columns whose value is not 0, in the first partition."""
+    made = sbuf((ROWS, COLUMNS + 1), "int32")
+    near = sbuf(third.shape)
+    nisa.tensor_scalar(dst=near, data=third, op0=nl.subtract, operand0=150.0)
+    nisa.nonzero_with_count(dst=made, src=near)
+    return made[0:1, :]
+
+
+def test_places_behind_an_element_that_may_be_0_are_open():
+    x = data(1000.75)
+    _, result = judged(todays(nonzeros), lambda x: np.zeros((1, COLUMNS + 1)), x)
+    assert result.exact.outputs[0].error is None
+    x[0, 7] = 450.0
+    _, result = judged(todays(nonzeros), lambda x: np.zeros((1, COLUMNS + 1)), x)
+    error = result.exact.outputs[0].error[0]
+    assert (error[:7] == 0).all()
+    assert (error[7:] >= 1).all()
+    assert result.exact.has_meaning
+
+
+@nki.jit
+def labelled(x):
+    """The number of the column of each row's largest element, by way of a table."""
+    logits = nl.ndarray(x.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=logits, src=x)
+    nisa.tensor_scalar(dst=logits, data=logits, op0=nl.multiply, operand0=1 / 3)
+    table = sbuf(x.shape)
+    nisa.iota(table, [[1, x.shape[1]]], offset=0, channel_multiplier=0)
+    made = sbuf((x.shape[0], 8))
+    nisa.nc_n_gather(dst=made, data=table, indices=found(logits))
+    out = nl.ndarray(made.shape, dtype=nl.float32, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=made)
+    return out
+
+
+def first_of_equal(x):
+    return np.argsort(-x.astype(np.float64), axis=1, kind="stable")[:, :8].astype(np.float64)
+
+
+def last_of_equal(x):
+    turned = np.argsort(-x[:, ::-1].astype(np.float64), axis=1, kind="stable")[:, :8]
+    return x.shape[1] - 1.0 - turned
+
+
+def test_an_element_that_an_open_place_names():
+    """A table at an open place: nothing is told where the values differ. Sure places are judged."""
+
+    def verdict(reference, recipe):
+        spec = KernelSpec(
+            kernel=labelled,
+            reference=reference,
+            domain={"P": (ROWS,), "N": (COLUMNS,)},
+            inputs={"x": "P N"},
+            dtypes=("float32",),
+        )
+        case = Case({"P": ROWS, "N": COLUMNS}, "float32", {"x": recipe})
+        (verdict,) = Runner((EmbeddedSimulator(),)).check(spec, case).values()
+        return verdict
+
+    assert isinstance(verdict(first_of_equal, Random(3)), Match)
+    assert isinstance(verdict(last_of_equal, Fill(7.0)), Inconclusive)
+    assert isinstance(verdict(first_of_equal, Fill(7.0)), Match)
+    with pytest.raises(DifferentialFailure):
+        verdict(lambda x: first_of_equal(x) + 1, Random(3))
