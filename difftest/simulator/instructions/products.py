@@ -45,13 +45,15 @@ order. So do rows beyond a multiple of 12. Products of more than 384 columns hav
 Measured with OpenBLAS 0.3.23 and 0.3.34, on one thread.
 """
 
+DEEPEST = 128
+"""The deepest single product. BLAS splits deeper ones at a depth that depends on their width."""
+
 _PERIOD = 5
 """How many different columns the samples repeat: no period of BLAS's inner loops."""
 _FEW = ((128, 512), (127, 257), (37, 48), (12, 200), (128, 1))
 _SAMPLES = {
     128: (*_FEW, (128, 500), (5, 512), (100, 100), (128, 16), (2, 130), (1, 96), (30, 5), (1, 1)),
     61: _FEW,
-    512: _FEW,
 }
 """The sizes [M, N] of sample products, by depth: full tiles, remainders of each size, vectors."""
 
@@ -63,12 +65,22 @@ def product(left: Array, right: Array, out: Array | None = None) -> Array:
     """
     if out is None:
         out = np.empty((left.shape[1], right.shape[1]), np.float32)
+    _multiply(left[:DEEPEST], right[:DEEPEST], out)
+    for first in range(DEEPEST, len(left), DEEPEST):
+        rest = slice(first, first + DEEPEST)
+        part = np.empty(out.shape, np.float32)
+        _multiply(left[rest], right[rest], part)
+        out += part
+    return out
+
+
+def _multiply(left: Array, right: Array, out: Array) -> None:
+    """Write ``left.T @ right`` to ``out``."""
     frame = chosen_frame()
     if frame is None:
         added_in_order(left, right, out)
     else:
         framed(frame, left, right, out)
-    return out
 
 
 @functools.cache
