@@ -21,13 +21,13 @@ from difftest.simulator.instructions.values import rows
 LOOKED_UP = "places of rounded values are looked up"
 
 
-class Run(Protocol):
+class Doubting(Protocol):
     """The part of the launch's exact run that a look-up needs."""
 
     def doubt(self, reason: str, *, lost: bool, is_open: bool = False) -> None: ...
 
 
-class Found(NamedTuple):
+class PlacesOfEight(NamedTuple):
     """The places of 8 values a partition.
 
     Attributes
@@ -42,7 +42,7 @@ class Found(NamedTuple):
     possible: Array
 
 
-def look_up(data: Bounded, vals: Bounded, *, backwards: bool = False) -> Found:
+def look_up(data: Bounded, vals: Bounded, *, backwards: bool = False) -> PlacesOfEight:
     """Return the places of 8 values in the data, as the machine's ``matches`` finds them."""
     lines, wanted = rows(data.value), rows(vals.value)
     near, far = (
@@ -66,10 +66,10 @@ def look_up(data: Bounded, vals: Bounded, *, backwards: bool = False) -> Found:
         apart[:, k] = np.where(is_open, last - first, 0)
         apart[is_open & ~is_there, k] = np.inf  # the machine may find it, or not
         possible |= maybe & is_open[:, None]
-    return Found(place, apart, possible)
+    return PlacesOfEight(place, apart, possible)
 
 
-def find_index8(run: Run, call: Call, data: Bounded, vals: Bounded) -> Bounded | None:
+def find_index8(run: Doubting, call: Call, data: Bounded, vals: Bounded) -> Bounded | None:
     """Return the places that ``nc_find_index8`` writes; None where all are sure."""
     if data.error is None and vals.error is None:
         return None
@@ -80,7 +80,7 @@ def find_index8(run: Run, call: Call, data: Bounded, vals: Bounded) -> Bounded |
 
 
 def match_replace8(
-    run: Run, call: Call, data: Bounded, vals: Bounded, imm: float
+    run: Doubting, call: Call, data: Bounded, vals: Bounded, imm: float
 ) -> tuple[Bounded | None, Bounded | None]:
     """Return the numbers and the places that ``nc_match_replace8`` writes.
 
@@ -104,7 +104,7 @@ def match_replace8(
     return made, places
 
 
-def nonzero(run: Run, call: Call, src: Bounded) -> Masked | None:
+def nonzero(run: Doubting, call: Call, src: Bounded) -> Masked | None:
     """Return what ``nonzero_with_count`` writes; None where each element is surely 0 or not.
 
     From the first element on that may be either, all places may be others.
@@ -136,7 +136,7 @@ def nonzero(run: Run, call: Call, src: Bounded) -> Masked | None:
     return Masked(numbers, chosen.reshape(shape))  # type: ignore[arg-type]
 
 
-def order_of(run: Run, x: Bounded, kind: Any) -> Bounded:
+def order_of(run: Doubting, x: Bounded, kind: Any) -> Bounded:
     """Return the places of the values of each row in ascending order.
 
     Values whose bounds overlap, one with the next, may stand in any order among themselves.
@@ -182,7 +182,7 @@ def _dtype(call: Call, role: str) -> DType:
     return call.result.dtype if dst is None else dst.dtype
 
 
-def _places(run: Run, place: Array, apart: Float64, dtype: DType) -> Bounded | None:
+def _places(run: Doubting, place: Array, apart: Float64, dtype: DType) -> Bounded | None:
     if not apart.any():
         return None
     run.doubt(LOOKED_UP, lost=False)

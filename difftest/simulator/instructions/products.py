@@ -4,8 +4,8 @@ An array of processing elements computes all columns alike, so equal columns of 
 equal columns of the product. BLAS does not: its inner loops add the terms of an element in an order
 that depends on the row, the column and the size of the product. So the operands are padded such
 that each element goes through the same inner loop. Which padding does that depends on the
-processor. The first product of a process tries the paddings of :data:`FRAMES`, and takes the first
-one whose samples are independent of the place. Where none is, NumPy adds the terms itself.
+processor. The first product of a process tries those of :data:`PADDINGS`, and takes the first one
+whose samples are independent of the place. Where none is, NumPy adds the terms itself.
 
 The padding repeats a column of the operand: zeros beside an infinity would make NaN.
 """
@@ -20,7 +20,7 @@ import numpy as np
 from difftest.simulator.dtypes import Array
 
 
-class Frame(NamedTuple):
+class Padding(NamedTuple):
     """A padding of the operands of one BLAS product.
 
     Attributes
@@ -37,7 +37,7 @@ class Frame(NamedTuple):
     widest: int
 
 
-FRAMES = (Frame(0, 1, 1, 4096), Frame(8, 16, 12, 256))
+PADDINGS = (Padding(0, 1, 1, 4096), Padding(8, 16, 12, 256))
 """The first fits OpenBLAS's kernels for AVX-512 and AVX.
 
 In its kernels for AVX2 (Haswell, Zen), the first and the last 8 columns of a block add in another
@@ -76,21 +76,21 @@ def product(left: Array, right: Array, out: Array | None = None) -> Array:
 
 def _multiply(left: Array, right: Array, out: Array) -> None:
     """Write ``left.T @ right`` to ``out``."""
-    frame = chosen_frame()
-    if frame is None:
+    padding = chosen_padding()
+    if padding is None:
         added_in_order(left, right, out)
     else:
-        framed(frame, left, right, out)
+        padded_product(padding, left, right, out)
 
 
 @functools.cache
-def chosen_frame() -> Frame | None:
-    """Return the first frame in which BLAS computes all elements alike, or None."""
-    return next((frame for frame in FRAMES if is_uniform(frame)), None)
+def chosen_padding() -> Padding | None:
+    """Return the first padding with which BLAS computes all elements alike, or None."""
+    return next((padding for padding in PADDINGS if is_uniform(padding)), None)
 
 
-def is_uniform(frame: Frame) -> bool:
-    """Return whether sample products in a frame depend on the operands' contents alone."""
+def is_uniform(padding: Padding) -> bool:
+    """Return whether sample products with a padding depend on the operands' contents alone."""
     random = np.random.default_rng(0)
     for depth, sizes in _SAMPLES.items():
         different = random.standard_normal((2, depth, _PERIOD)).astype(np.float32)
@@ -98,7 +98,7 @@ def is_uniform(frame: Frame) -> bool:
         wanted: Array | None = None
         for rows, columns in sizes:
             got = np.empty((rows, columns), np.float32)
-            framed(frame, left[:, :rows], right[:, :columns], got)
+            padded_product(padding, left[:, :rows], right[:, :columns], got)
             if wanted is None:
                 wanted = np.tile(
                     got[:_PERIOD, :_PERIOD], (rows // _PERIOD + 1, columns // _PERIOD + 1)
@@ -108,21 +108,21 @@ def is_uniform(frame: Frame) -> bool:
     return True
 
 
-def framed(frame: Frame, left: Array, right: Array, out: Array) -> None:
-    """Write ``left.T @ right`` to ``out``, computed by BLAS in a frame."""
+def padded_product(padding: Padding, left: Array, right: Array, out: Array) -> None:
+    """Write ``left.T @ right`` to ``out``, computed by BLAS with a padding."""
     rows, columns = out.shape
-    stationary = _padded(left, 0, _at_least_two(rows, frame.rows))
-    for first in range(0, columns, frame.widest):
-        part = right[:, first : first + frame.widest]
+    stationary = _padded(left, 0, _at_least_two(rows, padding.rows))
+    for first in range(0, columns, padding.widest):
+        part = right[:, first : first + padding.widest]
         count = part.shape[1]
-        width = _at_least_two(count, frame.columns) + 2 * frame.margin
-        moving = _padded(part, frame.margin, width)
+        width = _at_least_two(count, padding.columns) + 2 * padding.margin
+        moving = _padded(part, padding.margin, width)
         target = out[:, first : first + count]
         if stationary.shape[1] == rows and width == count:
             np.matmul(stationary.T, moving, out=target)
         else:
             whole = np.matmul(stationary.T, moving)
-            target[...] = whole[:rows, frame.margin : frame.margin + count]
+            target[...] = whole[:rows, padding.margin : padding.margin + count]
 
 
 def added_in_order(left: Array, right: Array, out: Array) -> None:
@@ -139,7 +139,7 @@ def added_in_order(left: Array, right: Array, out: Array) -> None:
 
 
 def _at_least_two(count: int, multiple: int) -> int:
-    """Return the size that a frame pads to. A product of one row or column is BLAS's ``gemv``."""
+    """Return the size that a padding pads to. A product of one row or column is BLAS's ``gemv``."""
     return max(-(-count // multiple) * multiple, 2)
 
 

@@ -14,7 +14,7 @@ from difftest.simulator.dtypes import BFLOAT16
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import products
-from difftest.simulator.instructions.products import FRAMES, chosen_frame, is_uniform
+from difftest.simulator.instructions.products import PADDINGS, chosen_padding, is_uniform
 from tests.every import every
 
 RANDOM = np.random.default_rng(0)
@@ -65,10 +65,10 @@ def check_places(multiply, depth, rows, columns, dtype=np.float32):
     assert (abs(whole - exact) <= depth * 2.0**-24 * sizes * (1 + 2.0**-10)).all()
 
 
-def framed(frame):
+def framed(padding):
     def multiply(left, right):
         out = np.empty((left.shape[1], right.shape[1]), np.float32)
-        products.framed(frame, left, right, out)
+        products.padded_product(padding, left, right, out)
         return out
 
     return multiply
@@ -115,7 +115,7 @@ def test_a_mask_and_a_group_of_products_leave_equal_columns_equal():
 def test_infinities_stay_where_they_are():
     left, right = normal(64, 30), normal(64, 40)
     right[:, 39] = np.inf
-    for multiply in (in_order, *map(framed, FRAMES)):
+    for multiply in (in_order, *map(framed, PADDINGS)):
         with np.errstate(invalid="ignore"):  # BLAS multiplies what its registers have beyond
             got = multiply(abs(left), right)
         assert np.isfinite(got[:, :39]).all()
@@ -123,7 +123,7 @@ def test_infinities_stay_where_they_are():
 
 
 def test_without_a_frame_numpy_adds_the_terms(monkeypatch):
-    monkeypatch.setattr(products, "chosen_frame", lambda: None)
+    monkeypatch.setattr(products, "chosen_padding", lambda: None)
     left, right = normal(128, 16), normal(128, 24)
     wanted = np.zeros((16, 24), np.float32)
     for one, other in zip(left, right, strict=True):
@@ -135,22 +135,22 @@ def test_without_a_frame_numpy_adds_the_terms(monkeypatch):
 
 def test_a_frame_whose_columns_differ_is_not_taken(monkeypatch):
     """The check can fail: BLAS that rounds one column otherwise."""
-    real = products.framed
+    real = products.padded_product
 
-    def askew(frame, left, right, out):
-        real(frame, left, right, out)
+    def askew(padding, left, right, out):
+        real(padding, left, right, out)
         out[:, 40:41] *= np.float32(1 + 2.0**-23)
 
-    monkeypatch.setattr(products, "framed", askew)
-    assert not is_uniform(FRAMES[1])
+    monkeypatch.setattr(products, "padded_product", askew)
+    assert not is_uniform(PADDINGS[1])
 
 
 def shown():
-    """Print the frame of this process, and raise if a place counts."""
+    """Print the padding of this process, and raise if a place counts."""
     with one_thread():
         for size in SIZES:
             check_places(products.product, *size)
-        print(chosen_frame())
+        print(chosen_padding())
 
 
 @pytest.mark.parametrize("core", ["Haswell", "Nehalem"])
@@ -160,4 +160,4 @@ def test_kernels_of_other_processors(core):
     how = {"capture_output": True, "text": True, "timeout": 120, "check": False}
     run = subprocess.run([sys.executable, "-c", COMMAND], env=variables, **how)
     assert run.returncode == 0, run.stderr
-    assert run.stdout.strip() in map(str, (None, *FRAMES))
+    assert run.stdout.strip() in map(str, (None, *PADDINGS))
