@@ -150,10 +150,13 @@ def counted(arrays: int) -> str:
     return f"{arrays} array" if arrays == 1 else f"{arrays or 'no'} arrays"
 
 
-def joined(verdicts: Sequence[Answer | None]) -> Answer:
+NAN_BESIDE_NAN = "the reference is finite nowhere, and NaN beside NaN proves nothing"
+
+
+def joined(verdicts: Sequence[Answer | None], undecided: str = NAN_BESIDE_NAN) -> Answer:
     """The verdict on outputs with these; a mismatch if they have no element.
 
-    Where no element is finite, nothing is proved.
+    Where no element proves anything, the case is inconclusive for the reason ``undecided``.
     """
     if wrong := first_of(verdicts):
         return wrong
@@ -163,8 +166,7 @@ def joined(verdicts: Sequence[Answer | None]) -> Answer:
     if elements:
         return Match(elements, all(match.exact for match in matches), nonfinite)
     if nonfinite:
-        reason = "the reference is finite nowhere, and NaN beside NaN proves nothing"
-        return Inconclusive(reason, nonfinite)
+        return Inconclusive(undecided, nonfinite)
     return Mismatch("empty", None, "no element was compared: the outputs are empty")
 
 

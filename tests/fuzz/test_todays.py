@@ -109,9 +109,9 @@ def shifted(view: Any) -> Any:
 
 def first_is_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of equal values the first takes the first place."""
-    ranks = search._ranks
+    ranks = search.ranks_of
     monkeypatch.setattr(
-        search, "_ranks", lambda vals, backwards: ranks(vals, backwards=not backwards)
+        search, "ranks_of", lambda vals, backwards: ranks(vals, backwards=not backwards)
     )
 
 

@@ -88,11 +88,28 @@ class Bounded:
     partial: bool = False
     """Whether it is a sum that was rounded into a narrow dtype, and since then was only added to,
     moved or rounded again."""
+    ids: Any = None
+    """Which number of the machine's each one is: int64 of the value's shape, or a function that
+    makes that. Equal ids are one number, opposite ids a number and its negation, and 0 is any."""
 
     def shaped(self, change: Callable[[Any], Any]) -> Bounded:
         """The same numbers in another arrangement, which ``change`` makes of an array."""
         error = None if self.error is None else change(spread(self))
-        return Bounded(change(self.value), error, self.dtype, self.sums, self.adds, self.partial)
+        ids = with_ids(self.ids, change)
+        held = self.dtype, self.sums, self.adds, self.partial
+        return Bounded(change(self.value), error, *held, ids)
+
+
+def with_ids(ids: Any, change: Callable[[Any], Any]) -> Any:
+    """Return changed ids: a function of those that are made when they are needed."""
+    if ids is None:
+        return None
+    return (lambda: change(ids())) if callable(ids) else change(ids)
+
+
+def made_ids(ids: Any) -> Any:
+    """Return ids as an array."""
+    return ids() if callable(ids) else ids
 
 
 def spread(x: Bounded) -> Any:
@@ -115,6 +132,9 @@ class Held(NamedTuple):
     """The kernel's line that last rounded a product of tiles that it holds."""
     partial: bool = False
     """As :attr:`Bounded.partial`, of what was written last."""
+    ids: Any = 0
+    """Which numbers it holds: int64 of the data's shape, or the id of the first element where the
+    elements are numbers of their own; 0 where that is not known."""
 
 
 def number(value: Any) -> Bounded:
@@ -174,7 +194,21 @@ def both(left: Float64 | None, right: Float64 | None) -> Float64 | None:
 
 def add(left: Bounded, right: Bounded) -> Bounded:
     """``left + right``."""
-    return rounded(left.value + right.value, both(left.error, right.error), left, right, adds=True)
+    error = cancelled(both(left.error, right.error), left, right, opposite=True)
+    return rounded(left.value + right.value, error, left, right, adds=True)
+
+
+def cancelled(error: Any, left: Bounded, right: Bounded, *, opposite: bool) -> Any:
+    """Return the error of a difference, which is 0 where both sides are one number.
+
+    So the largest number of a row less itself is 0, whatever its error.
+    """
+    ours, theirs = left.ids, right.ids
+    if ours is None or theirs is None or (callable(ours) and callable(theirs)):
+        return error
+    theirs = made_ids(theirs)
+    same = made_ids(ours) == (-theirs if opposite else theirs)
+    return np.where(same & (theirs != 0), 0.0, error)
 
 
 def added_at(before: Bounded, terms: Bounded, places: Any, growth: Callable[..., float]) -> Bounded:
@@ -214,11 +248,17 @@ def added_or_put(held: Bounded, added: Bounded, missing: Array | None) -> Bounde
 
 def subtract(left: Bounded, right: Bounded) -> Bounded:
     """``left - right``."""
-    return rounded(left.value - right.value, both(left.error, right.error), left, right, adds=True)
+    error = cancelled(both(left.error, right.error), left, right, opposite=False)
+    return rounded(left.value - right.value, error, left, right, adds=True)
 
 
 def multiply(left: Bounded, right: Bounded) -> Bounded:
-    """``left * right``."""
+    """``left * right``; by 1 or -1 it rounds nothing."""
+    if left.error is not None and right.error is None and right.value.shape == ():
+        sign = float(right.value)
+        if abs(sign) == 1.0:
+            ids = left.ids if sign > 0 else with_ids(left.ids, np.negative)
+            return Bounded(left.value * sign, left.error, left.dtype, left.sums, ids=ids)
     error = None if left.error is None else left.error * np.abs(right.value)
     if right.error is not None:
         error = both(error, magnitudes(left.value, left.error) * right.error)
@@ -249,8 +289,20 @@ def extreme(function: Any) -> Callable[[Bounded, Bounded], Bounded]:
             error = between(value, function(low, least), function(high, most))
         sums = max(left.sums, right.sums)
         dtype = left.dtype if left.dtype == right.dtype else FLOAT32
-        return Bounded(value, error, dtype, sums)
+        ids = None
+        if isinstance(left.ids, np.ndarray) and isinstance(right.ids, np.ndarray):
+            ids = _ids_of_either(function, left, right)
+        return Bounded(value, error, dtype, sums, ids=ids)
 
+    return chosen
+
+
+def _ids_of_either(function: Any, left: Bounded, right: Bounded) -> Array:
+    """Return the ids of the larger or the smaller numbers, where the bounds say which they are."""
+    (low, high), (least, most) = ends(left), ends(right)
+    above, below = low > most, least > high
+    first, second = (above, below) if function is np.maximum else (below, above)
+    chosen: Array = np.where(first, left.ids, np.where(second, right.ids, 0))
     return chosen
 
 
@@ -327,7 +379,7 @@ def into_integers(x: Bounded, dtype: DType) -> Bounded | None:
         error = ((np.abs(x.value) <= x.error) & (x.error > 0)).astype(np.float64)
     else:
         value = np.where(np.isnan(value), 0.0, value)  # as the machine has it
-        error = defined(value, np.maximum(high - value, value - low))
+        error = defined(value, high - low)  # between any two of them
     return Bounded(value, error, dtype) if error.any() else None
 
 

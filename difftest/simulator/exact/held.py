@@ -79,22 +79,65 @@ class Owners:
 
 
 def holding(
-    tile: Tile, numbers: Bounded, where: Array | None, lines: tuple[Any, Any] = (None, None)
+    tile: Tile,
+    numbers: Bounded,
+    where: Array | None,
+    lines: tuple[Any, Any] = (None, None),
+    first: int = 0,
 ) -> Held:
     """What a tile's tensor holds with these numbers; before they were the machine's own.
 
     ``lines`` are those of the kernel that round a sum and a product, as :class:`Held` has them.
+    ``first`` is the id of the tensor's first element, where its elements get ids of their own.
     """
     error = np.zeros(()) if numbers.error is None else spread(numbers)
     planes = [p if p.shape == tile.shape else fit(p, tile) for p in (numbers.value, error)]
     if where is not None or not tile._is_whole():
-        return _in_part(tile, (*planes, numbers.sums), where, (*lines, numbers.partial))
+        before, ids = tile._storage.exact, numbers.ids
+        held = _in_part(tile, (*planes, numbers.sums), where, (*lines, numbers.partial))
+        if isinstance(ids, np.ndarray) or isinstance(before and before.ids, np.ndarray):
+            return held._replace(ids=_ids_in_part(tile, before, ids, where))
+        return held._replace(ids=first)
     shape, sums = tile._storage.allocation.shape, None
     owned = [_own(plane, tile.shape) for plane in planes]
     value, error = owned if tile.shape == shape else [p.reshape(shape) for p in owned]
     if numbers.sums:
         sums = np.full(shape, numbers.sums, np.uint8)
-    return Held(value, error, sums, *lines, numbers.partial)
+    own: Any = first
+    if isinstance(numbers.ids, np.ndarray):
+        own = _own_ids(numbers.ids, tile).reshape(shape)
+    return Held(value, error, sums, *lines, numbers.partial, own)
+
+
+def ids_of(tile: Tile, held: Held) -> Array:
+    """Return the ids of the numbers that a tile names, of what its tensor held."""
+    gathered: Array = tile._gather(_ids_plane(held))
+    return gathered
+
+
+def _ids_plane(held: Held) -> Array:
+    if isinstance(held.ids, np.ndarray):
+        plane: Array = held.ids
+        return plane
+    if not held.ids:
+        return np.zeros(held.value.shape, np.int64)
+    return np.arange(held.ids, held.ids + held.value.size).reshape(held.value.shape)
+
+
+def _own_ids(ids: Array, tile: Tile) -> Array:
+    """Return ids of a tile's shape in an array that nobody else has."""
+    return np.array(ids if ids.shape == tile.shape else fit(ids, tile))
+
+
+def _ids_in_part(tile: Tile, before: Held | None, ids: Any, where: Array | None) -> Array:
+    """Return a tensor's ids after a write to a part of it: 0 where the part has none."""
+    shape = tile._storage.allocation.shape
+    plane = np.zeros(shape, np.int64) if before is None else _ids_plane(before).copy()
+    part = _own_ids(ids, tile) if isinstance(ids, np.ndarray) else 0
+    if where is not None and where.size == tile.size:
+        where = where.reshape(tile.shape)
+    tile._scatter(plane, part, where)
+    return plane
 
 
 def _in_part(tile: Tile, parts: Any, where: Array | None, last: Any) -> Held:

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from difftest.simulator.dtypes import FLOAT32, Array
-from difftest.simulator.exact import bounded
+from difftest.simulator.exact import bounded, places
 from difftest.simulator.exact.bounded import FUNCTIONS, Bounded, Float64, magnitudes, spread
 from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.elementwise import in_integers
@@ -37,9 +37,11 @@ Axes = tuple[int, ...]
 class Run(Protocol):
     """What numbers ask of the launch's exact run (:class:`.run.Shadow`)."""
 
-    def doubt(self, reason: str, *, lost: bool) -> None: ...
+    def doubt(self, reason: str, *, lost: bool, is_open: bool = False) -> None: ...
 
     def sure(self, *numbers: Bounded) -> None: ...
+
+    def name_elements(self, *numbers: Bounded) -> None: ...
 
     def gamma(self, n: int, elements: int, *, terms: int = 0) -> float: ...
 
@@ -54,7 +56,9 @@ ARITHMETIC: dict[Any, Callable[..., Bounded]] = {
     np.power: bounded.power,
     np.maximum: bounded.extreme(np.maximum),
     np.minimum: bounded.extreme(np.minimum),
-    np.negative: lambda x: Bounded(-x.value, x.error, x.dtype, x.sums, x.adds),
+    np.negative: lambda x: Bounded(
+        -x.value, x.error, x.dtype, x.sums, x.adds, ids=bounded.with_ids(x.ids, np.negative)
+    ),
     **{getattr(np, name): FUNCTIONS[name] for name in ("abs", "square", "reciprocal", "exp")},
 }
 """Ufuncs that decide nothing."""
@@ -86,7 +90,7 @@ class Numbers(Lifted):
 
     def settled(self) -> Array:
         held = self.held
-        self.run.sure(held)
+        self.run.name_elements(held)
         value: Array = held.value
         return value
 
@@ -144,14 +148,15 @@ class Numbers(Lifted):
         held = numbers.held
         value, low, high = (np.sort(x, axis, kind) for x in (held.value, *bounded.ends(held)))
         error = None if held.error is None else bounded.between(value, low, high)
-        return self._made(Bounded(value, error, held.dtype, held.sums))
+        ids = None
+        if needs_ids(held) and axis == 1:
+            order, is_sure = places.sure_order(held)
+            ids = np.where(is_sure, np.take_along_axis(bounded.made_ids(held.ids), order, 1), 0)
+        return self._made(Bounded(value, error, held.dtype, held.sums, ids=ids))
 
-    def do_argsort(self, numbers: Numbers, axis: int, kind: Any) -> Array:
-        """Places of the exact values; of rounded ones the machine may have others."""
-        held = numbers.held
-        if held.error is not None:
-            self.run.doubt("places of rounded values are looked up", lost=False)
-        return np.argsort(held.value, axis=axis, kind=kind)
+    def do_argsort(self, numbers: Numbers, axis: int, kind: Any) -> Numbers:
+        """Return the places of the exact values, with bounds where rounded ones may have others."""
+        return self._made(places.order_of(self.run, numbers.held, kind))
 
     # -- steps -------------------------------------------------------------------------------------
 
@@ -317,8 +322,36 @@ def _extreme(run: Run, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bo
     value, error = extreme_along(ufunc, x.value, axes), spread(x)
     if error is not None:
         error = bounded.between(value, *(extreme_along(ufunc, e, axes) for e in bounded.ends(x)))
-    extreme = Bounded(np.asarray(value), error, x.dtype, x.sums)
+    ids = ids_of_extremes(ufunc, x, axes) if needs_ids(x) else None
+    extreme = Bounded(np.asarray(value), error, x.dtype, x.sums, ids=ids)
     return extreme.shaped(lambda array: np.expand_dims(array, axes)) if keepdims else extreme
+
+
+WORTH_IDS = 2.0**-10
+"""The error from which on it matters that the largest number less itself is 0: an exponential makes
+of an absolute error a relative one."""
+
+
+def needs_ids(x: Bounded) -> bool:
+    """Return whether the numbers have ids, and errors so large that ids are worth their time."""
+    return x.ids is not None and x.error is not None and float(x.error.max(initial=0)) > WORTH_IDS
+
+
+def ids_of_extremes(ufunc: Any, x: Bounded, axes: Axes) -> Array:
+    """Return the ids of the largest, or smallest, numbers along axes; 0 where several may be it."""
+    low, high = bounded.ends(x)
+    if ufunc is np.minimum:
+        low, high = -high, -low
+    rest = tuple(size for axis, size in enumerate(x.value.shape) if axis not in axes)
+    low, high, ids = (
+        np.moveaxis(plane, axes, range(-len(axes), 0)).reshape(*rest, -1)
+        for plane in (low, high, bounded.made_ids(x.ids))
+    )
+    at = np.argmax(low, axis=-1)[..., None]
+    least = np.take_along_axis(low, at, axis=-1)
+    may_be = np.count_nonzero(high >= least, axis=-1)
+    found: Array = np.take_along_axis(ids, at, axis=-1)[..., 0]
+    return np.where(may_be == 1, found, 0)
 
 
 def _all_or_any(run: Run, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
@@ -374,24 +407,10 @@ def drawn(run: Run, call: Call, *operands: Any) -> None:
     run.doubt("random numbers", lost=True)
 
 
-_LOOKED_UP = {
-    "nc_find_index8": ("places of rounded values are looked up", False),
-    "nc_match_replace8": ("rounded values are matched and replaced", True),
-    "nonzero_with_count": ("places of rounded values are looked up", True),
-    "sequence_bounds": ("rounded values name segments", True),
-}
-"""Of instructions whose results are the machine's: the doubt where they come of rounded values, and
-whether all meaning is lost then."""
-
-
-def looked_up(run: Run, call: Call, *operands: Any) -> None:
-    """Places, which could be others if rounded values stood in another order, or were 0 or not."""
-    rounded = [item for item in operands if isinstance(item, Bounded) and item.error is not None]
-    if call.name == "nonzero_with_count":
-        rounded = [item for item in rounded if doubtful_truth(item).any()]
-    if rounded:
-        reason, lost = _LOOKED_UP[call.name]
-        run.doubt(reason, lost=lost)
+def sequence_bounds(run: Run, call: Call, segment_ids: Bounded) -> None:
+    """Bounds of segments, which rounded ids name."""
+    if segment_ids.error is not None:
+        run.doubt("rounded values name segments", lost=True)
 
 
 # -- products --------------------------------------------------------------------------------------
@@ -488,7 +507,10 @@ def _scaled(run: Run, tile: Tile, scale: Tile, name: str) -> Float64:
 RULES: dict[str, Callable[..., Any]] = {
     "iota": iota,
     **dict.fromkeys(("rng", "rand", "rand2", "dropout"), drawn),
-    **dict.fromkeys(_LOOKED_UP, looked_up),
+    "nc_find_index8": places.find_index8,
+    "nc_match_replace8": places.match_replace8,
+    "nonzero_with_count": places.nonzero,
+    "sequence_bounds": sequence_bounds,
     "nc_matmul": nc_matmul,
     "quantize_mx": quantize_mx,
     "nc_matmul_mx": nc_matmul_mx,

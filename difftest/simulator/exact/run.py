@@ -41,9 +41,15 @@ from difftest.simulator.exact.bounded import (
 )
 from difftest.simulator.exact.contract import NO_CHAIN, Contract, Narrowing, chain_of
 from difftest.simulator.exact.contract import ExactSettings as ExactSettings
-from difftest.simulator.exact.held import Owners, holding, raw_values
+from difftest.simulator.exact.held import Owners, holding, ids_of, raw_values
 from difftest.simulator.exact.losses import Loss, Losses
-from difftest.simulator.exact.numbers import RULES, Numbers, nc_matmul_mx
+from difftest.simulator.exact.numbers import (
+    RULES,
+    Numbers,
+    chosen_from,
+    doubtful_truth,
+    nc_matmul_mx,
+)
 from difftest.simulator.follower import Follower
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import AluOp
@@ -63,11 +69,13 @@ class Doubt(NamedTuple):
     location : the kernel's line.
     lost : whether the exact run has no meaning from here on; else the machine's decision was taken
         over, and values are right for it.
+    is_open : whether it is lost because a decision is open: other values may be right too.
     """
 
     reason: str
     location: Location | None
     lost: bool
+    is_open: bool = False
 
 
 Pending = tuple[Any, Bounded | None, Array | None]
@@ -111,6 +119,7 @@ class Shadow(Follower):
         self.owners = Owners()
         self._pending: list[Pending] | None = None
         self._chain, self._sums = NO_CHAIN, False
+        self._next_id = 1
         self._name = ""
 
     def exact_run(
@@ -151,7 +160,7 @@ class Shadow(Follower):
         elif plan.rule is not None:
             results = plan.rule(self, call, *values)
         else:
-            results = self._lifted(call, values, issued.inner)
+            results = self._lifted(call, values, issued)
         if call.reads_dst and isinstance(dst, Tile):
             results = self._added(call, results, dst)
         first, *rest = results if type(results) is tuple else (results,)
@@ -164,9 +173,9 @@ class Shadow(Follower):
             rows = zip_longest(others, rest)
             self._pending += [_pending(tile, part, None) for tile, part in rows if tile is not None]
 
-    def _lifted(self, call: Call, values: list[Any], inner: Array | None) -> Any:
+    def _lifted(self, call: Call, values: list[Any], issued: Issue) -> Any:
         """What the record's own meaning makes of numbers with bounds."""
-        instruction = call.instruction
+        instruction, inner = call.instruction, issued.inner
         compute = instruction.moves if instruction.in_place else instruction.meaning
         if inner is not None:
             compute = functools.partial(by_reach, inner)
@@ -184,7 +193,23 @@ class Shadow(Follower):
         finally:
             if registers is not None:
                 registers.accumulators, registers.exact = registers.exact, registers.accumulators
+        if type(results) is Masked:
+            return self._masked(results, issued.dst)
         return tuple(map(_numbers, results)) if type(results) is tuple else _numbers(results)
+
+    def _masked(self, result: Masked, dst: Any) -> Masked:
+        """A result of chosen elements; where the choice is open, a bound that holds both values."""
+        chosen: Any = result.chosen
+        unsure = doubtful_truth(chosen.held) if isinstance(chosen, Numbers) else None
+        if unsure is None or not unsure.any() or not isinstance(dst, Tile):
+            return _numbers(result)  # type: ignore[no-any-return]
+        self.doubt("a rounded value decides", lost=False)
+        values, truth = _numbers(result.values), chosen.held.value != 0
+        if values is None:
+            values = Bounded(result.values.astype(np.float64))
+        kept = self.take(dst).shaped(lambda array: array.reshape(values.value.shape))
+        made: Any = chosen_from(truth, unsure, values, kept)
+        return Masked(made, truth | unsure)
 
     def _added(self, call: Call, numbers: Bounded, dst: Tile) -> Bounded:
         """What is added to what ``dst`` holds; of a product to what a product left there."""
@@ -202,7 +227,7 @@ class Shadow(Follower):
                 return operand
             return (self.stored if plan.by_dma else self.take)(operand, computed=plan.computed)
         if isinstance(operand, IndirectTile):
-            self.sure(*map(self.take, operand._index_tiles))
+            self.name_elements(*map(self.take, operand._index_tiles))
             operand._resolve(skip=plan.skips, where=None if call.instruction.walk else where)
             return self.stored(operand._base, computed=plan.computed).shaped(operand._take)
         return operand
@@ -212,7 +237,7 @@ class Shadow(Follower):
         numbers, dst, operands = moved
         arrays: Any = ()
         if isinstance(dst, IndirectTile):
-            self.sure(*map(self.take, dst._index_tiles))
+            self.name_elements(*map(self.take, dst._index_tiles))
             arrays, where = dst._resolve(skip=plan.skips, where=where)
         for source in operands:
             if isinstance(source, IndirectTile) and not source._inside.all():
@@ -305,6 +330,9 @@ class Shadow(Follower):
         if not ((error.size and error.item(0)) or error.any()):  # the first tells, of most
             error = None
         result = Bounded(value, error, tile.dtype, sums, partial=exact.partial)
+        if error is not None and own is None:
+            is_known = isinstance(exact.ids, np.ndarray)
+            result.ids = ids_of(tile, exact) if is_known else functools.partial(ids_of, tile, exact)
         if self.losses is not None:
             self.losses.read(raw_values(tile), result)
         return result
@@ -337,7 +365,8 @@ class Shadow(Follower):
             return
         if numbers is None:
             numbers = Bounded(raw_values(tile).astype(np.float64))
-        storage.exact = holding(tile, numbers, where, (line, product))
+        storage.exact = holding(tile, numbers, where, (line, product), self._next_id)
+        self._next_id += storage.exact.value.size
         if self.losses is not None:
             self.losses.wrote(tile, raw_values(tile), numbers, where)
 
@@ -353,16 +382,21 @@ class Shadow(Follower):
         return whole
 
     def sure(self, *numbers: Bounded) -> None:
-        """Say so where numbers that name elements, or whose bits count, may be others."""
-        if any(value.error is not None and value.error.any() for value in numbers):
-            self.doubt("a rounded value names elements", lost=True)
+        """Note a doubt if numbers whose bits count may be others."""
+        if _may_differ(numbers):
+            self.doubt("the bits of rounded values count", lost=True)
+
+    def name_elements(self, *numbers: Bounded) -> None:
+        """Note a doubt if numbers that name elements may be others."""
+        if _may_differ(numbers):
+            self.doubt("a rounded value names elements", lost=True, is_open=True)
 
     # -- what arithmetic needs --------------------------------------------------------------------
 
-    def doubt(self, reason: str, *, lost: bool) -> None:
+    def doubt(self, reason: str, *, lost: bool, is_open: bool = False) -> None:
         """Say that the exact run has less meaning, or none, from this line on."""
         location = kernel_location()
-        self.doubts.setdefault((reason, location), Doubt(reason, location, lost))
+        self.doubts.setdefault((reason, location), Doubt(reason, location, lost, is_open))
 
     def gamma(self, n: int, elements: int, *, terms: int = 0) -> float:
         """The relative error of a sum with n roundings, one of ``elements`` such sums.
@@ -383,6 +417,10 @@ def _is_plain(call: Call, src: Tile | IndirectTile, dst: Tile | IndirectTile) ->
             return False
     ours, theirs = src._storage, dst._storage
     return ours.exact is theirs.exact is None and not (ours.shared or theirs.shared)
+
+
+def _may_differ(numbers: Sequence[Bounded]) -> bool:
+    return any(value.error is not None and value.error.any() for value in numbers)
 
 
 def _spread_over(where: Array, chosen: Array) -> Array:
@@ -450,6 +488,11 @@ class ExactRun(NamedTuple):
     def has_meaning(self) -> bool:
         """Whether its values can be compared with anything."""
         return not any(doubt.lost for doubt in self.doubts)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has no meaning because of an open decision."""
+        return any(doubt.lost and doubt.is_open for doubt in self.doubts)
 
     def of(self, returned: Sequence[int], arrays: Sequence[Array]) -> ExactRun:
         """The same run, of some of the returned tensors, then of what it left in arguments.

@@ -33,6 +33,7 @@ from difftest.simulator.errors import (
 )
 from difftest.simulator.instructions.checks import wrong_buffer
 from difftest.simulator.instructions.gate import write
+from difftest.simulator.instructions.products import product
 from difftest.simulator.instructions.record import (
     PSUM_ONLY,
     SBUF_ONLY,
@@ -263,7 +264,7 @@ def multiplied(call: Call, left: Array, right: Array) -> Array:
 
 
 def product_of(left: Array, right: Array, out: Array | None = None) -> Any:
-    """``left.T @ right`` in float32.
+    """``left.T @ right`` in float32, each element independent of its place.
 
     For subnormal numbers a processor takes a hundred times as long, so that they are none then:
     powers of two change no digit of others.
@@ -272,8 +273,8 @@ def product_of(left: Array, right: Array, out: Array | None = None) -> Any:
         peaks = [float(np.abs(side).max(initial=0.0)) for side in (left, right)]
         if peaks[0] * peaks[1] * len(left) < 2.0**78 and max(peaks) < 2.0**103:
             left, right = (side * np.float32(2.0**24) for side in (left, right))
-            return np.multiply(left.T @ right, np.float32(2.0**-48), out=out)
-    return np.matmul(left.T, right, out=out)
+            return np.multiply(product(left, right), np.float32(2.0**-48), out=out)
+    return product(left, right, out)
 
 
 # ``accumulate=None`` overwrites where no matmul wrote since the tensor was made, or since another

@@ -30,6 +30,7 @@ from difftest.simulator.instructions.matmul import (
     one_contraction,
     put_product,
 )
+from difftest.simulator.instructions.products import product
 from difftest.simulator.instructions.record import (
     PSUM_ONLY,
     SBUF_ONLY,
@@ -301,7 +302,7 @@ def nc_matmul_mx(
     """
     left = _scaled(stationary, stationary_scale, "stationary_scale")
     right = _scaled(moving, moving_scale, "moving_scale")
-    put_product(call, dst, np.matmul(left.T, right).reshape(call.result.shape), where)
+    put_product(call, dst, product(left, right).reshape(call.result.shape), where)
 
 
 def _scaled(tile: Tile, scale: Tile, name: str) -> Array:

@@ -108,7 +108,7 @@ def _candidates(lines: Array) -> Array:
     return np.concatenate((chosen.reshape(partitions, -1), lines[:, depth * _COLUMNS :]), axis=1)
 
 
-def _ranks(vals: Array, *, backwards: bool) -> Array:
+def ranks_of(vals: Array, *, backwards: bool) -> Array:
     """For each of 8 values how many equal ones match before it: the place that it takes."""
     equal = vals[:, :, None] == vals[:, None, :]
     earlier = np.tri(EIGHT, k=-1, dtype=np.bool_)
@@ -130,7 +130,7 @@ def matches(
     row, column = np.divmod(at, lines.shape[1])
     value = lines.reshape(-1)[at]
     starts = np.searchsorted(row, np.arange(len(lines)))
-    ranks = _ranks(wanted, backwards=backwards)
+    ranks = ranks_of(wanted, backwards=backwards)
     places = np.full(wanted.shape, -1, dtype=np.int64)
     for k in range(EIGHT):
         mask = value == wanted[row, k]

@@ -95,8 +95,19 @@ def test_what_rounds_nothing_keeps_its_dtype():
 
 def test_places_of_rounded_values_are_a_doubt():
     unsure = numbers(1.0, 3.0, 2.0)
-    assert np.argsort(unsure, axis=0, kind="stable").tolist() == [0, 2, 1]
+    places = np.argsort(unsure[None, :], axis=1, kind="stable").held
+    assert (places.value.tolist(), places.error.tolist()) == ([[0, 2, 1]], [[2, 2, 2]])
     assert [doubt.lost for doubt in unsure.run.doubts.values()] == [False]
+
+
+def test_places_of_values_whose_bounds_do_not_overlap_are_sure():
+    sure = numbers(1.0, 3.0, 2.0, error=0.25)
+    places = np.argsort(sure[None, :], axis=1, kind="stable").held
+    assert (places.value.tolist(), places.error) == ([[0, 2, 1]], None)
+    some = numbers(5.0, 1.0, 3.0, 3.1, error=0.25)
+    places = np.argsort(some[None, :], axis=1, kind="stable").held
+    assert places.error.tolist() == [[0, 1, 1, 0]]
+    assert not sure.run.doubts
 
 
 def test_a_decision_in_doubt_has_a_bound_that_holds_both():
