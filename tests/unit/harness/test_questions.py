@@ -106,6 +106,63 @@ def test_an_error_far_below_a_rounding_is_one_of_the_algorithm():
     assert "ULP of float64" in text
 
 
+def beside_a_third(scale):
+    """A kernel of two columns: the fifth plus 0, and the second times ``scale``."""
+
+    def compute(x):
+        out = nl.ndarray((SHAPE["P"], 2), nl.float32)
+        out[:, 0:1] = nl.add(x[:, 5:6], nl.subtract(x[:, 0:1], x[:, 1:2]))
+        out[:, 1:2] = nl.multiply(x[:, 2:3], scale)
+        return out
+
+    return made_of(compute)
+
+
+@wide
+def absorbed(x):
+    """What float64 has of the fifth column beside 2**30, and a third of the second."""
+    lost = (x[:, 5:6] + x[:, 0:1]) - x[:, 1:2]
+    return np.concatenate([lost, x[:, 2:3] / 3], axis=1)
+
+
+ABSORBED = Fill(2.0**30, ((5, 1e-12),))
+
+
+def test_a_reference_rounds_in_float64_too():
+    """1e-12 + 2**30 - 2**30 is 0 to it, and the kernel is right that it is 1e-12."""
+    verdict, _ = checked(beside_a_third(1 / 3), absorbed, ABSORBED)
+    assert isinstance(verdict, Match)
+
+
+def test_digits_that_a_reference_loses_excuse_no_other_element():
+    verdict, _ = failure(beside_a_third(1 / 3 + 1e-10), absorbed, ABSORBED)
+    assert verdict.question == "algorithm"
+    assert verdict.first.index == (0, 1)
+    assert verdict.wrong == SHAPE["P"]
+
+
+def test_digits_that_a_reference_loses_excuse_no_more_than_these():
+    """A difference of a millionth of what float64 has rounded is not float64's."""
+    half = wide(lambda x: absorbed(x) + np.array([2.0**30 * 1e-6, 0.0]))
+    verdict, _ = failure(beside_a_third(1 / 3), half, ABSORBED)
+    assert (verdict.question, verdict.first.index) == ("algorithm", (0, 0))
+
+
+def test_a_reference_rounds_beside_a_rounded_decision_too():
+    """Both questions are asked as one then."""
+
+    def compute(x):
+        third = nl.subtract(nl.multiply(x[:, 2:3], 1 / 3), nl.multiply(x[:, 3:4], 1 / 3))
+        none = nl.multiply(nl.greater(third, 0), 0.0)
+        made = nl.add(x[:, 5:6], nl.subtract(x[:, 0:1], x[:, 1:2]))
+        return nl.where(nl.greater(third, 1e9), none, made)
+
+    reference = wide(lambda x: (x[:, 5:6] + x[:, 0:1]) - x[:, 1:2])
+    verdict, runner = checked(made_of(compute), reference, ABSORBED)
+    assert isinstance(verdict, Match)
+    assert runner.tally.doubts
+
+
 def test_a_reference_that_computes_in_float32_is_asked_in_float64():
     verdict, _ = checked(third, lambda x: x * np.float32(0.5) / 3 * 2)
     assert isinstance(verdict, Match)
