@@ -26,7 +26,7 @@ from difftest.harness.rounding import Array, Float64, Mask, float_info, is_float
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Inconclusive, Mismatch, Verdict, WrongOutput
 from difftest.simulator.errors import Location
-from difftest.simulator.exact.contract import RUNNING_SUM
+from difftest.simulator.exact.contract import RUNNING_SUM, Narrowing
 from difftest.simulator.exact.run import ExactRun
 
 Again = Callable[[Mapping[str, Array]], Float64 | None]
@@ -223,12 +223,7 @@ def explained(verdict: Mismatch, exact: ExactRun) -> tuple[str, ...]:
 
     Of a wrong algorithm they are nothing to know, but where a doubt lies.
     """
-    lines = [
-        f"{name} is rounded into {dtype}{_at(location)}: no input or output has that dtype"
-        if name != RUNNING_SUM
-        else f"{name} is rounded into {dtype} again and again{_at(location)}"
-        for name, location, dtype in exact.narrowed
-    ]
+    lines = [_narrowing(narrowing) for narrowing in exact.narrowed]
     if verdict.question == "algorithm":
         return (*doubts_of(exact), *lines)
     over = [(loss, loss.overflow) for loss in exact.losses if loss.overflow is not None]
@@ -258,6 +253,17 @@ def explained(verdict: Mismatch, exact: ExactRun) -> tuple[str, ...]:
         for loss in lost[1:]
     ]
     return (*doubts_of(exact), *lines)
+
+
+def _narrowing(narrowing: Narrowing) -> str:
+    """Say which rounding the kernel's contract does not have."""
+    rounded = f"{narrowing.name} is rounded into {narrowing.dtype}"
+    at = _at(narrowing.location)
+    if narrowing.name == RUNNING_SUM:
+        return f"{rounded} again and again{at}"
+    if narrowing.of_argument:
+        return f"{rounded}{at}: an input has that dtype, but no matrix product takes the result"
+    return f"{rounded}{at}: no input or output has that dtype"
 
 
 def doubts_of(exact: ExactRun) -> tuple[str, ...]:

@@ -39,7 +39,7 @@ from difftest.simulator.dtypes import (
     DType,
     round_to,
 )
-from difftest.simulator.errors import Location
+from difftest.simulator.errors import Location, Stack
 from difftest.simulator.oracle.operators import FUNCTIONS as DEFINITIONS
 
 Float64 = NDArray[Any]
@@ -122,6 +122,9 @@ class Held(NamedTuple):
     """The kernel's line that last rounded a product of tiles that it holds."""
     partial: bool = False
     """As :attr:`Bounded.partial`, of what was written last."""
+    narrowed: frozenset[Stack] = frozenset()
+    """The calls that rounded wider values into the dtype of an argument, of which it holds
+    what came of them."""
 
 
 def number(value: Any) -> Bounded:

@@ -7,13 +7,14 @@ that wrote something rounded there last, or one that says that the machine's own
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from difftest.simulator.capacity import partition_bytes
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import Array, from_bits
+from difftest.simulator.errors import Location, Stack
 from difftest.simulator.exact.bounded import Bounded, Float64, Held, spread
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.gate import fit
@@ -78,23 +79,26 @@ class Owners:
         return np.ndarray(like.shape, _OWNER, owners, first * _OWNER.itemsize, steps)
 
 
-def holding(
-    tile: Tile, numbers: Bounded, where: Array | None, lines: tuple[Any, Any] = (None, None)
-) -> Held:
-    """What a tile's tensor holds with these numbers; before they were the machine's own.
+class Lines(NamedTuple):
+    """The lines and calls that a tensor's numbers have behind them, as :class:`Held` has them."""
 
-    ``lines`` are those of the kernel that round a sum and a product, as :class:`Held` has them.
-    """
+    sum: Location | None = None
+    product: Location | None = None
+    narrowed: frozenset[Stack] = frozenset()
+
+
+def holding(tile: Tile, numbers: Bounded, where: Array | None, lines: Lines) -> Held:
+    """What a tile's tensor holds with these numbers; before they were the machine's own."""
     error = np.zeros(()) if numbers.error is None else spread(numbers)
     planes = [p if p.shape == tile.shape else fit(p, tile) for p in (numbers.value, error)]
     if where is not None or not tile._is_whole():
-        return _in_part(tile, (*planes, numbers.sums), where, (*lines, numbers.partial))
+        return _in_part(tile, (*planes, numbers.sums), where, (numbers.partial, lines))
     shape, sums = tile._storage.allocation.shape, None
     owned = [_own(plane, tile.shape) for plane in planes]
     value, error = owned if tile.shape == shape else [p.reshape(shape) for p in owned]
     if numbers.sums:
         sums = np.full(shape, numbers.sums, np.uint8)
-    return Held(value, error, sums, *lines, numbers.partial)
+    return Held(value, error, sums, lines.sum, lines.product, numbers.partial, lines.narrowed)
 
 
 def _in_part(tile: Tile, parts: Any, where: Array | None, last: Any) -> Held:
@@ -111,8 +115,9 @@ def _in_part(tile: Tile, parts: Any, where: Array | None, last: Any) -> Held:
     for plane, part in zip(planes, parts, strict=True):
         if plane is not None:
             tile._scatter(plane, part, where)
-    line, product, partial = last
-    return Held(*planes, line or exact.line, product, partial)
+    partial, lines = last
+    narrowed = lines.narrowed | exact.narrowed
+    return Held(*planes, lines.sum or exact.line, lines.product, partial, narrowed)
 
 
 def _own(array: Float64, shape: tuple[int, ...]) -> Float64:

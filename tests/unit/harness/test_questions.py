@@ -10,7 +10,7 @@ from difftest.harness.case import Case
 from difftest.harness.failures import BrokenReferenceError, DifferentialFailure
 from difftest.harness.recipes import Fill, Integers, Ones, Random
 from difftest.harness.runner import Runner
-from difftest.harness.spec import KernelSpec
+from difftest.harness.spec import Input, KernelSpec
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.verdict import Inconclusive, Match
 from difftest.simulator.exact.run import ExactOutput, ExactRun
@@ -337,6 +337,73 @@ def test_a_zero_that_float64_does_not_meet_has_no_digit_to_lose():
         made_of(lambda x: spread(x[:, 0:49])), lambda x: reference(x[:, :49]), Ones()
     )
     assert isinstance(verdict, Match)
+
+
+def mixed(compute, reference, narrow, data):
+    """The verdict on a kernel of float32 ``x`` and a narrow ``w`` that returns float32."""
+
+    @today.jit
+    def kernel(x, w):
+        tiles = [today_nl.ndarray(a.shape, a.dtype, buffer=today_nl.sbuf) for a in (x, w)]
+        for tile, array in zip(tiles, (x, w), strict=True):
+            today_isa.dma_copy(tile, array)
+        out = today_nl.ndarray(x.shape, today_nl.float32, buffer=today_nl.shared_hbm)
+        today_isa.dma_copy(out, compute(*tiles))
+        return out
+
+    spec = KernelSpec(
+        kernel=kernel,
+        reference=reference,
+        domain={"N": (64,)},
+        inputs={"x": "N N", "w": Input("N N", dtype=narrow)},
+        output_dtype="float32",
+    )
+    case = Case({"N": 64}, "float32", {"x": data, "w": Fill(0.3)}, {"w": narrow})
+    (verdict,) = Runner((EmbeddedSimulator(),)).check(spec, case).values()
+    return verdict
+
+
+def in_dtype(tile, dtype):
+    copy = today_nl.ndarray(tile.shape, dtype, buffer=today_nl.sbuf)
+    today_isa.tensor_copy(copy, tile)
+    return copy
+
+
+def narrow_product(x, w):
+    """A matmul of operands in the dtype of w: the Tensor Engine takes no others."""
+    total = today_nl.ndarray(x.shape, today_nl.float32, buffer=today_nl.psum)
+    today_isa.nc_matmul(total, in_dtype(x, w.dtype), w)
+    return in_dtype(total, today_nl.float32)
+
+
+def narrow_elements(x, w):
+    """``x * w``, of which the operand and the result are in the dtype of w."""
+    result = today_nl.ndarray(x.shape, w.dtype, buffer=today_nl.sbuf)
+    today_isa.tensor_tensor(result, in_dtype(x, w.dtype), w, op=today_nl.multiply)
+    return in_dtype(result, today_nl.float32)
+
+
+def in_float64(function):
+    return lambda x, w: function(x.astype(np.float64), w.astype(np.float64))
+
+
+@pytest.mark.parametrize(
+    ("narrow", "kind"), [("bfloat16", Match), ("float16", Match), ("float8_e4m3", Inconclusive)]
+)
+def test_a_narrow_argument_excuses_the_operands_of_a_product(narrow, kind):
+    """Of float8 the bound leaves few digits of a float32, and the verdict says so."""
+    verdict = mixed(narrow_product, in_float64(lambda x, w: x.T @ w), narrow, Fill(0.7))
+    assert isinstance(verdict, kind)
+
+
+@pytest.mark.parametrize("narrow", ["bfloat16", "float16", "float8_e4m3"])
+def test_a_narrow_argument_excuses_no_results_wider_than_it(narrow):
+    with pytest.raises(DifferentialFailure) as caught:
+        mixed(narrow_elements, in_float64(lambda x, w: x * w), narrow, Random(3))
+    verdict = caught.value.verdicts["embedded"]
+    assert verdict.question == "arithmetic"
+    said = "an input has that dtype, but no matrix product takes the result"
+    assert sum(said in line for line in verdict.how) == 2
 
 
 def test_random_numbers_leave_the_bound_of_the_spec():
