@@ -181,16 +181,20 @@ class History:
     """The cases of one kernel in a test, by what came of them; of those that agreed the last ones.
 
     ``largest`` is each backend's mismatch of most elements, with its case: it tells more than the
-    smallest one, which is reported.
+    smallest one, which is reported. ``visible`` is the case of fewest elements in which the
+    kernel's own numbers are wrong, with their count; None if the exact run's alone were.
     """
 
     spec: KernelSpec
     agreed: deque[Case] = field(default_factory=lambda: deque(maxlen=KEPT))
     failing: list[Case] = field(default_factory=list)
     largest: dict[str, tuple[Case, Mismatch]] = field(default_factory=dict)
+    visible: tuple[Case, int] | None = None
 
     def failed(self, case: Case, backend: str, verdict: Mismatch) -> None:
         self.failing.append(case)
+        if not verdict.hidden and (self.visible is None or verdict.elements < self.visible[1]):
+            self.visible = case, verdict.elements
         if backend not in self.largest or verdict.elements > self.largest[backend][1].elements:
             self.largest[backend] = case, verdict
 

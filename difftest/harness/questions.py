@@ -8,8 +8,8 @@ to. Neither needs a number from the user.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -24,6 +24,7 @@ from difftest.harness.compare import (
     Expected,
     around,
     check_values,
+    error_in_ulp,
     first_of,
     joined,
     tolerated,
@@ -244,7 +245,7 @@ def answer(reference: Reference, ran: Ran) -> Answer:
     assert exact is not None
     if wrong := wrong_form(reference.forms, ran.outputs, ran.unwritten):
         return wrong
-    if lost := _algorithm(reference, exact):
+    if lost := _algorithm(reference, exact, ran.outputs):
         return lost
     each = enumerate(zip(reference.forms, ran.outputs, exact.outputs, strict=True))
     verdicts = [
@@ -260,12 +261,30 @@ def _are_two(exact: ExactRun, dtype: np.dtype[Any]) -> bool:
     return not exact.doubts and is_float(dtype)
 
 
-def _algorithm(reference: Reference, exact: ExactRun) -> Mismatch | Inconclusive | None:
-    """The exact run against the reference; once more against a reference in float64."""
+def _algorithm(
+    reference: Reference, exact: ExactRun, outputs: Sequence[Array]
+) -> Mismatch | Inconclusive | None:
+    """The exact run against the reference; once more against a reference in float64.
+
+    ``outputs`` are the kernel's own, for the report.
+    """
     wrong = first_of(_compare_algorithms(reference, "precise", exact))
-    if wrong is None or reference.wide is None or reference.wide is reference.precise:
+    if wrong is not None and not (reference.wide is None or reference.wide is reference.precise):
+        wrong = wrong if first_of(_compare_algorithms(reference, "wide", exact)) else None
+    return _beside_the_kernels(wrong, outputs) if isinstance(wrong, Mismatch) else wrong
+
+
+def _beside_the_kernels(wrong: Mismatch, outputs: Sequence[Array]) -> Mismatch:
+    """A mismatch of the exact run, whose first element shows the kernel's own number too."""
+    first, seen, index = wrong.first, wrong.evidence, wrong.output
+    if first is None or seen is None or index is None:
         return wrong
-    return wrong if first_of(_compare_algorithms(reference, "wide", exact)) else None
+    own, at = outputs[index], first.index
+    judged, given = float(seen.got[at]), str(own[at])
+    error = error_in_ulp(judged, float(seen.value[at]), own.dtype)
+    exact = "" if judged == float(own[at]) else first.got
+    first = replace(first, got=given, exact=exact, error=error)
+    return replace(wrong, first=first)
 
 
 def _compare_algorithms(reference: Reference, which: str, exact: ExactRun) -> list[Answer | None]:
@@ -287,7 +306,7 @@ def _compare_algorithms(reference: Reference, which: str, exact: ExactRun) -> li
         if isinstance(verdict, Mismatch):  # in the output's own digits, if they show it
             got = round_once(output.value, dtype)
             shown = check_values(index, within._replace(dtype=dtype), got)
-            verdict = shown if isinstance(shown, Mismatch) else verdict
+            verdict = shown if isinstance(shown, Mismatch) else replace(verdict, hidden=True)
         verdicts.append(verdict)
     return verdicts
 

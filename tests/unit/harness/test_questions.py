@@ -103,7 +103,65 @@ def test_an_error_far_below_a_rounding_is_one_of_the_algorithm():
     verdict, text = failure(third, wide(lambda x: x * 0.33333333343))
     assert verdict.question == "algorithm"
     assert "the algorithm differs: without rounding too" in text
-    assert "ULP of float64" in text
+    assert "ULP of float32" in text
+
+
+def test_a_report_shows_the_kernels_own_number_beside_the_exact_one():
+    """Of bfloat16 the kernel gives 0.333984 for 0.3333 and for a third."""
+    nearly = made_of(lambda x: nl.multiply(x, 0.3333))
+    verdict, text = failure(nearly, wide(lambda x: x / 3), Ones(), dtype="bfloat16")
+    assert (verdict.question, verdict.hidden) == ("algorithm", True)
+    assert (verdict.first.got, verdict.first.exact) == ("0.333984", "0.3333")
+    assert "got 0.333984, expected 0.3333333333333333" in text
+    assert "unrounded:   0.3333 is what the kernel computes without rounding" in text
+    assert "rounding hides the difference" in text
+    assert "the error is 0.0171 ULP of bfloat16" in text
+
+
+def test_a_number_that_is_wrong_as_the_kernel_gave_it_stands_alone():
+    """Also one of the algorithm, where rounding has changed nothing."""
+    verdict, text = failure(made_of(lambda x: nl.multiply(x, 2.0)), wide(lambda x: x), Ones())
+    assert (verdict.question, verdict.hidden, verdict.first.exact) == ("algorithm", False, "")
+    assert "got 2.0, expected 1.0" in text
+    assert "unrounded" not in text
+
+
+def test_random_data_show_a_wrong_number_of_the_kernels_own():
+    """In the sizes that failed; of another kind of failure they show none."""
+    nearly, runner = made_of(lambda x: nl.multiply(x, 0.7001)), Runner((EmbeddedSimulator(),))
+    spec = spec_of(nearly, wide(lambda x: x * 0.7), dtypes=("bfloat16",))
+
+    def run(case):
+        runner.check(spec, case)
+
+    with pytest.raises(DifferentialFailure) as caught:
+        run(Case(SHAPE, "bfloat16", {"x": Ones()}))
+    assert caught.value.verdict.hidden
+    shown = caught.value.in_own_dtype(run)
+    assert not shown.verdict.hidden
+    assert shown.case.data["x"].is_random
+    assert shown.in_own_dtype(run) is shown
+
+    def refuse(case):
+        raise ValueError
+
+    caught.value.history.visible = None
+    assert caught.value.in_own_dtype(refuse) is caught.value
+
+
+def test_a_case_that_has_shown_such_a_number_is_told():
+    """It is kept, the one of fewest elements."""
+    nearly, runner = made_of(lambda x: nl.multiply(x, 0.7001)), Runner((EmbeddedSimulator(),))
+    spec = spec_of(nearly, wide(lambda x: x * 0.7), dtypes=("bfloat16",))
+    failures = []
+    for data in (Random(5), Ones()):
+        with pytest.raises(DifferentialFailure) as caught:
+            runner.check(spec, Case(SHAPE, "bfloat16", {"x": data}))
+        failures.append(caught.value)
+    visible, hidden = failures
+    assert [one.verdict.hidden for one in failures] == [False, True]
+    told = hidden.in_own_dtype(lambda case: runner.check(spec, case))
+    assert told.case == visible.case
 
 
 def beside_a_third(scale):
@@ -513,6 +571,36 @@ def test_both_questions_are_asked_of_another_backend():
         assert caught.value.verdicts["elsewhere"].question == question
 
 
+@pytest.mark.parametrize(
+    ("dtype", "message"),
+    [
+        ("int32", "values differ, and these are integers: each must be equal"),
+        (
+            "float32",
+            "the arithmetic is wrong: the algorithm is correct, but values differ, and nothing "
+            "here rounds: each must be equal",
+        ),
+    ],
+)
+def test_a_backend_that_is_off_by_1_where_nothing_rounds_is_not_too_coarse(dtype, message):
+    """A sum of integers, which float32 holds too."""
+
+    class OffByOne(PlainBackend):
+        def __init__(self):
+            super().__init__("elsewhere")
+
+        def run(self, call):
+            (values,) = ran_embedded(call).outputs
+            return Ran((values + values.dtype.type(1),))
+
+    spec = spec_of(made_of(lambda x: nl.add(x, x)), wide(lambda x: 2 * x), dtypes=(dtype,))
+    case = Case(SHAPE, dtype, {"x": Integers(0, bound=4)})
+    runner = Runner((OffByOne(),), beside=ran_embedded)
+    with pytest.raises(DifferentialFailure) as caught:
+        runner.check(spec, case)
+    assert caught.value.verdicts["elsewhere"].message == message
+
+
 def test_where_the_embedded_simulator_has_nothing_to_say_the_summary_says_so():
     runner, check = on_elsewhere(third, wide(lambda x: x / 3), lambda call: "no such kernel")
     assert isinstance(check(), Match)
@@ -586,7 +674,8 @@ def test_values_near_the_exact_ones_are_judged_as_others(off, monkeypatch):
     asked = []
     for size in (0.0, 1e-9, 0.03, 0.5, 2.0, 1e9, np.inf):
         run = ExactRun((ExactOutput(value * (1 + off), np.abs(value) * size),), (), (), ())
-        asked.append(lambda run=run: questions._algorithm(reference, run))
+        outputs = (value.astype(np.float32),)
+        asked.append(lambda run=run, own=outputs: questions._algorithm(reference, run, own))
         for dtype in map(np.dtype, ("float32", "float16", "bfloat16", "float8_e4m3")):
             for scale in (1.0, 1e-6, float(questions.float_info(dtype).max) / 2):
                 error = np.abs(few * scale) * size
