@@ -193,8 +193,13 @@ def is_sum(value: Float64, left: Float64, right: Float64) -> bool:
     are, the error term of Knuth's two-sum is 0 (Higham, section 4.3). An infinity and NaN are what
     they are.
     """
-    whole = (value - left == right) & (value - right == left)
-    return bool((whole | ~np.isfinite(value)).all())
+    first = value - left == right
+    if not first.all():
+        first |= ~np.isfinite(value)
+    second = value - right == left
+    if not second.all():
+        second |= ~np.isfinite(value)
+    return bool(first.all() and second.all())
 
 
 def add(left: Bounded, right: Bounded) -> Bounded:
