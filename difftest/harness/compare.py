@@ -229,9 +229,11 @@ def _mismatch(
 ) -> Mismatch:
     apart = "without rounding too, " if expected.question == "algorithm" else ""
     message = _MESSAGES.get((expected.question, kind)) or apart + _MESSAGES[kind]
-    if kind == "value" and expected.exact and not expected.question:
+    if kind == "value" and expected.exact:
         why = "nothing here rounds" if is_float(expected.dtype) else "these are integers"
         message = f"values differ, and {why}: each must be equal"
+        if expected.question:
+            message = f"the arithmetic is wrong: the algorithm is correct, but {message}"
     ends, value = expected.interval(), expected.value
     at = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
     low, high = (str(end[at]) for end in ends)
@@ -240,7 +242,7 @@ def _mismatch(
         index=at,
         got="never written" if kind == "unwritten" else str(got[at]),
         expected=str(int(value[at])) if whole else str(value[at]),
-        error=_error_in_ulp(float(got[at]), float(value[at]), expected.dtype),
+        error=error_in_ulp(float(got[at]), float(value[at]), expected.dtype),
         allowed=f"exactly {low}" if low == high else f"{low} to {high}",
     )
     places, (least, most) = np.nonzero(every) if every.ndim else (), as_float64(ends)
@@ -258,7 +260,8 @@ def _mismatch(
     )
 
 
-def _error_in_ulp(got: float, expected: float, dtype: np.dtype[Any]) -> str:
+def error_in_ulp(got: float, expected: float, dtype: np.dtype[Any]) -> str:
+    """How far a number lies from the expected one, in units in the last place of a dtype."""
     if not (np.isfinite(got) and np.isfinite(expected)):
         return "not finite"
     if is_float(dtype) and abs(expected) < float(float_info(dtype).smallest_normal):

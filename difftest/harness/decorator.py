@@ -127,9 +127,10 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
             if LIMITS.expired > expired:
                 runner.repeats.over = case, error
             if isinstance(error, DifferentialFailure) and runner.repeats.is_last:
-                plain = error.on_plain_data(lambda other: run(other, **fixtures))
-                if plain is not error:
-                    raise plain from plain.__cause__
+                again = functools.partial(run, **fixtures)
+                told = error.on_plain_data(again).in_own_dtype(again)
+                if told is not error:
+                    raise told from told.__cause__
             raise
         finally:
             tell({f"verdict on {on}": type(v).__name__ for on, v in verdicts.items()})

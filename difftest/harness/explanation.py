@@ -26,7 +26,7 @@ from difftest.harness.rounding import Array, Float64, Mask, float_info, is_float
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Inconclusive, Mismatch, Verdict, WrongOutput
 from difftest.simulator.errors import Location
-from difftest.simulator.exact.contract import RUNNING_SUM
+from difftest.simulator.exact.contract import RUNNING_SUM, Narrowing
 from difftest.simulator.exact.run import ExactRun
 
 Again = Callable[[Mapping[str, Array]], Float64 | None]
@@ -181,16 +181,20 @@ class History:
     """The cases of one kernel in a test, by what came of them; of those that agreed the last ones.
 
     ``largest`` is each backend's mismatch of most elements, with its case: it tells more than the
-    smallest one, which is reported.
+    smallest one, which is reported. ``visible`` is the case of fewest elements in which the
+    kernel's own numbers are wrong, with their count; None if the exact run's alone were.
     """
 
     spec: KernelSpec
     agreed: deque[Case] = field(default_factory=lambda: deque(maxlen=KEPT))
     failing: list[Case] = field(default_factory=list)
     largest: dict[str, tuple[Case, Mismatch]] = field(default_factory=dict)
+    visible: tuple[Case, int] | None = None
 
     def failed(self, case: Case, backend: str, verdict: Mismatch) -> None:
         self.failing.append(case)
+        if not verdict.hidden and (self.visible is None or verdict.elements < self.visible[1]):
+            self.visible = case, verdict.elements
         if backend not in self.largest or verdict.elements > self.largest[backend][1].elements:
             self.largest[backend] = case, verdict
 
@@ -223,12 +227,7 @@ def explained(verdict: Mismatch, exact: ExactRun) -> tuple[str, ...]:
 
     Of a wrong algorithm they are nothing to know, but where a doubt lies.
     """
-    lines = [
-        f"{name} is rounded into {dtype}{_at(location)}: no input or output has that dtype"
-        if name != RUNNING_SUM
-        else f"{name} is rounded into {dtype} again and again{_at(location)}"
-        for name, location, dtype in exact.narrowed
-    ]
+    lines = [_narrowing(narrowing) for narrowing in exact.narrowed]
     if verdict.question == "algorithm":
         return (*doubts_of(exact), *lines)
     over = [(loss, loss.overflow) for loss in exact.losses if loss.overflow is not None]
@@ -258,6 +257,17 @@ def explained(verdict: Mismatch, exact: ExactRun) -> tuple[str, ...]:
         for loss in lost[1:]
     ]
     return (*doubts_of(exact), *lines)
+
+
+def _narrowing(narrowing: Narrowing) -> str:
+    """Say which rounding the kernel's contract does not have."""
+    rounded = f"{narrowing.name} is rounded into {narrowing.dtype}"
+    at = _at(narrowing.location)
+    if narrowing.name == RUNNING_SUM:
+        return f"{rounded} again and again{at}"
+    if narrowing.of_argument:
+        return f"{rounded}{at}: an input has that dtype, but no matrix product takes the result"
+    return f"{rounded}{at}: no input or output has that dtype"
 
 
 def doubts_of(exact: ExactRun) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from difftest.backends.base import Outcome, Ran, Rejected, Unsupported
 from difftest.backends.frames import named, without_files
 from difftest.harness.case import Case, Edge, plain
 from difftest.harness.explanation import History
-from difftest.harness.recipes import RECIPES, Iota, Ones, Zeros
+from difftest.harness.recipes import RECIPES, Iota, Ones, Random, Recipe, Zeros
 from difftest.harness.reference import ReferenceDefect
 from difftest.harness.spec import KernelSpec, Rejection
 from difftest.harness.verdict import BothRejected, Inconclusive, Match, Mismatch, OneSided, Verdict
@@ -29,6 +29,8 @@ from difftest.inspection import finding_text
 Row = tuple[str, str]
 """A label and a text."""
 _LABEL = 13
+_RANDOM_SIZES = 8
+"""Of cases that failed, in which random data are tried."""
 _FEW_LINES = 2
 """How much a report says of rounding errors, unless it is asked for all."""
 _ONE_SIDED = {
@@ -132,6 +134,15 @@ def _told(verdict: Verdict) -> str:
             return f"inconclusive: {reason}"
 
 
+def unrounded(mismatch: Mismatch) -> str:
+    """Say which number is judged where that is not the kernel's own; empty where it is."""
+    first = mismatch.first
+    if first is None or not first.exact:
+        return ""
+    said = f"{first.exact} is what the kernel computes without rounding, and what is judged"
+    return f"{said}; rounding hides the difference" if mismatch.hidden else said
+
+
 def describe_box(mismatch: Mismatch) -> str:
     """Where the wrong elements lie: the box that holds them, and which ends it touches."""
     if mismatch.wrong == mismatch.elements:
@@ -205,6 +216,12 @@ class CaseFailure(ToldFailure):
         again += [("replay", quoted(["difftest", "replay", self.saved]))] if self.saved else []
         rows = [*case_rows(self.spec, self.case), *self.rows(), *again]
         return text_of(f"{self.spec.name} {self.title()}", rows, self.findings)
+
+
+def _is_hidden(failure: Exception) -> bool:
+    """Whether the exact run alone shows what is wrong in a case."""
+    verdict = getattr(failure, "verdict", None)
+    return isinstance(verdict, Mismatch) and verdict.hidden
 
 
 class DifferentialFailure(CaseFailure):
@@ -281,6 +298,39 @@ class DifferentialFailure(CaseFailure):
                         break
         return failure
 
+    def in_own_dtype(self, run: Callable[[Case], object]) -> DifferentialFailure:
+        """The failure of this kind whose wrong numbers are the kernel's own, which ``run`` runs.
+
+        A case of the test that has shown such numbers, or random data in the sizes that failed.
+        Itself, where its numbers are the kernel's own, or where none of these shows such numbers.
+        """
+        if not _is_hidden(self):
+            return self
+        visible = self.history.visible
+        for case in [visible[0]] if visible else self._random_cases():
+            try:
+                run(case)
+            except Exception as shown:  # what is of another kind is another bug
+                if _is_hidden(shown) or not isinstance(shown, DifferentialFailure):
+                    continue
+                if shown.kind == self.kind:
+                    return shown
+        return self
+
+    def _random_cases(self) -> list[Case]:
+        """Random data in the sizes of cases that failed, few elements first."""
+        free = [name for name in self.spec.inputs if self.spec.input(name).data is None]
+        data: dict[str, Recipe] = {name: Random(seed) for seed, name in enumerate(free)}
+        made = {
+            repr(case.values): replace(case, data={**case.data, **data})
+            for case in (*self.history.failing, self.case)
+        }
+
+        def elements(case: Case) -> int:
+            return sum(math.prod(self.spec.shape_of(case, name)) for name in self.spec.inputs)
+
+        return sorted(made.values(), key=elements)[-_RANDOM_SIZES:] if free else []
+
     def title(self) -> str:
         where = f" on {', '.join(self.wrong)}" if len(self.verdicts) > 1 else ""
         return f"disagrees with its reference{where}"
@@ -295,6 +345,7 @@ class DifferentialFailure(CaseFailure):
                 wrong = f"{verdict.wrong} of {verdict.elements} elements"
                 rows += [
                     ("first wrong", f"{at}: got {first.got}, expected {first.expected}"),
+                    ("unrounded", unrounded(verdict)),
                     ("allowed", f"{first.allowed}; the error is {first.error}"),
                     *[("because" if line is how[0] else "", line) for line in how],
                     ("wrong", f"{wrong}, {describe_box(verdict)}"),

@@ -8,7 +8,7 @@ to. Neither needs a number from the user.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -25,6 +25,7 @@ from difftest.harness.compare import (
     around,
     check_values,
     counted,
+    error_in_ulp,
     first_of,
     joined,
     tolerated,
@@ -158,13 +159,49 @@ class Reference:
         def shaken(array: Float64) -> Float64:
             return array * (1 + FLOAT32_UNIT * signs.choice((-1.0, 1.0), array.shape))
 
-        moved = [self._of(shaken) for _ in range(2)]
-        if self.wide is None or None in moved:
+        moves = self._moves(shaken, times=2)
+        return None if moves is None else tuple(float(move.max(initial=0)) for move in moves)
+
+    @cached_property
+    def noise(self) -> tuple[Float64, ...]:
+        """How far float64's own roundings may lead each element of each output; 0 if unknown.
+
+        A reference rounds too: ``1 + (-1 + 1e-38)`` is 0 in float64. Roundings of relative size
+        ``2**-53`` lead an element about as far as such changes of the inputs do. The changes are
+        larger here by ``2**29``, so that roundings do not hide them. They are of any size, so that
+        those of two terms that cancel do not cancel.
+        """
+        sizes = np.random.default_rng(0)
+
+        def shaken(array: Float64) -> Float64:
+            return array * (1 + FLOAT32_UNIT * sizes.standard_normal(array.shape))
+
+        moves = self._moves(shaken, times=3)
+        if moves is None:
+            return tuple(np.zeros(value.shape) for value in self.values)
+        scale = REFERENCE_FREEDOM * FLOAT64_UNIT / FLOAT32_UNIT
+        return tuple(move * scale for move in moves)
+
+    def _moves(
+        self, shaken: Callable[[Float64], Float64], times: int
+    ) -> tuple[Float64, ...] | None:
+        """How far each element of each output moves, at most, where inputs change so.
+
+        None if the reference refuses such inputs. Elements that are not finite count as 0.
+        """
+        if self.wide is None:
             return None
-        pairs = zip(*(as_float64(run) for run in (self.wide, *moved) if run), strict=True)
-        with np.errstate(invalid="ignore"):
-            moves = (np.fmax(abs(first - at), abs(other - at)) for at, first, other in pairs)
-            return tuple(float(move.max(initial=0, where=np.isfinite(move))) for move in moves)
+        at = as_float64(self.wide)
+        most = [np.zeros(value.shape) for value in at]
+        for _ in range(times):
+            moved = self._of(shaken)
+            if moved is None:
+                return None
+            with np.errstate(invalid="ignore"):
+                moves = [abs(far - near) for far, near in zip(as_float64(moved), at, strict=True)]
+            finite = [np.where(np.isfinite(move), move, 0.0) for move in moves]
+            most = [np.maximum(move, so_far) for move, so_far in zip(finite, most, strict=True)]
+        return tuple(most)
 
     def _of(self, change: Callable[[Float64], Float64]) -> tuple[Array, ...] | None:
         inputs = {
@@ -245,14 +282,14 @@ def answer(reference: Reference, ran: Ran) -> Answer:
     assert exact is not None
     if wrong := wrong_form(reference.forms, ran.outputs, ran.unwritten):
         return wrong
-    if lost := _algorithm(reference, exact):
+    if lost := _algorithm(reference, exact, ran.outputs):
         return lost
     forms = list(zip(reference.forms, exact.outputs, strict=True))
     each = enumerate(zip(reference.forms, ran.outputs, exact.outputs, strict=True))
     verdicts = [
         _arithmetic(index, dtype, got, output)
         if _are_two(exact, dtype)
-        else _as_a_whole(index, reference.precise[index], dtype, got, output)
+        else _as_a_whole(index, reference, got, output)
         for index, ((_, dtype), got, output) in each
     ]
     is_open = any(_has_open_integers(*form, output) for form, output in forms)
@@ -268,12 +305,30 @@ def _are_two(exact: ExactRun, dtype: np.dtype[Any]) -> bool:
     return not exact.doubts and is_float(dtype)
 
 
-def _algorithm(reference: Reference, exact: ExactRun) -> Mismatch | Inconclusive | None:
-    """The exact run against the reference; once more against a reference in float64."""
+def _algorithm(
+    reference: Reference, exact: ExactRun, outputs: Sequence[Array]
+) -> Mismatch | Inconclusive | None:
+    """The exact run against the reference; once more against a reference in float64.
+
+    ``outputs`` are the kernel's own, for the report.
+    """
     wrong = first_of(_compare_algorithms(reference, "precise", exact))
-    if wrong is None or reference.wide is None or reference.wide is reference.precise:
+    if wrong is not None and not (reference.wide is None or reference.wide is reference.precise):
+        wrong = wrong if first_of(_compare_algorithms(reference, "wide", exact)) else None
+    return _beside_the_kernels(wrong, outputs) if isinstance(wrong, Mismatch) else wrong
+
+
+def _beside_the_kernels(wrong: Mismatch, outputs: Sequence[Array]) -> Mismatch:
+    """A mismatch of the exact run, whose first element shows the kernel's own number too."""
+    first, seen, index = wrong.first, wrong.evidence, wrong.output
+    if first is None or seen is None or index is None:
         return wrong
-    return wrong if first_of(_compare_algorithms(reference, "wide", exact)) else None
+    own, at = outputs[index], first.index
+    judged, given = float(seen.got[at]), str(own[at])
+    error = error_in_ulp(judged, float(seen.value[at]), own.dtype)
+    exact = "" if judged == float(own[at]) else first.got
+    first = replace(first, got=given, exact=exact, error=error)
+    return replace(wrong, first=first)
 
 
 def _compare_algorithms(reference: Reference, which: str, exact: ExactRun) -> list[Answer | None]:
@@ -289,10 +344,13 @@ def _compare_algorithms(reference: Reference, which: str, exact: ExactRun) -> li
         freedom = _earned(_freedom(raw, value, output), value, reference, index)
         within = around(value, np.dtype(np.float64), freedom, ALGORITHM)
         verdict = check_values(index, within, output.value)
+        if isinstance(verdict, Mismatch):  # unless the reference has lost these digits itself
+            within = around(value, within.dtype, freedom + reference.noise[index], ALGORITHM)
+            verdict = check_values(index, within, output.value)
         if isinstance(verdict, Mismatch):  # in the output's own digits, if they show it
             got = round_once(output.value, dtype)
             shown = check_values(index, within._replace(dtype=dtype), got)
-            verdict = shown if isinstance(shown, Mismatch) else verdict
+            verdict = shown if isinstance(shown, Mismatch) else replace(verdict, hidden=True)
         verdicts.append(verdict)
     return verdicts
 
@@ -420,20 +478,21 @@ def _bound(output: ExactOutput) -> Float64:
     return _finite(output.value, np.abs(output.value), 4 * FLOAT64_UNIT, output.error, 1 + 2.0**-20)
 
 
-def _as_a_whole(
-    index: int, raw: Array, dtype: np.dtype[Any], got: Array, output: ExactOutput
-) -> Answer:
+def _as_a_whole(index: int, reference: Reference, got: Array, output: ExactOutput) -> Answer:
     """The machine's values against the reference's.
 
     So they are compared where a rounded value has decided something, and where they are integers.
     """
+    raw, dtype = reference.precise[index], reference.forms[index][1]
     value = raw.astype(np.float64)
     error = _freedom(raw, value, output) + _bound(output)
     exact = not is_float(dtype) and (output.error is None or not output.error.any())
-    within = around(value, dtype, error, exact=exact)
-    verdict = check_values(index, within, got)
+    verdict = check_values(index, around(value, dtype, error, exact=exact), got)
     if isinstance(verdict, Match) and not is_float(dtype):
         return _of_sure_integers(verdict, output)
+    if isinstance(verdict, Mismatch) and is_float(dtype):
+        error = error + reference.noise[index]
+        verdict = check_values(index, around(value, dtype, error, exact=exact), got)
     return _unless_excused(verdict, index, dtype, output)
 
 

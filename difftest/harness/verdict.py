@@ -22,15 +22,19 @@ class Match(NamedTuple):
 
 @dataclass(frozen=True)
 class WrongElement:
-    """The first wrong element in row-major order; numbers as they print in the output's dtype."""
+    """The first wrong element in row-major order; numbers as they print in their dtypes."""
 
     index: tuple[int, ...]
     got: str
+    """The number that the kernel gave."""
     expected: str
     error: str
     """Distance in units in the last place of the output's dtype, or in words."""
     allowed: str
     """The right values: one, or the two ends of an interval."""
+    exact: str = ""
+    """The number of the exact run, where that is what is judged; else empty. Then ``error`` and
+    ``allowed`` are about it."""
 
 
 class WrongOutput(NamedTuple):
@@ -63,6 +67,8 @@ class Mismatch:
     question : "algorithm" or "arithmetic" where the two were asked apart, else empty.
     how : lines that say how the allowed error came about, the most telling first.
     evidence : the arrays, where elements were compared.
+    hidden : whether the exact run alone shows it: rounded into the output's dtype, its numbers are
+        as good as the right ones.
     """
 
     kind: str
@@ -77,6 +83,7 @@ class Mismatch:
     how: tuple[str, ...] = ()
     evidence: WrongOutput | None = field(default=None, compare=False, repr=False)
     argument: str = ""
+    hidden: bool = False
 
 
 class BothRejected(NamedTuple):

@@ -226,7 +226,8 @@ def _neighbours(verdict: Mismatch) -> str:
         for axis, at in enumerate(first.index)
     )
     got, expected = (np.array2string(array[box], precision=6) for array in (seen.got, seen.value))
-    return f"\ngot around it:\n{got}\nexpected around it:\n{expected}"
+    whose = "without rounding" if first.exact else "got"
+    return f"\n{whose} around it:\n{got}\nexpected around it:\n{expected}"
 
 
 def replay_lines(again: Replay) -> Iterator[str]:

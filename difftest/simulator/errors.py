@@ -87,6 +87,10 @@ class Location(NamedTuple):
         return f"{self.place}: {text}" if (text := self.text) else self.place
 
 
+Stack = tuple[Location, ...]
+"""A kernel's line, and the lines that called the helper in which it stands, innermost first."""
+
+
 class HelperLine(Location):
     """A line of a helper, and whence it was called: equal to the line, whoever called it."""
 

@@ -38,7 +38,7 @@ from difftest.verdict.outcome import Outcome, Stage
 from difftest.verdict.wire import WorkerEnd
 
 FORMAT = "difftest verdict"
-VERSION = 4
+VERSION = 5
 SHOWN = tuple(shown.value for shown in Shown)
 _AS_IT_IS = (
     *("reason", "kernel", "test", "report", "findings", "time", "memory"),
@@ -212,7 +212,7 @@ def first_wrong(wrong: Mismatch) -> dict[str, Any]:
     return {
         **{name: getattr(wrong, name) for name in _OF_WRONG},
         "where": describe_box(wrong) if first is not None else "",
-        **dict.fromkeys(("index", "got", "expected", "error", "allowed")),
+        **dict.fromkeys(("index", "got", "expected", "error", "allowed", "exact")),
         **({} if first is None else {**vars(first), "index": list(first.index)}),
         "how": list(wrong.how),
     }

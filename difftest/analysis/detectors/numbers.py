@@ -28,6 +28,9 @@ FLOAT8_CODES = Hazard("float8-codes", ERROR, "float8 codes that trn1 and trn2 do
 NAN_SEARCHED = Hazard("nan-searched", ERROR, "a search for the largest values gets a NaN")
 HAZARDS = (NAN_MADE, INFINITY_MADE, ACTIVATION_RANGE, INTEGER_ROUNDED, FLOAT8_CODES, NAN_SEARCHED)
 
+_WIDE = 4
+"""Bytes of an integer that float32 may not hold."""
+
 Noted = list[tuple[Event, Sight]]
 
 
@@ -49,8 +52,8 @@ def numbers(trace: Trace, machine: Machine) -> Iterator[Finding]:
         yield from map(_lost, by_line(_that_count(lost, trace)))
     yield from map(_out_of_range, by_line(noted.get(Seen.OUT_OF_RANGE, [])))
     if Seen.INTEGER_ROUNDED in noted:
-        random = _random(trace)
-        counted = [pair for pair in noted[Seen.INTEGER_ROUNDED] if pair[0].number not in random]
+        harmless = _random(trace) | _products_of_floats(trace)
+        counted = [pair for pair in noted[Seen.INTEGER_ROUNDED] if pair[0].number not in harmless]
         yield from map(_rounded, by_line(counted))
     for events in by_line(noted.get(Seen.FLOAT8_CODE, [])):
         yield _float8(events, machine)
@@ -172,6 +175,31 @@ def _random(trace: Trace) -> set[int]:
                 if follows:
                     scaled.add(event.number)
     return scaled
+
+
+def _products_of_floats(trace: Trace) -> set[int]:
+    """The numbers of matrix products of which no copy makes 32-bit integers.
+
+    Float data may be whole numbers by chance: their products are rounded as any others are.
+    """
+    sums: dict[int, set[int]] = {}
+    floats: set[int] = set()
+    for event in trace.events:
+        held: set[int] = set()
+        for region in event.reads:
+            held |= sums.get(region.allocation.id, set())
+        if event.purpose is Purpose.PRODUCT:
+            floats.add(event.number)
+            held.add(event.number)
+        elif event.purpose not in (Purpose.COPY, Purpose.TRANSPOSE):
+            held = set()
+        for region in event.writes:
+            before = sums.get(region.allocation.id, set())
+            sums[region.allocation.id] = held and before | held  # tiles are written in parts
+            dtype = region.allocation.dtype
+            if dtype.kind in "iu" and dtype.itemsize == _WIDE:
+                floats -= held
+    return floats
 
 
 def _float8(noted: Noted, machine: Machine) -> Finding:

@@ -8,6 +8,13 @@ own rounding of the result may come to.
 
 A bound of None says that the machine's value is the exact one. So it is of data that no instruction
 has rounded yet, and of integers and other values that float32 can hold.
+
+Float64 rounds too. Where a value has a bound, float64's own error is 2**-29 of it or less, because
+float32 rounds there as well. A value without a bound has no such room, so it must be what the
+operation gives without any rounding. A sum of two float32 numbers may have more than 53 bits, and
+float64 may round it to a number of float32: :func:`is_sum` tells. A product of two has 48 bits at
+most. A quotient or a square root that is no number of float32 differs from the nearest one by more
+than 2**-49 of it, which float64 keeps.
 """
 
 from __future__ import annotations
@@ -32,7 +39,7 @@ from difftest.simulator.dtypes import (
     DType,
     round_to,
 )
-from difftest.simulator.errors import Location
+from difftest.simulator.errors import Location, Stack
 from difftest.simulator.oracle.operators import FUNCTIONS as DEFINITIONS
 
 Float64 = NDArray[Any]
@@ -135,13 +142,17 @@ class Held(NamedTuple):
     ids: Any = 0
     """Which numbers it holds: int64 of the data's shape, or the id of the first element where the
     elements are numbers of their own; 0 where that is not known."""
+    narrowed: frozenset[Stack] = frozenset()
+    """The calls that rounded wider values into the dtype of an argument, of which it holds
+    what came of them."""
 
 
 def number(value: Any) -> Bounded:
     """A constant, which a machine rounds into float32."""
     exact = float(value)
     wide, near = np.asarray(exact), float(np.float32(exact))
-    if near == exact or math.isnan(exact) or math.isinf(near):
+    given = int(value) if isinstance(value, np.integer) else value
+    if near == given or math.isnan(exact) or math.isinf(near):  # Python compares integers exactly
         return Bounded(wide, None, FLOAT32)
     return Bounded(wide, np.asarray(abs(exact) * UNIT + TINY), FLOAT32)
 
@@ -152,15 +163,18 @@ def rounded(
     *operands: Bounded,
     adds: bool = False,
     times: float = 1.0,
+    certain: Callable[[], bool] | None = None,
 ) -> Bounded:
     """The result of one float32 operation: its error, and that of rounding it.
 
     ``operands`` are those whose sums it goes on with. ``times`` is how many roundings a machine's
-    way to the result may cost; with more than one the result is never taken as exact.
+    way to the result may cost; with more than one the result is never taken as exact. ``certain``
+    says whether float64 has not rounded the value; None if it rounds no number of float32.
     """
     sums = max([operand.sums for operand in operands], default=0)
     partial = adds and any(operand.partial for operand in operands)
-    if error is None and times == 1.0 and representable(value, FLOAT32):
+    fits = error is None and times == 1.0 and representable(value, FLOAT32)
+    if fits and (certain is None or certain()):
         return Bounded(value, None, FLOAT32, sums, adds, partial)
     total = magnitudes(value, error)
     total *= times * UNIT
@@ -192,10 +206,34 @@ def both(left: Float64 | None, right: Float64 | None) -> Float64 | None:
     return left + right
 
 
+def is_sum(value: Float64, left: Float64, right: Float64) -> bool:
+    """Return whether each float64 value is ``left + right`` itself, and not that sum rounded.
+
+    Each difference of an exact sum and one of its terms is the other term. If both differences
+    are, the error term of Knuth's two-sum is 0 (Higham, section 4.3). An infinity and NaN are what
+    they are.
+    """
+    first = value - left == right
+    if not first.all():
+        first |= ~np.isfinite(value)
+    second = value - right == left
+    if not second.all():
+        second |= ~np.isfinite(value)
+    return bool(first.all() and second.all())
+
+
 def add(left: Bounded, right: Bounded) -> Bounded:
     """``left + right``."""
+    value = left.value + right.value
     error = cancelled(both(left.error, right.error), left, right, opposite=True)
-    return rounded(left.value + right.value, error, left, right, adds=True)
+    return rounded(
+        value,
+        error,
+        left,
+        right,
+        adds=True,
+        certain=lambda: is_sum(value, left.value, right.value),
+    )
 
 
 def cancelled(error: Any, left: Bounded, right: Bounded, *, opposite: bool) -> Any:
@@ -227,7 +265,15 @@ def added_at(before: Bounded, terms: Bounded, places: Any, growth: Callable[...,
         np.add.at(error, places, terms.error)
     most = int(times.max(initial=0.0))
     if before.error is None and terms.error is None and most == 1:
-        return rounded(value[places], None, before, terms, adds=True)
+        made = value[places]
+        return rounded(
+            made,
+            None,
+            before,
+            terms,
+            adds=True,
+            certain=lambda: is_sum(made, before.value[places], terms.value),
+        )
     error = error + growth(most, value.size) * (sizes + error)
     sums = max(before.sums, terms.sums) + most - 1
     again = before.partial or terms.partial or most > 1
@@ -248,8 +294,16 @@ def added_or_put(held: Bounded, added: Bounded, missing: Array | None) -> Bounde
 
 def subtract(left: Bounded, right: Bounded) -> Bounded:
     """``left - right``."""
+    value = left.value - right.value
     error = cancelled(both(left.error, right.error), left, right, opposite=False)
-    return rounded(left.value - right.value, error, left, right, adds=True)
+    return rounded(
+        value,
+        error,
+        left,
+        right,
+        adds=True,
+        certain=lambda: is_sum(value, left.value, -right.value),
+    )
 
 
 def multiply(left: Bounded, right: Bounded) -> Bounded:

@@ -7,13 +7,14 @@ that wrote something rounded there last, or one that says that the machine's own
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from difftest.simulator.capacity import partition_bytes
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import Array, from_bits
+from difftest.simulator.errors import Location, Stack
 from difftest.simulator.exact.bounded import Bounded, Float64, Held, spread
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.gate import fit
@@ -78,23 +79,30 @@ class Owners:
         return np.ndarray(like.shape, _OWNER, owners, first * _OWNER.itemsize, steps)
 
 
+class Lines(NamedTuple):
+    """The lines and calls that a tensor's numbers have behind them, as :class:`Held` has them."""
+
+    sum: Location | None = None
+    product: Location | None = None
+    narrowed: frozenset[Stack] = frozenset()
+
+
 def holding(
     tile: Tile,
     numbers: Bounded,
     where: Array | None,
-    lines: tuple[Any, Any] = (None, None),
+    lines: Lines,
     first: int = 0,
 ) -> Held:
     """What a tile's tensor holds with these numbers; before they were the machine's own.
 
-    ``lines`` are those of the kernel that round a sum and a product, as :class:`Held` has them.
     ``first`` is the id of the tensor's first element, where its elements get ids of their own.
     """
     error = np.zeros(()) if numbers.error is None else spread(numbers)
     planes = [p if p.shape == tile.shape else fit(p, tile) for p in (numbers.value, error)]
     if where is not None or not tile._is_whole():
         before, ids = tile._storage.exact, numbers.ids
-        held = _in_part(tile, (*planes, numbers.sums), where, (*lines, numbers.partial))
+        held = _in_part(tile, (*planes, numbers.sums), where, (numbers.partial, lines))
         if isinstance(ids, np.ndarray) or isinstance(before and before.ids, np.ndarray):
             return held._replace(ids=_ids_in_part(tile, before, ids, where))
         return held._replace(ids=first)
@@ -106,7 +114,16 @@ def holding(
     own: Any = first
     if isinstance(numbers.ids, np.ndarray):
         own = _own_ids(numbers.ids, tile).reshape(shape)
-    return Held(value, error, sums, *lines, numbers.partial, own)
+    return Held(
+        value,
+        error,
+        sums,
+        lines.sum,
+        lines.product,
+        numbers.partial,
+        ids=own,
+        narrowed=lines.narrowed,
+    )
 
 
 def ids_of(tile: Tile, held: Held) -> Array:
@@ -154,8 +171,9 @@ def _in_part(tile: Tile, parts: Any, where: Array | None, last: Any) -> Held:
     for plane, part in zip(planes, parts, strict=True):
         if plane is not None:
             tile._scatter(plane, part, where)
-    line, product, partial = last
-    return Held(*planes, line or exact.line, product, partial)
+    partial, lines = last
+    narrowed = lines.narrowed | exact.narrowed
+    return Held(*planes, lines.sum or exact.line, lines.product, partial, narrowed=narrowed)
 
 
 def _own(array: Float64, shape: tuple[int, ...]) -> Float64:

@@ -263,7 +263,10 @@ def _remainder(run: Run, ufunc: Any, left: Bounded, right: Bounded) -> Bounded:
     """``left - k * right`` for a whole number k, which a rounding may change."""
     value = ufunc(left.value, right.value)
     if left.error is None and right.error is None:
-        return bounded.rounded(value, None, left, right)
+        rest = np.fmod(left.value, right.value)  # float64 has it; np.mod may add the divisor to it
+        kept = np.where(value == rest, 0.0, right.value)
+        certain = functools.partial(bounded.is_sum, value, rest, kept)
+        return bounded.rounded(value, None, left, right, certain=certain)
     turns = np.abs(np.round((left.value - value) / right.value))
     error = np.zeros_like(value)
     for part, times in ((left.error, 1.0), (right.error, turns)):
@@ -444,16 +447,22 @@ def matrix_product(run: Run, left: Bounded, right: Bounded) -> Bounded:
     return Bounded(value, bounded.defined(value, error), FLOAT32)
 
 
+_SCALED_TO = 2.0**50
+"""The largest factor of a product in float32; a sum of 2**27 such products is below infinity."""
+
+
 def _sizes_product(left: Float64, right: Float64, times: float = 1.0) -> Any:
     """``abs(left).T @ abs(right)``, at least, so often: in float32 where that holds them.
 
     They are scaled so that few are subnormal: of those a processor takes a hundred times as long.
+    Nothing is scaled down: beside a large number a small one would become 0, and with it the bound
+    of a row that has no large one.
     """
     sides = [side.astype(np.float32) for side in (left, right)]
     peaks = [float(np.abs(side, out=side).max(initial=0.0)) for side in sides]
-    if not 0.0 < min(peaks) <= max(peaks) < math.inf:
+    if not 0.0 < min(peaks) <= max(peaks) < _SCALED_TO:
         return times * (np.abs(left).T @ np.abs(right))
-    scales = [2.0 ** min(50 - math.frexp(peak)[1], 120) for peak in peaks]
+    scales = [min(_SCALED_TO / 2.0 ** math.frexp(peak)[1], 2.0**120) for peak in peaks]
     for side, scale in zip(sides, scales, strict=True):
         side *= np.float32(scale)
     factor = times * (1 + 2 * len(left) * bounded.UNIT) / (scales[0] * scales[1])

@@ -26,7 +26,7 @@ from difftest.simulator.dtypes import (
     is_float,
     name_of,
 )
-from difftest.simulator.errors import Location, kernel_location
+from difftest.simulator.errors import Location, Stack, kernel_location
 from difftest.simulator.exact.bounded import (
     ROUNDINGS,
     UNIT,
@@ -39,16 +39,25 @@ from difftest.simulator.exact.bounded import (
     into_integers,
     number,
 )
-from difftest.simulator.exact.contract import NO_CHAIN, Contract, Narrowing, chain_of
+from difftest.simulator.exact.contract import (
+    NO_CHAIN,
+    Contract,
+    Narrowing,
+    chain_of,
+    finest_of,
+    narrowed_of,
+)
 from difftest.simulator.exact.contract import ExactSettings as ExactSettings
-from difftest.simulator.exact.held import Owners, holding, ids_of, raw_values
+from difftest.simulator.exact.held import Lines, Owners, holding, ids_of, raw_values
 from difftest.simulator.exact.losses import Loss, Losses
 from difftest.simulator.exact.numbers import (
     RULES,
     Numbers,
     chosen_from,
     doubtful_truth,
+    nc_matmul,
     nc_matmul_mx,
+    quantize_mx,
 )
 from difftest.simulator.follower import Follower
 from difftest.simulator.indirect import IndirectTile
@@ -91,6 +100,9 @@ class Plan:
         self.title = call.title
         self.rule = RULES.get(call.name)
         self.of_tiles = self.rule is nc_matmul_mx
+        products = self.rule in (nc_matmul, nc_matmul_mx) and "product" not in call.operands
+        self.feeds_product = products or self.rule is quantize_mx
+        """Whether a matrix product takes its operands, now or once they are quantized."""
         self.by_dma = call.engine is Engine.DMA
         self.skips = options.get("oob_mode") == "skip"
         """Whether elements out of bounds are not moved."""
@@ -120,6 +132,8 @@ class Shadow(Follower):
         self._pending: list[Pending] | None = None
         self._chain, self._sums = NO_CHAIN, False
         self._next_id = 1
+        self._in_registers: frozenset[Stack] = frozenset()
+        """The calls that rounded wider values, of which registers may hold what came of them."""
         self._name = ""
 
     def exact_run(
@@ -154,6 +168,8 @@ class Shadow(Follower):
                 self.losses.take([value for value in values if isinstance(value, Bounded)])
             if self._sums or plan.multiplies:
                 self._chain = chain_of(operands, plan.multiplies)
+        if self.contract.follows:
+            self._follow(plan, call, issued)
         results: Any = None
         if plan.in_bits:
             self.sure(*[value for value in values if isinstance(value, Bounded)])
@@ -172,6 +188,23 @@ class Shadow(Follower):
         if others:
             rows = zip_longest(others, rest)
             self._pending += [_pending(tile, part, None) for tile, part in rows if tile is not None]
+
+    def _follow(self, plan: Plan, call: Call, issued: Issue) -> None:
+        """Note the roundings of wider values behind an instruction's operands.
+
+        Those behind a matrix product's operands are excused: the operands want one dtype.
+        """
+        narrowed = narrowed_of(issued.operands)
+        if plan.feeds_product:
+            self.contract.excused |= narrowed
+            self._chain = self._chain._replace(finest=0.0)
+            return
+        if call.reads_dst:
+            narrowed |= narrowed_of([issued.dst])
+        if call.reduces:
+            narrowed = self._in_registers = self._in_registers | narrowed
+        finest = finest_of(issued.operands)
+        self._chain = self._chain._replace(narrowed=narrowed, finest=finest)
 
     def _lifted(self, call: Call, values: list[Any], issued: Issue) -> Any:
         """What the record's own meaning makes of numbers with bounds."""
@@ -256,6 +289,7 @@ class Shadow(Follower):
     def sent(self, src: Tile) -> Bounded | None:
         """What a tile holds now, for another core; None where the machine's values are exact."""
         held = self.held(src)
+        self.contract.excused |= narrowed_of([src])  # the other core may multiply them
         return None if held is None else held.shaped(np.copy)
 
     def foresee_effect(self, opcode: str, dst: Tile, numbers: Bounded | None) -> None:
@@ -343,9 +377,12 @@ class Shadow(Follower):
         """Note what the machine has just written to a tile, as :data:`Pending` says it."""
         storage = tile._storage
         line = product = None
+        narrowed = self._chain.narrowed
+        self.contract.rounded = frozenset()
         if numbers is not None:
             adds = numbers.adds
             numbers = self.written(numbers, tile.dtype)
+            narrowed |= self.contract.rounded
             if self._chain.multiplies and is_float(tile.dtype):
                 product = kernel_location() if ROUNDINGS[tile.dtype].unit > UNIT else None
             if numbers is not None and numbers.sums:
@@ -365,7 +402,8 @@ class Shadow(Follower):
             return
         if numbers is None:
             numbers = Bounded(raw_values(tile).astype(np.float64))
-        storage.exact = holding(tile, numbers, where, (line, product), self._next_id)
+        lines = Lines(line, product, narrowed)
+        storage.exact = holding(tile, numbers, where, lines, self._next_id)
         self._next_id += storage.exact.value.size
         if self.losses is not None:
             self.losses.wrote(tile, raw_values(tile), numbers, where)

@@ -178,6 +178,7 @@ def check_generation(op: AluOp, where: str, machine: Machine) -> None:
 # -- the Scalar Engine's functions -----------------------------------------------------------------
 
 _erf = np.frompyfunc(math.erf, 1, 1)
+_erfc = np.frompyfunc(math.erfc, 1, 1)
 SQRT_HALF = math.sqrt(0.5)
 INV_SQRT_2PI = 1.0 / math.sqrt(2.0 * math.pi)
 SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
@@ -191,8 +192,17 @@ def _erf64(x: Array) -> Array:
     return np.asarray(_erf(x.astype(np.float64)), dtype=np.float64)
 
 
+def _normal(x: Array) -> Array:
+    """The normal distribution's share below x, also where ``1 + erf`` loses all digits."""
+    wide = x.astype(np.float64)
+    return 0.5 * np.asarray(_erfc(wide * -SQRT_HALF), dtype=np.float64)
+
+
 def _sigmoid(x: Array) -> Array:
-    result: Array = 0.5 * (1.0 + np.tanh(0.5 * x.astype(np.float64)))
+    """``1 / (1 + exp(-x))`` without an overflow, also where ``1 + tanh`` loses all digits."""
+    wide = x.astype(np.float64)
+    power = np.exp(-np.abs(wide))
+    result: Array = np.where(wide < 0, power, 1.0) / (1.0 + power)
     return result
 
 
@@ -203,21 +213,24 @@ def _gated(x: Array, gate: Array) -> Array:
 
 
 def _gelu(x: Array) -> Array:
-    result: Array = 0.5 * _gated(x, 1.0 + _erf64(x * SQRT_HALF))
-    return result
+    return _gated(x, _normal(x))
 
 
 def _gelu_dx(x: Array) -> Array:
     wide = x.astype(np.float64)
     density = INV_SQRT_2PI * np.exp(-0.5 * wide * wide)
-    result: Array = 0.5 * (1.0 + _erf64(wide * SQRT_HALF)) + _gated(wide, density)
-    return result
+    return _normal(wide) + _gated(wide, density)
 
 
 def _gelu_tanh(x: Array) -> Array:
     wide = x.astype(np.float64)
     inner = SQRT_2_OVER_PI * (wide + GELU_CUBIC * wide**3)
-    return 0.5 * _gated(wide, 1.0 + np.tanh(inner))
+    return _gated(wide, _sigmoid(2.0 * inner))
+
+
+def _gelu_sigmoid(x: Array) -> Array:
+    wide = x.astype(np.float64)
+    return _gated(wide, _sigmoid(GELU_SIGMOID * wide))
 
 
 def _gelu_sigmoid_dx(x: Array) -> Array:
@@ -249,7 +262,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Any]] = {
     "gelu": _gelu,
     "gelu_dx": _gelu_dx,
     "gelu_apprx_tanh": _gelu_tanh,
-    "gelu_apprx_sigmoid": lambda x: _gated(x, _sigmoid(GELU_SIGMOID * x)),
+    "gelu_apprx_sigmoid": _gelu_sigmoid,
     "gelu_apprx_sigmoid_dx": _gelu_sigmoid_dx,
     "silu": lambda x: _gated(x, _sigmoid(x)),
     "silu_dx": _silu_dx,

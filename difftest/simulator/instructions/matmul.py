@@ -33,6 +33,7 @@ from difftest.simulator.errors import (
 )
 from difftest.simulator.instructions.checks import wrong_buffer
 from difftest.simulator.instructions.gate import write
+from difftest.simulator.instructions.observing import EXACT_INTEGER, look_at_counts, may_count
 from difftest.simulator.instructions.products import product
 from difftest.simulator.instructions.record import (
     PSUM_ONLY,
@@ -369,8 +370,26 @@ def nc_matmul(
     # What is new has nothing to add to, and no mask: that would have noted what it leaves out.
     product = storage.data if is_new else np.empty(call.result.shape, dtype=np.float32)
     columns = product.reshape(len(product), -1)
-    product_of(left.reshape(depth, -1), right.reshape(depth, -1), columns)
+    sides = left.reshape(depth, -1), right.reshape(depth, -1)
+    product_of(*sides, columns)
+    if where is None and may_count(product):
+        _look_at_product(call, dst, product, sides)
     put_product(call, dst, product, where)
+
+
+def _look_at_product(call: Call, dst: Tile, product: Array, sides: tuple[Array, Array]) -> None:
+    """Note counts that the product, or the sum of it and what ``dst`` holds, does not have."""
+    adds = call.options["accumulate"]
+    held = np.zeros(dst.shape) if adds is False else dst._values(unwritten=True).astype(np.float64)
+    if adds is None:
+        held = np.where(dst._in_product(), held, 0.0)
+    product = product.reshape(dst.shape)
+    sizes = np.abs(product).max() + np.abs(held).max()
+    if not sizes > EXACT_INTEGER or not all((side == np.rint(side)).all() for side in sides):
+        return
+    left, right = (side.astype(np.float64) for side in sides)
+    exact = (left.T @ right).reshape(dst.shape)
+    look_at_counts(product + held.astype(np.float32), exact + held)
 
 
 def put_product(call: Call, dst: Tile, product: Array, where: Array | None) -> None:
@@ -416,6 +435,9 @@ def _add(call: Call, dst: Tile, product: Tile, *, where: Array | None) -> None:
     """Add a product; the first of a group overwrites what nothing has written."""
     product._storage.allocation.absorbed += 1
     values, fresh = product._engine_values(unwritten=True), dst._fresh()
+    if fresh is None and where is None and may_count(values):
+        held = dst._values(unwritten=True).reshape(values.shape).astype(np.float32)
+        look_at_counts(held + values, held.astype(np.float64) + values)
     if fresh is None:
         accumulate(dst, values, where)
         return

@@ -29,6 +29,8 @@ from difftest.simulator.trace import Origin, Seen, Sight
 
 EXACT_INTEGER = 2**24
 """Integers up to here are float32 numbers."""
+LARGEST_INTEGER = 2.0**32
+"""No integer dtype holds more."""
 LARGEST_E4M3 = 240.0
 """Of NeuronCore-v2 and v3: the codes that are 256 to 448 in float8_e4m3fn are none of theirs."""
 _ORDERINGS = ("greater", "greater_equal", "less", "less_equal")
@@ -228,6 +230,28 @@ def rounded_sum(total: Array, exact: Array) -> None:
         see(current(), Seen.INTEGER_ROUNDED, "dst", total.astype(np.float64) != exact, exact)
 
 
+def may_count(product: Array) -> bool:
+    """Return whether a matrix product looks like one of integers that somebody looks at.
+
+    The first element tells, of most others.
+    """
+    if not product.size or not float(product.item(0)).is_integer() or not is_running():
+        return False
+    return current().followers.observer is not None
+
+
+def look_at_counts(total: Array, exact: Array) -> None:
+    """Note integers that a matrix product has summed in float32, which does not have them.
+
+    Parameters
+    ----------
+    total : the sums in float32.
+    exact : the same in float64, of operands that are integers.
+    """
+    lost = (np.abs(exact) > EXACT_INTEGER) & (np.abs(exact) <= LARGEST_INTEGER) & (total != exact)
+    see(current(), Seen.INTEGER_ROUNDED, "dst", lost, exact)
+
+
 def counts(call: Call) -> bool:
     """Whether a call makes 32-bit integers of integers, and may compute in float32."""
     written = (call.result.dtype, *(dst.dtype for dst in call.destinations.values()))
@@ -330,7 +354,9 @@ def look_for_rounding(core: Core, call: Call, issued: Issue, results: Any) -> No
         if isinstance(result, np.ndarray) and result.dtype == np.float32:
             if (np.rint(result) != np.rint(exact)).any():
                 harmless = []
-            whole = np.isfinite(result) & (exact == np.rint(exact)) & (np.abs(exact) <= 2.0**32)
+            whole = (
+                np.isfinite(result) & (exact == np.rint(exact)) & (np.abs(exact) <= LARGEST_INTEGER)
+            )
             see(core, Seen.INTEGER_ROUNDED, role.name, whole & (exact != result), exact)
     for sight in harmless:
         sights.remove(sight)

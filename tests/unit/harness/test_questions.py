@@ -10,7 +10,7 @@ from difftest.harness.case import Case
 from difftest.harness.failures import BrokenReferenceError, DifferentialFailure
 from difftest.harness.recipes import Fill, Integers, Ones, Random
 from difftest.harness.runner import Runner
-from difftest.harness.spec import KernelSpec
+from difftest.harness.spec import Input, KernelSpec
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.verdict import Inconclusive, Match
 from difftest.simulator.exact.run import ExactOutput, ExactRun
@@ -103,7 +103,122 @@ def test_an_error_far_below_a_rounding_is_one_of_the_algorithm():
     verdict, text = failure(third, wide(lambda x: x * 0.33333333343))
     assert verdict.question == "algorithm"
     assert "the algorithm differs: without rounding too" in text
-    assert "ULP of float64" in text
+    assert "ULP of float32" in text
+
+
+def test_a_report_shows_the_kernels_own_number_beside_the_exact_one():
+    """Of bfloat16 the kernel gives 0.333984 for 0.3333 and for a third."""
+    nearly = made_of(lambda x: nl.multiply(x, 0.3333))
+    verdict, text = failure(nearly, wide(lambda x: x / 3), Ones(), dtype="bfloat16")
+    assert (verdict.question, verdict.hidden) == ("algorithm", True)
+    assert (verdict.first.got, verdict.first.exact) == ("0.333984", "0.3333")
+    assert "got 0.333984, expected 0.3333333333333333" in text
+    assert "unrounded:   0.3333 is what the kernel computes without rounding" in text
+    assert "rounding hides the difference" in text
+    assert "the error is 0.0171 ULP of bfloat16" in text
+
+
+def test_a_number_that_is_wrong_as_the_kernel_gave_it_stands_alone():
+    """Also one of the algorithm, where rounding has changed nothing."""
+    verdict, text = failure(made_of(lambda x: nl.multiply(x, 2.0)), wide(lambda x: x), Ones())
+    assert (verdict.question, verdict.hidden, verdict.first.exact) == ("algorithm", False, "")
+    assert "got 2.0, expected 1.0" in text
+    assert "unrounded" not in text
+
+
+def test_random_data_show_a_wrong_number_of_the_kernels_own():
+    """In the sizes that failed; of another kind of failure they show none."""
+    nearly, runner = made_of(lambda x: nl.multiply(x, 0.7001)), Runner((EmbeddedSimulator(),))
+    spec = spec_of(nearly, wide(lambda x: x * 0.7), dtypes=("bfloat16",))
+
+    def run(case):
+        runner.check(spec, case)
+
+    with pytest.raises(DifferentialFailure) as caught:
+        run(Case(SHAPE, "bfloat16", {"x": Ones()}))
+    assert caught.value.verdict.hidden
+    shown = caught.value.in_own_dtype(run)
+    assert not shown.verdict.hidden
+    assert shown.case.data["x"].is_random
+    assert shown.in_own_dtype(run) is shown
+
+    def refuse(case):
+        raise ValueError
+
+    caught.value.history.visible = None
+    assert caught.value.in_own_dtype(refuse) is caught.value
+
+
+def test_a_case_that_has_shown_such_a_number_is_told():
+    """It is kept, the one of fewest elements."""
+    nearly, runner = made_of(lambda x: nl.multiply(x, 0.7001)), Runner((EmbeddedSimulator(),))
+    spec = spec_of(nearly, wide(lambda x: x * 0.7), dtypes=("bfloat16",))
+    failures = []
+    for data in (Random(5), Ones()):
+        with pytest.raises(DifferentialFailure) as caught:
+            runner.check(spec, Case(SHAPE, "bfloat16", {"x": data}))
+        failures.append(caught.value)
+    visible, hidden = failures
+    assert [one.verdict.hidden for one in failures] == [False, True]
+    told = hidden.in_own_dtype(lambda case: runner.check(spec, case))
+    assert told.case == visible.case
+
+
+def beside_a_third(scale):
+    """A kernel of two columns: the fifth plus 0, and the second times ``scale``."""
+
+    def compute(x):
+        out = nl.ndarray((SHAPE["P"], 2), nl.float32)
+        out[:, 0:1] = nl.add(x[:, 5:6], nl.subtract(x[:, 0:1], x[:, 1:2]))
+        out[:, 1:2] = nl.multiply(x[:, 2:3], scale)
+        return out
+
+    return made_of(compute)
+
+
+@wide
+def absorbed(x):
+    """What float64 has of the fifth column beside 2**30, and a third of the second."""
+    lost = (x[:, 5:6] + x[:, 0:1]) - x[:, 1:2]
+    return np.concatenate([lost, x[:, 2:3] / 3], axis=1)
+
+
+ABSORBED = Fill(2.0**30, ((5, 1e-12),))
+
+
+def test_a_reference_rounds_in_float64_too():
+    """1e-12 + 2**30 - 2**30 is 0 to it, and the kernel is right that it is 1e-12."""
+    verdict, _ = checked(beside_a_third(1 / 3), absorbed, ABSORBED)
+    assert isinstance(verdict, Match)
+
+
+def test_digits_that_a_reference_loses_excuse_no_other_element():
+    verdict, _ = failure(beside_a_third(1 / 3 + 1e-10), absorbed, ABSORBED)
+    assert verdict.question == "algorithm"
+    assert verdict.first.index == (0, 1)
+    assert verdict.wrong == SHAPE["P"]
+
+
+def test_digits_that_a_reference_loses_excuse_no_more_than_these():
+    """A difference of a millionth of what float64 has rounded is not float64's."""
+    half = wide(lambda x: absorbed(x) + np.array([2.0**30 * 1e-6, 0.0]))
+    verdict, _ = failure(beside_a_third(1 / 3), half, ABSORBED)
+    assert (verdict.question, verdict.first.index) == ("algorithm", (0, 0))
+
+
+def test_a_reference_rounds_beside_a_rounded_decision_too():
+    """Both questions are asked as one then."""
+
+    def compute(x):
+        third = nl.subtract(nl.multiply(x[:, 2:3], 1 / 3), nl.multiply(x[:, 3:4], 1 / 3))
+        none = nl.multiply(nl.greater(third, 0), 0.0)
+        made = nl.add(x[:, 5:6], nl.subtract(x[:, 0:1], x[:, 1:2]))
+        return nl.where(nl.greater(third, 1e9), none, made)
+
+    reference = wide(lambda x: (x[:, 5:6] + x[:, 0:1]) - x[:, 1:2])
+    verdict, runner = checked(made_of(compute), reference, ABSORBED)
+    assert isinstance(verdict, Match)
+    assert runner.tally.doubts
 
 
 def test_a_reference_that_computes_in_float32_is_asked_in_float64():
@@ -282,6 +397,73 @@ def test_a_zero_that_float64_does_not_meet_has_no_digit_to_lose():
     assert isinstance(verdict, Match)
 
 
+def mixed(compute, reference, narrow, data):
+    """The verdict on a kernel of float32 ``x`` and a narrow ``w`` that returns float32."""
+
+    @today.jit
+    def kernel(x, w):
+        tiles = [today_nl.ndarray(a.shape, a.dtype, buffer=today_nl.sbuf) for a in (x, w)]
+        for tile, array in zip(tiles, (x, w), strict=True):
+            today_isa.dma_copy(tile, array)
+        out = today_nl.ndarray(x.shape, today_nl.float32, buffer=today_nl.shared_hbm)
+        today_isa.dma_copy(out, compute(*tiles))
+        return out
+
+    spec = KernelSpec(
+        kernel=kernel,
+        reference=reference,
+        domain={"N": (64,)},
+        inputs={"x": "N N", "w": Input("N N", dtype=narrow)},
+        output_dtype="float32",
+    )
+    case = Case({"N": 64}, "float32", {"x": data, "w": Fill(0.3)}, {"w": narrow})
+    (verdict,) = Runner((EmbeddedSimulator(),)).check(spec, case).values()
+    return verdict
+
+
+def in_dtype(tile, dtype):
+    copy = today_nl.ndarray(tile.shape, dtype, buffer=today_nl.sbuf)
+    today_isa.tensor_copy(copy, tile)
+    return copy
+
+
+def narrow_product(x, w):
+    """A matmul of operands in the dtype of w: the Tensor Engine takes no others."""
+    total = today_nl.ndarray(x.shape, today_nl.float32, buffer=today_nl.psum)
+    today_isa.nc_matmul(total, in_dtype(x, w.dtype), w)
+    return in_dtype(total, today_nl.float32)
+
+
+def narrow_elements(x, w):
+    """``x * w``, of which the operand and the result are in the dtype of w."""
+    result = today_nl.ndarray(x.shape, w.dtype, buffer=today_nl.sbuf)
+    today_isa.tensor_tensor(result, in_dtype(x, w.dtype), w, op=today_nl.multiply)
+    return in_dtype(result, today_nl.float32)
+
+
+def in_float64(function):
+    return lambda x, w: function(x.astype(np.float64), w.astype(np.float64))
+
+
+@pytest.mark.parametrize(
+    ("narrow", "kind"), [("bfloat16", Match), ("float16", Match), ("float8_e4m3", Inconclusive)]
+)
+def test_a_narrow_argument_excuses_the_operands_of_a_product(narrow, kind):
+    """Of float8 the bound leaves few digits of a float32, and the verdict says so."""
+    verdict = mixed(narrow_product, in_float64(lambda x, w: x.T @ w), narrow, Fill(0.7))
+    assert isinstance(verdict, kind)
+
+
+@pytest.mark.parametrize("narrow", ["bfloat16", "float16", "float8_e4m3"])
+def test_a_narrow_argument_excuses_no_results_wider_than_it(narrow):
+    with pytest.raises(DifferentialFailure) as caught:
+        mixed(narrow_elements, in_float64(lambda x, w: x * w), narrow, Random(3))
+    verdict = caught.value.verdicts["embedded"]
+    assert verdict.question == "arithmetic"
+    said = "an input has that dtype, but no matrix product takes the result"
+    assert sum(said in line for line in verdict.how) == 2
+
+
 def test_random_numbers_leave_the_bound_of_the_spec():
     def dropped(x):
         return nisa.dropout(x, 0.0)
@@ -389,6 +571,36 @@ def test_both_questions_are_asked_of_another_backend():
         assert caught.value.verdicts["elsewhere"].question == question
 
 
+@pytest.mark.parametrize(
+    ("dtype", "message"),
+    [
+        ("int32", "values differ, and these are integers: each must be equal"),
+        (
+            "float32",
+            "the arithmetic is wrong: the algorithm is correct, but values differ, and nothing "
+            "here rounds: each must be equal",
+        ),
+    ],
+)
+def test_a_backend_that_is_off_by_1_where_nothing_rounds_is_not_too_coarse(dtype, message):
+    """A sum of integers, which float32 holds too."""
+
+    class OffByOne(PlainBackend):
+        def __init__(self):
+            super().__init__("elsewhere")
+
+        def run(self, call):
+            (values,) = ran_embedded(call).outputs
+            return Ran((values + values.dtype.type(1),))
+
+    spec = spec_of(made_of(lambda x: nl.add(x, x)), wide(lambda x: 2 * x), dtypes=(dtype,))
+    case = Case(SHAPE, dtype, {"x": Integers(0, bound=4)})
+    runner = Runner((OffByOne(),), beside=ran_embedded)
+    with pytest.raises(DifferentialFailure) as caught:
+        runner.check(spec, case)
+    assert caught.value.verdicts["elsewhere"].message == message
+
+
 def test_where_the_embedded_simulator_has_nothing_to_say_the_summary_says_so():
     runner, check = on_elsewhere(third, wide(lambda x: x / 3), lambda call: "no such kernel")
     assert isinstance(check(), Match)
@@ -462,7 +674,8 @@ def test_values_near_the_exact_ones_are_judged_as_others(off, monkeypatch):
     asked = []
     for size in (0.0, 1e-9, 0.03, 0.5, 2.0, 1e9, np.inf):
         run = ExactRun((ExactOutput(value * (1 + off), np.abs(value) * size),), (), (), ())
-        asked.append(lambda run=run: questions._algorithm(reference, run))
+        outputs = (value.astype(np.float32),)
+        asked.append(lambda run=run, own=outputs: questions._algorithm(reference, run, own))
         for dtype in map(np.dtype, ("float32", "float16", "bfloat16", "float8_e4m3")):
             for scale in (1.0, 1e-6, float(questions.float_info(dtype).max) / 2):
                 error = np.abs(few * scale) * size

@@ -289,6 +289,75 @@ def test_a_number_beside_the_tile_may_be_what_float32_does_not_have(number, lost
     assert found == [("integer-rounded", "warning")] * lost
 
 
+def summed(terms, result=nl32.int32):
+    """The sums of the columns of [128, 8] counts, in products: so many terms of each in PSUM."""
+
+    def kernel(x):
+        tile = nl32.ndarray(x.shape, nl32.float32, buffer=nl32.sbuf)
+        ones = nl32.ndarray((128, 1), nl32.float32, buffer=nl32.sbuf)
+        total = nl32.ndarray((1, 8), nl32.float32, buffer=nl32.psum)
+        made = nl32.ndarray((1, 8), result, buffer=nl32.sbuf)
+        out = nl32.ndarray((1, 8), result, buffer=nl32.shared_hbm)
+        isa32.dma_copy(dst=tile, src=x)
+        isa32.memset(dst=ones, value=1.0)
+        for _ in range(terms):
+            isa32.nc_matmul(dst=total, stationary=ones, moving=tile)
+        isa32.tensor_copy(dst=made, src=total)
+        isa32.dma_copy(dst=out, src=made)
+        return out
+
+    return kernel
+
+
+def summed_in_classic(terms):
+    """The same: what so many products make is added in PSUM."""
+
+    def kernel(x):
+        tile = nl.copy(nl.load(x), dtype=nl.float32)
+        total = nl.zeros((8, 8), nl.float32, buffer=nl.psum)
+        for _ in range(terms):
+            total += nisa.nc_matmul(tile, nl.ones((128, 8), nl.float32))
+        out = nl.ndarray((8, 8), nl.int32, buffer=nl.shared_hbm)
+        nl.store(out, nl.copy(total, dtype=nl.int32))
+        return out
+
+    return kernel
+
+
+def counted(value):
+    """Counts of which the sum of a column is odd."""
+    data = np.full((128, 8), value, np.int32)
+    data[0] += 1 - value % 2 if (128 * value) % 2 else 1
+    return data
+
+
+LOST = [("integer-rounded", "warning")]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "data", "found"),
+    [
+        (summed(1), counted(2**17 + 1), LOST),
+        (summed(1), counted(2**16), []),  # below 2**24
+        (summed(1), np.full((128, 8), 2**17, np.int32), []),  # which float32 has
+        (summed(3), counted(2**16), LOST),  # each product is below 2**24, and their sum is not
+        (summed(1, nl32.float32), counted(2**17 + 1), []),  # floats by chance whole
+        (summed(1), (counted(2**17 + 1) * 1.0001).astype(F32), []),  # no counts
+        (summed_in_classic(2), counted(2**16), []),  # twice an odd sum is even
+        (summed_in_classic(3), counted(2**16), LOST),
+    ],
+    ids=["lost", "small", "even", "accumulated", "floats", "fractions", "twice", "thrice"],
+)
+def test_counts_that_a_product_sums(kernel, data, found):
+    assert found_in(kernel, [data]) == found
+
+
+def test_counts_that_a_product_sums_are_told_at_the_product():
+    (finding,) = findings_in(summed(1), [counted(2**17 + 1)])
+    assert "nc_matmul" in finding.happened
+    assert "isa32.nc_matmul" in finding.locations[0].text
+
+
 def test_sums_of_int32_tiles_are_exact():
     kernel = by(lambda tile: nisa.tensor_tensor(tile, tile, np.add))
     assert found_in(kernel, [np.full((4, 8), 2**24 + 1, np.int32)]) == []
