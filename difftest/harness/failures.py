@@ -10,7 +10,7 @@ import os
 import shlex
 import subprocess
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
@@ -25,6 +25,7 @@ from difftest.harness.reference import ReferenceDefect
 from difftest.harness.spec import KernelSpec, Rejection
 from difftest.harness.verdict import BothRejected, Inconclusive, Match, Mismatch, OneSided, Verdict
 from difftest.inspection import finding_text
+from difftest.simulator.trace import Event
 
 Row = tuple[str, str]
 """A label and a text."""
@@ -212,6 +213,8 @@ class DifferentialFailure(CaseFailure):
 
     ``verdicts`` are those of backends, by name, ``wrong`` those that fail; ``others`` what came of
     the other kernels of the contract, a line each; ``findings`` hazards, which may be the reason.
+    ``writers`` has, by backend, the instruction that wrote the first wrong element last. It is
+    empty until :func:`~difftest.harness.writers.locate_writers` runs the case once more.
     """
 
     def __init__(
@@ -229,6 +232,7 @@ class DifferentialFailure(CaseFailure):
         self.wrong = {on: v for on, v in verdicts.items() if isinstance(v, (Mismatch, OneSided))}
         self.raised = next((v.error for v in self.wrong.values() if isinstance(v, OneSided)), None)
         self.others: tuple[str, ...] = ()
+        self.writers: Mapping[str, Event] = {}
         self.history = History(spec)
         self._verbose = verbose
 
@@ -295,6 +299,7 @@ class DifferentialFailure(CaseFailure):
                 wrong = f"{verdict.wrong} of {verdict.elements} elements"
                 rows += [
                     ("first wrong", f"{at}: got {first.got}, expected {first.expected}"),
+                    ("written by", self._written_by(backend)),
                     ("allowed", f"{first.allowed}; the error is {first.error}"),
                     *[("because" if line is how[0] else "", line) for line in how],
                     ("wrong", f"{wrong}, {describe_box(verdict)}"),
@@ -302,6 +307,11 @@ class DifferentialFailure(CaseFailure):
             rows += [("looks like", self.looks[backend])] if backend in self.looks else []
         others = [("beside" if line is self.others[0] else "", line) for line in self.others]
         return [*rows, *others]
+
+    def _written_by(self, backend: str) -> str:
+        """Return the kernel's line that wrote the first wrong element last; empty if unknown."""
+        event = self.writers.get(backend)
+        return "" if event is None or event.location is None else str(event.location)
 
     @cached_property
     def looks(self) -> dict[str, str]:

@@ -192,6 +192,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     from difftest.harness import failures
     from difftest.harness.spec_arguments import SpecError
     from difftest.harness.tally import PROPERTY
+    from difftest.harness.writers import locate_writers
     from difftest.plugin.options import SAVE
     from difftest.plugin.told import fresh_run, shorten
     from difftest.report.document import CASE, DETAILS, details
@@ -215,6 +216,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         raise
     except failures.CaseFailure as failure:
         runner.now = runner.again = None  # which is over, whatever is done about it
+        with unless_broken("the line that wrote the wrong element"):
+            locate_writers(failure, runner.backends)
         is_sure = isinstance(failure, failures.BrokenReferenceError) or runner.repeats.over
         if drawn and not is_sure:
             with unless_broken("the run in a process of its own"):

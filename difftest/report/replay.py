@@ -27,8 +27,9 @@ from difftest.harness.failures import CaseFailure, DifferentialFailure
 from difftest.harness.runner import Runner, make_call, run_kernel
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Mismatch, OneSided
+from difftest.harness.writers import name_writers
 from difftest.host.options import patient
-from difftest.report.failure import lines_around, raised_at, writer_of
+from difftest.report.failure import lines_around, raised_at
 from difftest.report.saved import Saved, SavedError, read_saved
 from difftest.report.stepping import Around, IssuingLines, debugged, followed
 from difftest.simulator.errors import Location, OracleError
@@ -150,6 +151,8 @@ def _replay(
     except CaseFailure as wrong:
         failure = wrong
     trace = trace or runner.traces.get(backend.name)
+    if isinstance(failure, DifferentialFailure):
+        name_writers(failure, backend.name, trace)
     lines = IssuingLines()
     followed(folder, lambda: run_kernel(backend, _fresh(exact)), lines)
     oracle = run_kernel(PlainSimulator(saved.level, saved.strictness), _fresh(call))
@@ -195,19 +198,18 @@ def _stops(
         said = f"{name} lies farther from its exact values than rounding explains"
         yield Stop("the exact run", said, number)
     if isinstance(failure, DifferentialFailure):
-        for verdict in failure.verdicts.values():
+        for on, verdict in failure.verdicts.items():
             if isinstance(verdict, OneSided):
                 at = raised_at(verdict.error, failure.spec)
                 yield Stop("the kernel", f"{type(verdict.error).__name__} is raised here", None, at)
             elif isinstance(verdict, Mismatch):
-                yield _last_writer(verdict, trace)
+                yield _last_writer(verdict, failure.writers.get(on), is_known=trace is not None)
 
 
-def _last_writer(verdict: Mismatch, trace: Trace | None) -> Stop:
+def _last_writer(verdict: Mismatch, event: Event | None, *, is_known: bool) -> Stop:
     first, output = verdict.first, verdict.output
-    if first is None or output is None or trace is None:
+    if first is None or output is None or not is_known:
         return Stop("the reference", verdict.message)
-    event = writer_of(trace, output, verdict.shape, first.index)
     said = f"output {output} at {list(first.index)}: got {first.got}, expected {first.expected}"
     if event is None:
         return Stop("the reference", f"{said}; no instruction wrote it")

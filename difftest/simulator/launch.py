@@ -46,7 +46,7 @@ from difftest.simulator.misuses import LAUNCH_IN_KERNEL
 from difftest.simulator.recording import fuse_moves
 from difftest.simulator.strictness import Strictness, judging, said
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Space, Trace
+from difftest.simulator.trace import Returned, Space, Trace
 from difftest.simulator.witness import TAPES, Testimony, witness
 
 if TYPE_CHECKING:
@@ -234,7 +234,10 @@ class Launch(NamedTuple):
             core.loops.bodies.check(leaves)
             oracle, shadow = core.followers.oracle, core.followers.shadow
             outputs = as_arrays(leaves)
-            note_outputs(leaves, outputs, [tensor for _, tensor in arguments.given])
+            given = [tensor for _, tensor in arguments.given]
+            note_outputs(leaves, outputs, given)
+            core.trace.arguments = [tensor._storage.allocation for tensor in given]
+            core.trace.returned = [*map(_as_returned, leaves)]
             kept = leaves or [tensor for *_, tensor in arguments.mutable]
             again = shadow and shadow.contract.without_scratch([tensor.dtype for tensor in kept])
             if core.tape is not None:
@@ -277,6 +280,10 @@ class Launch(NamedTuple):
         programs = tuple(range(math.prod(grid)))
         core.trace.cores = programs if _side_by_side(core) else physical_cores(grid)
         return core
+
+
+def _as_returned(leaf: Any) -> Returned:
+    return Returned(leaf._storage.allocation, leaf._pattern, leaf.dtype)
 
 
 def fuse(core: Core) -> None:

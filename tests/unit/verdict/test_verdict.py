@@ -58,6 +58,7 @@ def test_a_wrong_kernel_has_its_smallest_case(worker, tmp_path):
     judgement = judged(worker, tmp_path, WRONG)
     assert judgement.outcome is Outcome.WRONG_ALGORITHM
     assert judgement.outcome.exit_code == 1
+    assert "  written by:  " in judgement.report
     document = judgement.as_mapping()
     assert document["case"]["values"] == {"p": 1, "n": 1}
     assert document["first_wrong"]["index"] == [0, 0]
