@@ -21,6 +21,7 @@ from difftest.harness.recipes import Random
 from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec
 from difftest.harness.spec_arguments import SpecError
+from difftest.harness.verdict import Inconclusive
 from difftest.harness.writers import locate_writers
 from difftest.host.console import print_table, progress, table_console
 from difftest.host.installation import embedded_with_predictions
@@ -103,7 +104,9 @@ def kernel(kernel: str, n: int, m: int | None) -> None:
         click.echo(f"{spec.name} on {' x '.join(map(str, shape))} float32")
         runner = Runner((EmbeddedSimulator(),))
         try:
-            runner.check(spec, case)
+            for verdict in runner.check(spec, case).values():
+                if isinstance(verdict, Inconclusive):
+                    raise click.ClickException(f"{spec.name} is not judged: {verdict.reason}")
         except DifferentialFailure as error:
             locate_writers(error, runner.backends)
             raise click.ClickException(str(error)) from None

@@ -26,7 +26,7 @@ from difftest.harness.explicit import CaseError
 from difftest.harness.failures import CaseFailure, DifferentialFailure
 from difftest.harness.runner import Runner, make_call, run_kernel
 from difftest.harness.spec import KernelSpec
-from difftest.harness.verdict import Mismatch, OneSided
+from difftest.harness.verdict import Inconclusive, Mismatch, OneSided
 from difftest.harness.writers import name_writers
 from difftest.host.options import patient
 from difftest.report.failure import lines_around, raised_at
@@ -55,7 +55,7 @@ class Replay:
 
     Attributes
     ----------
-    text : the report of the failure; empty if the case agrees.
+    text : the report of the failure, or why the case is not judged; empty if the case agrees.
     stops : where the judges disagree, the first instruction first.
     trace, lines : of the run, as far as there are any.
     around : what the tensors of the first stop's instruction hold after it, by role.
@@ -140,13 +140,15 @@ def _replay(
 
     failure: CaseFailure | None = None
     trace: Trace | None = None
+    doubts: list[str] = []
     try:
         if edge.why:
             outcome = run_kernel(backend, _fresh(exact))
             trace = outcome.trace if isinstance(outcome, Ran) else None
             judge_edge(runner, spec, edge, backend, outcome)
         else:
-            runner.check(spec, edge.case)
+            verdicts = runner.check(spec, edge.case).values()
+            doubts = [verdict.reason for verdict in verdicts if isinstance(verdict, Inconclusive)]
         runner.check_hazards()
     except CaseFailure as wrong:
         failure = wrong
@@ -160,7 +162,8 @@ def _replay(
         _stops(failure, trace, lines, oracle),
         key=lambda end: (end.judge != "the oracle", np.inf if end.number is None else end.number),
     )
-    again = Replay(str(failure or "").replace(str(folder), "..."), tuple(stops), trace, lines, {})
+    text = str(failure or "") or "".join(f"{spec.name} is not judged: {why}" for why in doubts[:1])
+    again = Replay(text.replace(str(folder), "..."), tuple(stops), trace, lines, {})
     event = again.event
     at = event.location if event is not None else stops[0].location if stops else None
     if at is not None:
