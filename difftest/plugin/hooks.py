@@ -287,6 +287,7 @@ def pytest_one_report_a_bug(
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Name the backends in a JUnit report; say how far kernel tests are, and what takes long."""
     config = session.config
+    _session(config).own = session
     runner = _session(config).runner
     if runner is not None:
         from difftest.plugin.session import add_suite_properties
@@ -350,14 +351,7 @@ def pytest_terminal_summary(
         for line in lines:  # each by itself: what a terminal lacks is written as an escape
             terminalreporter.write_line(line)
     if session.request.report is not None:
-        from difftest.breakdown import broken, unless_broken
-        from difftest.host.versions import versions
-        from difftest.plugin.options import REPORT
-        from difftest.report.document import session_document, write_report
+        from difftest.plugin.session import write_session_report
 
-        left = session.uncollected, int(exitstatus)
-        with unless_broken(REPORT.name):
-            document = session_document(versions(), backends, reports, session.stopped, left)
-            write_report(Path(session.request.report), document)
-        for line in broken():
+        for line in write_session_report(session, reports, int(exitstatus)):
             terminalreporter.write_line(line)
