@@ -95,15 +95,52 @@ class Painted(shapes.ReprEntryNative):
             tw.line(_LABEL.sub(lambda label: tw.markup(label[0], blue=True), line.rstrip("\n")))
 
 
-def warned_once(warnings: list[Any]) -> list[Any]:
-    """Without what the simulator says of an ended name where lint's rule says it, and more."""
+OF_KERNELS = frozenset(
+    {
+        "AccumulationWarning",
+        "BarrierWarning",
+        "HazardWarning",
+        "IndirectionWarning",
+        "LevelWarning",
+        "LostAdditionWarning",
+        "RuleWarning",
+        "SharedArgumentWarning",
+        "TopKWarning",
+        "TruthWarning",
+    }
+)
+"""The warnings about a line of a kernel, by their classes."""
+_CATEGORY = re.compile(r": (\w+Warning): ")
+_OF_CASE = re.compile(r"\[[\d, :]*\]|\b(?:b?float|u?int|bool)\w*|\d+")
+"""What differs between cases of one warning: shapes and indices, dtypes, counts."""
 
-    def what(one: Any) -> tuple[Any, str]:
+
+def warned_once(warnings: list[Any]) -> list[Any]:
+    """Return the warnings of a session, of each line of a kernel each warning once.
+
+    The same line warns in each test that runs it, of other shapes and dtypes. Of a name that has
+    ended the linter's rule says more than the simulator, which is left out then.
+    """
+
+    def ended(one: Any) -> tuple[Any, str]:
         name = one.message.partition(" ended with NKI")[0].rpartition(": ")[2]
         return one.fslocation, name.replace("=", "")  # of an argument lint writes nl.f(x=)
 
-    told = {what(one) for one in warnings if "HazardWarning" in one.message}
-    return [one for one in warnings if "LevelWarning" not in one.message or what(one) not in told]
+    told = {ended(one) for one in warnings if "HazardWarning" in one.message}
+    seen: set[tuple[Any, str]] = set()
+    kept = []
+    for one in warnings:
+        category = _CATEGORY.search(one.message)
+        if category is not None and category[1] in OF_KERNELS:
+            if category[1] == "LevelWarning" and ended(one) in told:
+                continue
+            what = one.message[category.start() :].partition("\n")[0]
+            key = one.fslocation, _OF_CASE.sub("", what)
+            if key in seen:
+                continue
+            seen.add(key)
+        kept.append(one)
+    return kept
 
 
 @contextmanager
