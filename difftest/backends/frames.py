@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import opcode
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable
 from types import CodeType, TracebackType
@@ -18,6 +19,7 @@ _INSTALLED = {"site-packages", "dist-packages"}
 _RAISE = opcode.opmap["RAISE_VARARGS"]
 """What ``raise`` and ``assert`` compile to; an error out of C has no such instruction."""
 _TURNS = 3
+_TRACEBACK: Any = BaseException.__dict__["__traceback__"]
 
 
 def named(error: BaseException) -> str:
@@ -29,10 +31,45 @@ def named(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+class OpaqueError(RuntimeError):
+    """Stands for an error that keeps no traceback: Python and pytest break down on such errors.
+
+    A frozen dataclass that is an exception is one: an error's traceback is set on its way.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(f"{named(error)} (an error that refuses its __traceback__)")
+
+
+def guarded(function: Callable[[], Any]) -> Any:
+    """Return the result of a call; raise an :class:`OpaqueError` for an error that needs one.
+
+    Nothing between the error and this call may set its traceback, such as a context manager.
+    """
+    __tracebackhide__ = True
+    try:
+        return function()
+    except Exception as error:
+        opaque = _opaque(error)
+        if opaque is None:
+            raise
+    raise opaque  # without the error as its context, of which Python reads the traceback
+
+
+def _opaque(error: Exception) -> OpaqueError | None:
+    """Return what stands for the error that is handled; None if it takes a traceback."""
+    trace = sys.exc_info()[2]  # whatever the error makes of its own
+    try:
+        error.__traceback__ = trace
+    except Exception:
+        return OpaqueError(error).with_traceback(trace)
+    return None
+
+
 def entries(error: BaseException) -> list[TracebackType]:
     """The traceback's entries, the innermost first."""
     traces = []
-    entry = error.__traceback__
+    entry = _TRACEBACK.__get__(error)  # whatever the error's class makes of it
     while entry is not None:
         traces.append(entry)
         entry = entry.tb_next

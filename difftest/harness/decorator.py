@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, ParamSpec
 
 import hypothesis
 
+from difftest.backends.frames import guarded
 from difftest.harness.bound import BoundCase, runnable
 from difftest.harness.case import Case
 from difftest.harness.edges import check_edges
@@ -106,7 +107,7 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
         bound = BoundCase(spec, case, fixtures.pop(RUNNER_FIXTURE))
         bound.runner.now = spec, case  # also of what the function does before it checks it
         try:
-            function(case=bound, **fixtures)
+            guarded(lambda: function(case=bound, **fixtures))
         except (MemoryError, OSError) as error:  # where an input is made in the test, too
             if not fault_of_machine(error):
                 raise

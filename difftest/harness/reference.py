@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from difftest.backends.frames import entries, is_own, is_raised_by, named
+from difftest.backends.frames import entries, guarded, is_own, is_raised_by, named
 from difftest.backends.sdk import function_of
 from difftest.harness.limits import CaseLimitError, fault_of_machine, within_limits
 from difftest.harness.rounding import Array, Float64
@@ -77,7 +77,7 @@ def call_reference(
     copies = ({name: after[name] for name in names} for names in (inputs, parameters))
     args, kwargs = arguments_for(function, *copies)
     try:
-        returned = within_limits(lambda: function(*args, **kwargs))
+        returned = within_limits(lambda: guarded(lambda: function(*args, **kwargs)))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # pytest.skip too, which would end the test quietly

@@ -279,7 +279,8 @@ def pytest_one_report_a_bug(
     if runner is not None and stats.get("failed"):
         from difftest.plugin.told import one_report_a_bug
 
-        with one_report_a_bug(stats):
+        is_line = config.option.tbstyle == "line"
+        with one_report_a_bug(stats, terminalreporter._tw if is_line else None):
             return (yield)
     return (yield)
 

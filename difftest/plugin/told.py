@@ -84,10 +84,14 @@ def shorten(error: BaseException, item: pytest.Item, runner: Runner) -> None:
 class Painted(shapes.ReprEntryNative):
     """The lines of a report, in colour where a terminal shows them: a page takes them as text."""
 
-    def __init__(self, lines: list[str], title: str) -> None:
-        self.lines, self.title = lines, title
+    def __init__(
+        self, lines: list[str], title: str, hidden: _io.TerminalWriter | None = None
+    ) -> None:
+        self.lines, self.title, self.hidden = lines, title, hidden
 
     def toterminal(self, tw: _io.TerminalWriter) -> None:
+        if tw is self.hidden:
+            return
         for line in self.lines:
             if line.strip() == self.title:
                 line = tw.markup(self.title, red=True, bold=True)
@@ -144,10 +148,13 @@ def warned_once(warnings: list[Any]) -> list[Any]:
 
 
 @contextmanager
-def one_report_a_bug(stats: dict[str, list[Any]]) -> Iterator[None]:
+def one_report_a_bug(
+    stats: dict[str, list[Any]], hidden: _io.TerminalWriter | None = None
+) -> Iterator[None]:
     """While pytest tells of failures, let one speak for all of one bug, in colour if it may.
 
-    Its message is the last line, whole: pytest would cut it at the terminal's width.
+    Its message is the last line, whole: pytest would cut it at the terminal's width. With
+    ``--tb=line`` the terminal, ``hidden``, has the message alone, and files have the report.
     """
     failed, ignored, cut = stats["failed"], stats.get("", []), terminal._format_trimmed
     bugs, messages = bugs_of(failed), set()
@@ -159,7 +166,7 @@ def one_report_a_bug(stats: dict[str, list[Any]]) -> Iterator[None]:
             if others:
                 again = next((n for n, line in enumerate(lines) if _AGAIN.match(line)), len(lines))
                 lines.insert(again, f"  also wrong:  {also_wrong(others)}\n")
-            entries[0] = Painted(lines, getattr(lead, BUG)[2])
+            entries[0] = Painted(lines, getattr(lead, BUG)[2], hidden)
     left = [report for reports in bugs for report in reports[1:]]
     stats.update({"failed": [lead for lead, *_ in bugs], "": [*ignored, *left]})
     terminal._format_trimmed = lambda format, msg, available_width: (

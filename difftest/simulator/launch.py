@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from difftest.backends.frames import guarded
 from difftest.simulator.arrays import (
     Arguments,
     as_arrays,
@@ -368,7 +369,7 @@ def _run_side_by_side(core: Core, kernel: Callable[[], Any]) -> Any:
 def _call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """What a kernel returns; what would end its caller's process or test is an error of it."""
     try:
-        return function(*args, **kwargs)
+        return guarded(functools.partial(function, *args, **kwargs))
     except (Exception, KeyboardInterrupt, ProgramStopped):
         raise
     except BaseException as error:

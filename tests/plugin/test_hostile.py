@@ -436,3 +436,65 @@ def test_a_loop_is_stopped_without_signals_too(monkeypatch):
             limits.within_limits(loops)
     monkeypatch.setattr(limits.LIMITS, "seconds", 60)
     assert limits.within_limits(lambda: 7) == 7
+
+
+REFUSING = """
+from dataclasses import dataclass
+from difftest import kernel_test
+from kernel import add
+from reference_add import add as right
+
+@dataclass(frozen=True)
+class Frozen(Exception):
+    text: str
+
+class Refuses(Exception):
+    @property
+    def __traceback__(self):
+        raise KeyError("no traceback")
+
+    @__traceback__.setter
+    def __traceback__(self, value):
+        raise TypeError("no traceback")
+
+SPEC = {"domain": {"n": (1, 2)}, "inputs": {"a": "n n", "b": "n n"}, "edges": False}
+
+def raising(error):
+    def raises(a, b):
+        raise error("mine")
+
+    return raises
+
+for error in (Frozen, Refuses):
+    @kernel_test(kernel=raising(error), reference=right, **SPEC)
+    def test_kernel(case):
+        case.check()
+
+    @kernel_test(kernel=add, reference=raising(error), **SPEC)
+    def test_reference(case):
+        case.check()
+
+    def own(raises):
+        def test_own(case):
+            raises(None, None)
+
+        return kernel_test(kernel=add, reference=right, **SPEC)(test_own)
+
+    test_own = own(raising(error))
+
+    for test in (test_kernel, test_reference, test_own):
+        globals()[f"{test.__name__}_{error.__name__.lower()}"] = test
+    del test_kernel, test_reference, test_own, test
+"""
+
+
+def test_an_error_that_refuses_its_traceback_is_named(project):
+    project.pytester.makepyfile(test_refusing=REFUSING)
+    result = project.run("--simulate")
+    result.assert_outcomes(failed=6)
+    text = result.stdout.str()
+    for error in ("Frozen", "Refuses"):
+        said = f"{error}: mine (an error that refuses its __traceback__)"
+        assert f"the kernel broke down: OpaqueError: {said}" in text
+        assert f"received:    OpaqueError: {said}" in text
+        assert f"E       difftest.backends.frames.OpaqueError: {said}" in text

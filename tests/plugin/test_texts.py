@@ -221,3 +221,13 @@ def test_the_whole_text_of_a_clean_check():
     assert result.output == (
         "matrix_transpose on trn2: instructions: 4, findings: 0, allowed by comments: 0\n"
     )
+
+
+def test_with_tb_line_the_terminal_has_the_message_and_a_file_the_report(project):
+    project.add_test("subtract")
+    result = project.run("--simulate", "--tb=line", "--difftest-report=report.json")
+    text = result.stdout.str()
+    result.stdout.fnmatch_lines(["*test_add.py:*: subtract: wrong algorithm at m=1, n=1, *"])
+    assert "first wrong" not in text
+    assert "run again" not in text
+    assert "first wrong" in (project.pytester.path / "report.json").read_text()
