@@ -5,10 +5,9 @@ from __future__ import annotations
 import functools
 import opcode
 import os
-import sys
 from collections import Counter
 from collections.abc import Callable
-from types import CodeType, TracebackType
+from types import CodeType, FunctionType, TracebackType
 from typing import Any
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -19,7 +18,21 @@ _INSTALLED = {"site-packages", "dist-packages"}
 _RAISE = opcode.opmap["RAISE_VARARGS"]
 """What ``raise`` and ``assert`` compile to; an error out of C has no such instruction."""
 _TURNS = 3
+_INNER = ("__wrapped__", "function", "func", "fn")
+"""Attributes in which decorators keep the function they were given."""
+_MOST_DECORATORS = 10
 _TRACEBACK: Any = BaseException.__dict__["__traceback__"]
+
+
+def function_of(kernel: Callable[..., Any]) -> FunctionType | None:
+    """The Python function inside a kernel, whatever a decorator made of it; None if none shows."""
+    candidate: Any = kernel
+    for _ in range(_MOST_DECORATORS):
+        if isinstance(candidate, FunctionType) and not hasattr(candidate, "__wrapped__"):
+            return candidate
+        inner = (getattr(candidate, name, None) for name in _INNER)
+        candidate = next((value for value in inner if callable(value)), None)
+    return None
 
 
 def named(error: BaseException) -> str:
@@ -29,41 +42,6 @@ def named(error: BaseException) -> str:
     except Exception as broken:
         text = f"its text raises {type(broken).__name__}"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-class OpaqueError(RuntimeError):
-    """Stands for an error that keeps no traceback: Python and pytest break down on such errors.
-
-    A frozen dataclass that is an exception is one: an error's traceback is set on its way.
-    """
-
-    def __init__(self, error: BaseException) -> None:
-        super().__init__(f"{named(error)} (an error that refuses its __traceback__)")
-
-
-def guarded(function: Callable[[], Any]) -> Any:
-    """Return the result of a call; raise an :class:`OpaqueError` for an error that needs one.
-
-    Nothing between the error and this call may set its traceback, such as a context manager.
-    """
-    __tracebackhide__ = True
-    try:
-        return function()
-    except Exception as error:
-        opaque = _opaque(error)
-        if opaque is None:
-            raise
-    raise opaque  # without the error as its context, of which Python reads the traceback
-
-
-def _opaque(error: Exception) -> OpaqueError | None:
-    """Return what stands for the error that is handled; None if it takes a traceback."""
-    trace = sys.exc_info()[2]  # whatever the error makes of its own
-    try:
-        error.__traceback__ = trace
-    except Exception:
-        return OpaqueError(error).with_traceback(trace)
-    return None
 
 
 def entries(error: BaseException) -> list[TracebackType]:

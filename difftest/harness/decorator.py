@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, ParamSpec
 
 import hypothesis
 
-from difftest.backends.frames import guarded
 from difftest.harness.bound import BoundCase, runnable
 from difftest.harness.case import Case
 from difftest.harness.edges import check_edges
@@ -20,6 +19,7 @@ from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.strategies import cases
+from difftest.simulator.errors import guarded
 
 __tracebackhide__ = True  # a failure's text says all: pytest shows no frame of this module
 

@@ -30,6 +30,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from difftest.backends.frames import named
+from difftest.harness.signature import name_of
 
 USED = Path("/proc/self/statm")
 """Pages that this process has. Where there is no such file, memory cannot be limited."""
@@ -226,7 +227,8 @@ def _put_back(before: dict[str, tuple[object, Any]], case: Any) -> None:
         _SETTINGS[name][2](before[name][1])
     if changed:  # the lines above this call are of no use to its author
         kernel = getattr(case, "kernel", case)
-        what = "a reference" if case is None else getattr(kernel, "__name__", kernel)
+        what = kernel if isinstance(kernel, str) else name_of(kernel)
+        what = "a reference" if case is None else what
         text = f"{what} changed {' and '.join(changed)}, put back after the call"
         warnings.warn_explicit(text, UserWarning, "difftest", 0)
 

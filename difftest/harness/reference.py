@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from difftest.backends.frames import entries, guarded, is_own, is_raised_by, named
+from difftest.backends.frames import entries, is_own, is_raised_by, named
 from difftest.backends.sdk import function_of
 from difftest.harness.limits import CaseLimitError, fault_of_machine, within_limits
 from difftest.harness.rounding import Array, Float64
 from difftest.harness.signature import arguments_for, name_of
-from difftest.simulator.errors import Location
+from difftest.simulator.errors import Location, guarded
 
 REFUSALS = (AssertionError, ValueError)
 

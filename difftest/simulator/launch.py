@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from difftest.backends.frames import guarded
 from difftest.simulator.arrays import (
     Arguments,
     as_arrays,
@@ -25,7 +24,7 @@ from difftest.simulator.arrays import (
 from difftest.simulator.baton import FORWARD, Baton, Order, ProgramStopped, Rank, Turns, one_thread
 from difftest.simulator.core import Core, is_running
 from difftest.simulator.dtypes import Array, as_dtype, as_nki_dtype
-from difftest.simulator.errors import KernelExit, NkiError
+from difftest.simulator.errors import KernelExit, NkiError, guarded
 from difftest.simulator.follower import Follower, Followers
 from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.frontend.classic.memories import forces_auto_alloc, note_mixed

@@ -497,4 +497,4 @@ def test_an_error_that_refuses_its_traceback_is_named(project):
         said = f"{error}: mine (an error that refuses its __traceback__)"
         assert f"the kernel broke down: OpaqueError: {said}" in text
         assert f"received:    OpaqueError: {said}" in text
-        assert f"E       difftest.backends.frames.OpaqueError: {said}" in text
+        assert f"E       difftest.simulator.errors.OpaqueError: {said}" in text
