@@ -266,6 +266,20 @@ def pytest_runtest_makereport(
     return report
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable(config: pytest.Config) -> Generator[None, Any, Any]:
+    """Escape what no encoding has: a lone surrogate in an error's text ends a pytest-xdist worker.
+
+    Whose tests it had would not run, and the kernel's error would not be told.
+    """
+    data = yield
+    if data is None or _session(config).runner is None:
+        return data
+    from difftest.plugin.told import encodable
+
+    return encodable(data)
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True, specname="pytest_terminal_summary")
 def pytest_one_report_a_bug(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config

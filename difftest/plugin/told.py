@@ -81,6 +81,17 @@ def shorten(error: BaseException, item: pytest.Item, runner: Runner) -> None:
     error.__notes__ = [*notes, *getattr(error, "beside", ())]
 
 
+def encodable(data: Any) -> Any:
+    """Return the data of a report, with a lone surrogate in a text as an escape."""
+    if isinstance(data, str):
+        return data.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(data, dict):
+        return {encodable(name): encodable(value) for name, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return type(data)(map(encodable, data))
+    return data
+
+
 class Painted(shapes.ReprEntryNative):
     """The lines of a report, in colour where a terminal shows them: a page takes them as text."""
 
