@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from difftest.analysis.finding import Finding, Severity
 from difftest.backends.base import Outcome, Ran, Rejected, Unsupported
-from difftest.backends.frames import named, without_files
+from difftest.backends.frames import entries, is_authors, named, without_files
 from difftest.harness.case import Case, Edge, plain
 from difftest.harness.explanation import History
 from difftest.harness.recipes import RECIPES, Iota, Ones, Zeros
@@ -192,13 +192,16 @@ class CaseFailure(ToldFailure):
     def end_in_kernel(self) -> None:
         """Let the traceback end where the kernel or the reference raised, for a debugger to stop.
 
-        Not when it is raised: Hypothesis takes failures at several lines for several bugs.
+        Of wrong values nothing raised there: it ends in the author's test then. Not when it is
+        raised: Hypothesis takes failures at several lines for several bugs.
         """
-        last, error = self.__traceback__, self.raised
-        while last is not None and last.tb_next is not None:
-            last = last.tb_next
-        if error is not None and last is not None:
-            last.tb_next = without_files(error)
+        innermost, *others = entries(self) or [None]
+        if self.raised is not None and innermost is not None:
+            innermost.tb_next = without_files(self.raised)
+            return
+        own = [entry for entry in others if entry and is_authors(entry.tb_frame.f_code.co_filename)]
+        for entry in own[:1]:
+            entry.tb_next = None
 
     def __str__(self) -> str:
         again = [("run again", self.again.command(self.case))] if self.again else []

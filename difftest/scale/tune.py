@@ -202,7 +202,8 @@ class Tuner:
         """The spec at a point, and the case whose time counts, on random data."""
         values = {**self.axes.shared, **point}
         place = placed(self.spec, values)
-        own = {name: source[0] for name, source in place.spec.domain.items()}
+        sources: Mapping[str, Any] = place.spec.domain
+        own = {name: source[0] for name, source in sources.items()}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return place, simplest_case(place.spec, own)
