@@ -195,13 +195,14 @@ class CaseFailure(ToldFailure):
         Of wrong values nothing raised there: it ends in the author's test then. Not when it is
         raised: Hypothesis takes failures at several lines for several bugs.
         """
-        innermost, *others = entries(self) or [None]
-        if self.raised is not None and innermost is not None:
-            innermost.tb_next = without_files(self.raised)
+        steps = entries(self)
+        if self.raised is not None:
+            for innermost in steps[:1]:
+                innermost.tb_next = without_files(self.raised)
             return
-        own = [entry for entry in others if entry and is_authors(entry.tb_frame.f_code.co_filename)]
-        for entry in own[:1]:
-            entry.tb_next = None
+        own = [step for step in steps if is_authors(step.tb_frame.f_code.co_filename)]
+        for last in own[:1]:
+            last.tb_next = None
 
     def __str__(self) -> str:
         again = [("run again", self.again.command(self.case))] if self.again else []
