@@ -7,7 +7,7 @@ import opcode
 import os
 from collections import Counter
 from collections.abc import Callable
-from types import CodeType, TracebackType
+from types import CodeType, FunctionType, TracebackType
 from typing import Any
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -18,6 +18,21 @@ _INSTALLED = {"site-packages", "dist-packages"}
 _RAISE = opcode.opmap["RAISE_VARARGS"]
 """What ``raise`` and ``assert`` compile to; an error out of C has no such instruction."""
 _TURNS = 3
+_INNER = ("__wrapped__", "function", "func", "fn")
+"""Attributes in which decorators keep the function they were given."""
+_MOST_DECORATORS = 10
+_TRACEBACK: Any = BaseException.__dict__["__traceback__"]
+
+
+def function_of(kernel: Callable[..., Any]) -> FunctionType | None:
+    """The Python function inside a kernel, whatever a decorator made of it; None if none shows."""
+    candidate: Any = kernel
+    for _ in range(_MOST_DECORATORS):
+        if isinstance(candidate, FunctionType) and not hasattr(candidate, "__wrapped__"):
+            return candidate
+        inner = (getattr(candidate, name, None) for name in _INNER)
+        candidate = next((value for value in inner if callable(value)), None)
+    return None
 
 
 def named(error: BaseException) -> str:
@@ -32,7 +47,7 @@ def named(error: BaseException) -> str:
 def entries(error: BaseException) -> list[TracebackType]:
     """The traceback's entries, the innermost first."""
     traces = []
-    entry = error.__traceback__
+    entry = _TRACEBACK.__get__(error)  # whatever the error's class makes of it
     while entry is not None:
         traces.append(entry)
         entry = entry.tb_next

@@ -19,7 +19,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
-from types import FunctionType, ModuleType
+from types import ModuleType
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from difftest.backends.base import (
@@ -34,6 +34,7 @@ from difftest.backends.base import (
     Unsupported,
     as_outputs,
 )
+from difftest.backends.frames import function_of as function_of
 from difftest.choices import RELEASES
 from difftest.harness.rounding import Array
 from difftest.simulator.frontend.install import is_embedded
@@ -140,24 +141,8 @@ def _version(distribution: str) -> str:
         return ""
 
 
-_INNER = ("__wrapped__", "function", "func", "fn")
-"""Attributes in which decorators keep the function they were given."""
-_MOST_DECORATORS = 10
-
-
 class DialectError(BackendMissingError):
     """The kernel is written for a generation of NKI that cannot run it here."""
-
-
-def function_of(kernel: Callable[..., Any]) -> FunctionType | None:
-    """The Python function inside a kernel, whatever a decorator made of it; None if none shows."""
-    candidate: Any = kernel
-    for _ in range(_MOST_DECORATORS):
-        if isinstance(candidate, FunctionType) and not hasattr(candidate, "__wrapped__"):
-            return candidate
-        inner = (getattr(candidate, name, None) for name in _INNER)
-        candidate = next((value for value in inner if callable(value)), None)
-    return None
 
 
 def dialect_of(kernel: Callable[..., Any]) -> str | None:

@@ -21,6 +21,8 @@ from difftest.harness.recipes import Random
 from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec
 from difftest.harness.spec_arguments import SpecError
+from difftest.harness.verdict import Inconclusive
+from difftest.harness.writers import locate_writers
 from difftest.host.console import print_table, progress, table_console
 from difftest.host.installation import embedded_with_predictions
 from difftest.host.shipped import import_shipped
@@ -100,9 +102,15 @@ def kernel(kernel: str, n: int, m: int | None) -> None:
         case = Case({"n": n, "m": m or n}, "float32", data)
         shape = spec.shape(next(iter(spec.inputs)), case.values)
         click.echo(f"{spec.name} on {' x '.join(map(str, shape))} float32")
+        runner = Runner((EmbeddedSimulator(),))
         try:
-            Runner((EmbeddedSimulator(),)).check(spec, case)
-        except (DifferentialFailure, SpecError) as error:
+            for verdict in runner.check(spec, case).values():
+                if isinstance(verdict, Inconclusive):
+                    raise click.ClickException(f"{spec.name} is not judged: {verdict.reason}")
+        except DifferentialFailure as error:
+            locate_writers(error, runner.backends)
+            raise click.ClickException(str(error)) from None
+        except SpecError as error:
             raise click.ClickException(str(error)) from None
         click.echo(f"correct: {int(np.prod(shape)):,} elements compared")
         once = partial(launch, spec.kernel, spec.inputs_of(case))

@@ -15,12 +15,14 @@ from difftest.course.grading import (
     PredictedP99,
     correctness_points,
     grade_correctness,
+    hazards_of,
     predict_p99,
 )
 from difftest.host.console import progress
 from difftest.host.installation import embedded_with_predictions
 from difftest.host.loading import load_kernel
 from difftest.host.options import patient
+from difftest.inspection import finding_text
 from difftest.simulator import NkiError
 
 SEEDS = click.IntRange(0, 2**32 - 1)  # what NumPy's RandomState takes
@@ -39,8 +41,9 @@ def grade(context: click.Context, file: Path, test_maxpool: bool, seed: int, pre
     """Grade the assignment's convolution in conv2d.py.
 
     Correctness runs on the embedded simulator. Performance is a device's to measure (`difftest
-    measure`): its points are shown as not measured, beside what the timing model predicts. The exit
-    code is 1 if a case fails.
+    measure`): its points are shown as not measured, beside what the timing model predicts. A kernel
+    that is correct is searched for hazards, such as a tensor that the compiler refuses. The exit
+    code is 1 if a case fails or a hazard is an error.
     """
     with embedded_with_predictions():
         kernel = load_kernel(f"{file}:{KERNEL}")
@@ -56,6 +59,10 @@ def grade(context: click.Context, file: Path, test_maxpool: bool, seed: int, pre
                 results.append(result)
                 advance()
         passed = all(result.passed for result in results)
+        for hazard in hazards_of(kernel, tests) if passed else ():
+            lines = ["FAILED  on a device:", *finding_text(hazard).splitlines()]
+            click.echo("\n        ".join(lines))
+            passed = False
         timed = performance_tests(max_pool=test_maxpool)
         predicted = _predictions(kernel, timed) if passed and predict else {}
     for line in _score(results, timed, predicted, passed):

@@ -16,6 +16,7 @@ from difftest.backends.sdk import CLASSIC, dialect_of, function_of
 from difftest.cli.run import level_option
 from difftest.harness.limits import CaseLimitError, too_large, within_limits
 from difftest.harness.reference import place_of
+from difftest.harness.signature import signature_of
 from difftest.host.loading import load_kernel, parse_bounds, parse_grid, parse_keywords, parse_shape
 from difftest.host.options import call_text, patient
 from difftest.simulator import (
@@ -291,7 +292,22 @@ class KernelRun:
         arguments = KernelArguments(arrays, parse_keywords(self.keywords), grid)
         with embedded():
             kernel = load_kernel(self.kernel)
+            check_words(kernel, arguments.keywords)
             return use(kernel, bounded(kernel, arguments, bounds))
+
+
+def check_words(kernel: Any, keywords: Mapping[str, Any]) -> None:
+    """Refuse a word for a parameter whose default is a number or a sequence: a click.UsageError."""
+    signature = signature_of(kernel)
+    parameters = {} if signature is None else signature.parameters
+    for name, value in keywords.items():
+        default = parameters[name].default if name in parameters else None
+        if isinstance(value, str) and isinstance(default, (int, float, tuple, list)):
+            kind = type(default).__name__
+            raise click.UsageError(
+                f"--set {name}={value}: {name} received a word; accepted: a literal of Python such "
+                f"as its default, --set {name}={default} ({kind})"
+            )
 
 
 argument_options = (

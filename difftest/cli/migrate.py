@@ -15,6 +15,7 @@ from difftest.choices import missing
 from difftest.cli.launching import known_dtypes, machine_named
 from difftest.cli.run import level_option
 from difftest.harness.limits import too_large
+from difftest.harness.signature import name_of
 from difftest.host.loading import parse_grid, parse_keywords, parse_shape
 from difftest.host.options import OutputFile, patient
 from difftest.host.output import write_file
@@ -125,7 +126,7 @@ def _calls(
         from difftest.host.collecting import with_spec  # and pytest
 
         return with_spec(
-            test, lambda spec: (kernel or spec.kernel.__name__, calls_of_spec(spec, count))
+            test, lambda spec: (kernel or name_of(spec.kernel), calls_of_spec(spec, count))
         )
     if (kernel is None) != (not shapes):
         raise click.UsageError("a proof needs --kernel and the --shape of each input, or --test")

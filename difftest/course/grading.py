@@ -13,11 +13,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from difftest.analysis.finding import Finding
 from difftest.course.assignment import Array, CorrectnessTest, PerformanceTest
 from difftest.harness.limits import within_limits
 from difftest.host.installation import predict_latency
 from difftest.host.shipped import import_shipped
+from difftest.inspection import Inspector
 from difftest.simulator import TRN2, NkiError, launch
+from difftest.simulator.witness import witnessing
 
 Reference = Callable[..., Array]
 
@@ -91,6 +94,19 @@ def _difference(
                 f"{list(first)}: got {out[number][first]}, expected {expected[first]}"
             )
     return None
+
+
+def hazards_of(kernel: Callable[..., Any], tests: tuple[CorrectnessTest, ...]) -> list[Finding]:
+    """Return what is wrong with a correct kernel on a device, such as ``tensor-scope``.
+
+    The smallest case of each test is looked at: its first.
+    """
+    inspector = Inspector()
+    with witnessing(inspector):
+        for test in tests:
+            _, X, W, bias = next(iter(test.cases(np.random.RandomState(0))))
+            launch(kernel, (X, W, bias), {"pool_size": test.pool_size})
+    return inspector.failures
 
 
 class PredictedP99(NamedTuple):

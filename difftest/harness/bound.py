@@ -28,6 +28,7 @@ from difftest.harness.signature import home_of, name_of, told_apart
 from difftest.harness.spec import KernelSpec
 from difftest.harness.tally import Counts
 from difftest.harness.verdict import Match, Verdict
+from difftest.harness.writers import locate_writers
 
 Outputs = Mapping[str, tuple[Array, ...]]  # by the name of the backend
 
@@ -177,6 +178,10 @@ def check(spec: KernelSpec, case: Case | Mapping[str, Any] | str) -> Verdict:
     """
     runner = Runner((EmbeddedSimulator(),))
     case = case if isinstance(case, Case) else case_from_json(case, spec)
-    first, *_ = check_each(runner, spec, case).values()
+    try:
+        first, *_ = check_each(runner, spec, case).values()
+    except DifferentialFailure as failure:
+        locate_writers(failure, runner.backends)
+        raise
     runner.check_hazards()
     return first

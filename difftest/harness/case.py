@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from difftest.harness.recipes import Recipe
+from difftest.harness.signature import told_apart
 
 _RARE = ("dtypes", "shapes")
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_NAMES_APART: dict[int, tuple[Any, str]] = {}
+"""Values that share a name with another value of their choice, and what tells them apart."""
 _NO_LITERAL = re.compile(r"(?<!')\b(inf|nan)\b")
 
 
@@ -58,7 +62,31 @@ def plain(value: Any) -> Any:
     """What JSON lacks: recipes, NumPy's numbers, and by its name what is no data, as nl.add is."""
     if isinstance(value, (Recipe, Mapping)):
         return value.to_json() if isinstance(value, Recipe) else dict(value)
-    return value.tolist() if hasattr(value, "tolist") else getattr(value, "__name__", str(value))
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    kept, name = _NAMES_APART.get(id(value), (None, ""))
+    return name if kept is value else _own_name(value)
+
+
+def _own_name(value: Any) -> str:
+    return str(getattr(value, "__name__", None) or _ADDRESS.sub("", str(value)))
+
+
+def tell_apart(choices: Iterable[Any]) -> None:
+    """Give values of one choice that share a name, such as lambdas, a number beside it."""
+    functions = [value for value in choices if callable(value) and not hasattr(value, "tolist")]
+    names = [_own_name(value) for value in functions]
+    for value, own, name in zip(functions, names, told_apart(names), strict=True):
+        if name != own:
+            _NAMES_APART[id(value)] = value, name
+
+
+def meant(choices: Sequence[Any], text: Any) -> Any:
+    """Return the value of a choice that stands in a text as :func:`plain` has it, or the text."""
+    if isinstance(choices, range):  # of integers alone, and maybe many
+        return text
+    named = {json.dumps(value, default=plain): value for value in choices}
+    return named.get(json.dumps(text, default=plain), text)
 
 
 @dataclass(frozen=True)

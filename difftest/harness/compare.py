@@ -142,7 +142,10 @@ def wrong_form(
         message = f"the kernel returned {counted(len(outputs))}, the reference {len(forms)}"
         return Mismatch("outputs", None, message)
     each = enumerate(zip(forms, outputs, unwritten or (None,) * len(outputs), strict=True))
-    return first_of([_check_form(index, *form, got, mask) for index, (form, got, mask) in each])
+    many = len(forms) > 1
+    return first_of(
+        [_check_form(index, *form, got, mask, many=many) for index, (form, got, mask) in each]
+    )
 
 
 def counted(arrays: int) -> str:
@@ -177,14 +180,24 @@ def first_of(verdicts: Sequence[Answer | None]) -> Mismatch | Inconclusive | Non
 
 
 def _check_form(
-    index: int, value: Array, dtype: np.dtype[Any], got: Array, unwritten: Mask | None
+    index: int,
+    value: Array,
+    dtype: np.dtype[Any],
+    got: Array,
+    unwritten: Mask | None,
+    *,
+    many: bool,
 ) -> Mismatch | None:
-    """What is wrong with an output whatever its values are, if anything."""
+    """Return what is wrong with an output whatever its values are, if anything.
+
+    The message names the output if there are ``many``.
+    """
+    of = f" of output {index}" if many else ""
     if got.shape != value.shape:
-        message = f"the kernel's shape is {got.shape}, the reference's {value.shape}"
+        message = f"the kernel's shape{of} is {got.shape}, the reference's {value.shape}"
         return Mismatch("shape", index, message)
     if got.dtype != dtype:
-        message = f"the kernel's dtype is {got.dtype}, expected is {dtype} (see output_dtype=)"
+        message = f"the kernel's dtype{of} is {got.dtype}, expected is {dtype} (see output_dtype=)"
         return Mismatch("dtype", index, message)
     if unwritten is not None and unwritten.any():
         wanted = Expected(value=value, dtype=dtype, low=value, high=value)

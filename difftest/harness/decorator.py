@@ -14,11 +14,12 @@ from difftest.harness.bound import BoundCase, runnable
 from difftest.harness.case import Case
 from difftest.harness.edges import check_edges
 from difftest.harness.failures import DifferentialFailure, NothingComparedError
-from difftest.harness.limits import LIMITS
+from difftest.harness.limits import LIMITS, fault_of_machine
 from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.strategies import cases
+from difftest.simulator.errors import guarded
 
 __tracebackhide__ = True  # a failure's text says all: pytest shows no frame of this module
 
@@ -105,7 +106,12 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
     def run(case: Case, **fixtures: Any) -> BoundCase:
         bound = BoundCase(spec, case, fixtures.pop(RUNNER_FIXTURE))
         bound.runner.now = spec, case  # also of what the function does before it checks it
-        function(case=bound, **fixtures)
+        try:
+            guarded(lambda: function(case=bound, **fixtures))
+        except (MemoryError, OSError) as error:  # where an input is made in the test, too
+            if not fault_of_machine(error):
+                raise
+            bound.verdicts = bound.runner.undecided(spec, case, error)
         if not bound.verdicts:
             told = f"the test of {spec.name} compared nothing: its function must call case.check()"
             raise NothingComparedError(told)

@@ -27,11 +27,11 @@ import numpy as np
 from hypothesis import settings
 
 from difftest.analysis.placement import MEMORIES, footprint_of, limit_of
-from difftest.backends.base import Backend, Outcome, Ran, Rejected, Unsupported
+from difftest.backends.base import Backend, Crashed, Outcome, Ran, Rejected, Unsupported
 from difftest.harness.case import Case, Edge
 from difftest.harness.explicit import NoDataError, simplest_case
 from difftest.harness.failures import BrokenReferenceError, EdgeFailure
-from difftest.harness.limits import USED, CaseLimitError, limit
+from difftest.harness.limits import USED, CaseLimitError, fault_of_machine, limit
 from difftest.harness.questions import Reference
 from difftest.harness.recipes import Ones, Random
 from difftest.harness.repeats import RANGE
@@ -293,14 +293,27 @@ def check_edges(runner: Runner, spec: KernelSpec) -> None:
         filling = fillings_of(spec, record) if backend.name == _TRACING else ()
         for edge in itertools.chain(edges_of(spec), filling):
             runner.now = spec, edge.case
-            exact = runner.settings_of(spec, edge.case) if spec.reduction is None else None
-            outcome = run_kernel(backend, make_call(spec, edge.case, exact=exact))
-            # Where a memory is full the reference is not waited for without end:
-            # np.eye(n)[indices] is a fine one-hot encoding of all sizes that are drawn, and takes
-            # 21 GiB where the kernel's tile fills SBUF.
-            memory = MOST_MEMORY if USED.exists() else None
-            with limit(MOST_SECONDS, memory) if edge.fills else contextlib.nullcontext():
-                judge_edge(runner, spec, edge, backend, outcome)
+            try:
+                _check_edge(runner, spec, edge, backend)
+            except (MemoryError, OSError) as error:
+                if not fault_of_machine(error):
+                    raise
+                with runner.on((backend,)):
+                    runner.undecided(spec, edge.case, error)
+
+
+def _check_edge(runner: Runner, spec: KernelSpec, edge: Edge, backend: Backend) -> None:
+    __tracebackhide__ = True
+    exact = runner.settings_of(spec, edge.case) if spec.reduction is None else None
+    outcome = run_kernel(backend, make_call(spec, edge.case, exact=exact))
+    if isinstance(outcome, Crashed) and fault_of_machine(outcome.error):
+        raise outcome.error
+    # Where a memory is full the reference is not waited for without end: np.eye(n)[indices] is a
+    # fine one-hot encoding of all sizes that are drawn, and takes 21 GiB where the kernel's tile
+    # fills SBUF.
+    memory = MOST_MEMORY if USED.exists() else None
+    with limit(MOST_SECONDS, memory) if edge.fills else contextlib.nullcontext():
+        judge_edge(runner, spec, edge, backend, outcome)
 
 
 def run_recorded(runner: Runner, backend: Backend, spec: KernelSpec, case: Case) -> Outcome:

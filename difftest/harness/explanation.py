@@ -54,7 +54,7 @@ def looks_of(spec: KernelSpec, case: Case, mismatch: Mismatch) -> tuple[str, ...
     def again(inputs: Mapping[str, Array]) -> Float64 | None:
         try:
             return as_float64(call_reference(spec.reference, inputs, parameters))[index]
-        except (ReferenceDefect, ReferenceRefusal, IndexError):
+        except (ReferenceDefect, ReferenceRefusal, IndexError, MemoryError, OSError):
             return None
 
     inputs = dict(zip(spec.inputs, spec.inputs_of(case), strict=True))

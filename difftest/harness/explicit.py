@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from difftest.harness.case import Case, plain
+from difftest.harness.case import Case, meant
 from difftest.harness.limits import too_large
 from difftest.harness.recipes import Integers, Random, Recipe, RecipeError, recipe_from_json
 from difftest.harness.rounding import is_float
@@ -76,9 +76,8 @@ def _case_of(document: object, spec: KernelSpec) -> Case:
             raise CaseError(f"{field}: received {dtype!r}; accepted: {', '.join(accepted)}")
     values = {name: parts["values"][name] for name in spec.domain}
     for name, source in spec.domain.items():
-        if is_choice(source) and not isinstance(source, range):  # which has integers alone
-            named = {json.dumps(one, default=plain): one for one in source}
-            values[name] = named.get(json.dumps(values[name]), values[name])
+        if is_choice(source):
+            values[name] = meant(source, values[name])
     data = {name: recipe_from_json(parts["data"][name]) for name in spec.inputs}
     shapes = {name: gridded(f"shapes.{name}", shape) for name, shape in parts["shapes"].items()}
     case = Case(values, parts["dtype"], data, parts["dtypes"], shapes)

@@ -10,14 +10,14 @@ import os
 import shlex
 import subprocess
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
 from difftest.analysis.finding import Finding, Severity
 from difftest.backends.base import Outcome, Ran, Rejected, Unsupported
-from difftest.backends.frames import named, without_files
+from difftest.backends.frames import entries, is_authors, named, without_files
 from difftest.harness.case import Case, Edge, plain
 from difftest.harness.explanation import History
 from difftest.harness.recipes import RECIPES, Iota, Ones, Random, Recipe, Zeros
@@ -25,6 +25,7 @@ from difftest.harness.reference import ReferenceDefect
 from difftest.harness.spec import KernelSpec, Rejection
 from difftest.harness.verdict import BothRejected, Inconclusive, Match, Mismatch, OneSided, Verdict
 from difftest.inspection import finding_text
+from difftest.simulator.trace import Event
 
 Row = tuple[str, str]
 """A label and a text."""
@@ -202,13 +203,17 @@ class CaseFailure(ToldFailure):
     def end_in_kernel(self) -> None:
         """Let the traceback end where the kernel or the reference raised, for a debugger to stop.
 
-        Not when it is raised: Hypothesis takes failures at several lines for several bugs.
+        Of wrong values nothing raised there: it ends in the author's test then. Not when it is
+        raised: Hypothesis takes failures at several lines for several bugs.
         """
-        last, error = self.__traceback__, self.raised
-        while last is not None and last.tb_next is not None:
-            last = last.tb_next
-        if error is not None and last is not None:
-            last.tb_next = without_files(error)
+        steps = entries(self)
+        if self.raised is not None:
+            for innermost in steps[:1]:
+                innermost.tb_next = without_files(self.raised)
+            return
+        own = [step for step in steps if is_authors(step.tb_frame.f_code.co_filename)]
+        for last in own[:1]:
+            last.tb_next = None
 
     def __str__(self) -> str:
         again = [("run again", self.again.command(self.case))] if self.again else []
@@ -229,6 +234,8 @@ class DifferentialFailure(CaseFailure):
 
     ``verdicts`` are those of backends, by name, ``wrong`` those that fail; ``others`` what came of
     the other kernels of the contract, a line each; ``findings`` hazards, which may be the reason.
+    ``writers`` has, by backend, the instruction that wrote the first wrong element last. It is
+    empty until :func:`~difftest.harness.writers.locate_writers` runs the case once more.
     """
 
     def __init__(
@@ -246,6 +253,7 @@ class DifferentialFailure(CaseFailure):
         self.wrong = {on: v for on, v in verdicts.items() if isinstance(v, (Mismatch, OneSided))}
         self.raised = next((v.error for v in self.wrong.values() if isinstance(v, OneSided)), None)
         self.others: tuple[str, ...] = ()
+        self.writers: Mapping[str, Event] = {}
         self.history = History(spec)
         self._verbose = verbose
 
@@ -346,6 +354,7 @@ class DifferentialFailure(CaseFailure):
                 rows += [
                     ("first wrong", f"{at}: got {first.got}, expected {first.expected}"),
                     ("unrounded", unrounded(verdict)),
+                    ("written by", self._written_by(backend)),
                     ("allowed", f"{first.allowed}; the error is {first.error}"),
                     *[("because" if line is how[0] else "", line) for line in how],
                     ("wrong", f"{wrong}, {describe_box(verdict)}"),
@@ -353,6 +362,11 @@ class DifferentialFailure(CaseFailure):
             rows += [("looks like", self.looks[backend])] if backend in self.looks else []
         others = [("beside" if line is self.others[0] else "", line) for line in self.others]
         return [*rows, *others]
+
+    def _written_by(self, backend: str) -> str:
+        """Return the kernel's line that wrote the first wrong element last; empty if unknown."""
+        event = self.writers.get(backend)
+        return "" if event is None or event.location is None else str(event.location)
 
     @cached_property
     def looks(self) -> dict[str, str]:

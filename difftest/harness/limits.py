@@ -12,6 +12,7 @@ from __future__ import annotations
 import bdb
 import contextlib
 import ctypes
+import errno
 import functools
 import math
 import os
@@ -27,6 +28,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
+
+from difftest.backends.frames import named
+from difftest.harness.signature import name_of
 
 USED = Path("/proc/self/statm")
 """Pages that this process has. Where there is no such file, memory cannot be limited."""
@@ -63,6 +67,30 @@ class CaseLimits:
 
 
 LIMITS = CaseLimits()
+_MACHINE = {
+    errno.ENOMEM: "memory",
+    errno.ENOSPC: "space on a disk",
+    errno.EDQUOT: "space on a disk",
+    errno.EMFILE: "open files",
+    errno.ENFILE: "open files",
+}
+"""What a computer has too little of, by the number of the error that says so."""
+TOO_LITTLE = "this computer has too little "
+"""How the reason begins of a case that cannot be judged here."""
+NEEDS_LESS = "run fewer processes at once, or give the domain smaller sizes"
+"""What a person can do about it."""
+
+
+def fault_of_machine(error: BaseException | None) -> str:
+    """Return what this computer lacks, as an error says; empty if the error is another one.
+
+    Such an error says nothing of a kernel or of its reference. A limit that a call broke is none:
+    a person chose it.
+    """
+    if isinstance(error, MemoryError):
+        return f"{TOO_LITTLE}memory: {named(error)}"
+    what = _MACHINE.get(error.errno or 0) if isinstance(error, OSError) else None
+    return "" if error is None or what is None else f"{TOO_LITTLE}{what}: {named(error)}"
 
 
 def limit(seconds: float | None, memory: float | None) -> contextlib.ExitStack:
@@ -199,7 +227,8 @@ def _put_back(before: dict[str, tuple[object, Any]], case: Any) -> None:
         _SETTINGS[name][2](before[name][1])
     if changed:  # the lines above this call are of no use to its author
         kernel = getattr(case, "kernel", case)
-        what = "a reference" if case is None else getattr(kernel, "__name__", kernel)
+        what = kernel if isinstance(kernel, str) else name_of(kernel)
+        what = "a reference" if case is None else what
         text = f"{what} changed {' and '.join(changed)}, put back after the call"
         warnings.warn_explicit(text, UserWarning, "difftest", 0)
 

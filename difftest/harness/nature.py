@@ -90,7 +90,7 @@ def nature_of(spec: KernelSpec, draw: Callable[[], Sequence[Case]]) -> Nature:
             exponents={to: _exponents(spec, replace(small[-1], dtype=to)) for to in spec.dtypes},
             far={to: _far(spec, replace(small[-1], dtype=to)) for to in spec.dtypes},
         )
-    except (ReferenceRefusal, ReferenceDefect):
+    except (ReferenceRefusal, ReferenceDefect, MemoryError, OSError):
         return Nature()
 
 

@@ -16,10 +16,10 @@ import numpy as np
 
 from difftest.backends.frames import entries, is_own, is_raised_by, named
 from difftest.backends.sdk import function_of
-from difftest.harness.limits import CaseLimitError, within_limits
+from difftest.harness.limits import CaseLimitError, fault_of_machine, within_limits
 from difftest.harness.rounding import Array, Float64
 from difftest.harness.signature import arguments_for, name_of
-from difftest.simulator.errors import Location
+from difftest.simulator.errors import Location, guarded
 
 REFUSALS = (AssertionError, ValueError)
 
@@ -69,6 +69,7 @@ def call_reference(
     ------
     ReferenceRefusal : a check of the reference's own refuses the case.
     ReferenceDefect : it wrote to an argument, broke down, or returned no array of numbers.
+    MemoryError, OSError : this computer cannot run it: see ``fault_of_machine``.
     """
     who = f"the {role} {name_of(function)}"
     before = {**inputs, **parameters}
@@ -76,14 +77,24 @@ def call_reference(
     copies = ({name: after[name] for name in names} for names in (inputs, parameters))
     args, kwargs = arguments_for(function, *copies)
     try:
-        returned = within_limits(lambda: function(*args, **kwargs))
+        returned = within_limits(lambda: guarded(lambda: function(*args, **kwargs)))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # pytest.skip too, which would end the test quietly
         if isinstance(error, REFUSALS) and is_raised_by(error, function):
             raise ReferenceRefusal(error) from error
+        if isinstance(error, CaseLimitError):
+            raise ReferenceDefect(
+                f"{who} {error}",
+                rule="each call of a kernel and of a reference keeps the limits of the session",
+                received=named(error),
+                remedy="raise the limit, or let the reference need less",
+                where=place_of(error, function),
+            ) from error
+        if fault_of_machine(error):
+            raise
         raise ReferenceDefect(
-            f"{who} {error}" if isinstance(error, CaseLimitError) else f"{who} broke down",
+            f"{who} broke down",
             rule="a reference refuses a case by an assert, or by raising ValueError, in code of "
             "its own; any other error is a bug in it",
             received=named(error),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -38,7 +39,7 @@ from difftest.harness.failures import (
     Reproduction,
     rejection_text,
 )
-from difftest.harness.limits import CaseLimitError, within_limits
+from difftest.harness.limits import NEEDS_LESS, CaseLimitError, fault_of_machine, within_limits
 from difftest.harness.questions import Reference, answer, reference_of
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal, bytes_of
 from difftest.harness.repeats import Repeats
@@ -158,10 +159,27 @@ class Runner:
         ``reference`` is what it says, where that is known. One that is wrong raises a
         BrokenReferenceError, a backend that is wrong a DifferentialFailure.
         """
-        trial = self.begin(spec, case, reference)
-        for backend in self.backends:
-            self.ask(trial, backend)
+        try:
+            trial = self.begin(spec, case, reference)
+            for backend in self.backends:
+                self.ask(trial, backend)
+        except (MemoryError, OSError) as error:
+            if not fault_of_machine(error):
+                raise
+            return self.undecided(spec, case, error)
         return self.conclude(trial)
+
+    def undecided(self, spec: KernelSpec, case: Case, error: Exception) -> dict[str, Verdict]:
+        """Count a case that this computer could not run, and return its verdicts.
+
+        ``error`` is a fault of this computer: see :func:`fault_of_machine`.
+        """
+        traceback.clear_frames(error.__traceback__)  # they hold what has filled the memory
+        verdict = Inconclusive(f"{fault_of_machine(error)}; {NEEDS_LESS}")
+        self.tally.homes[spec.name] = home_of(spec.kernel)
+        for backend in self.backends:
+            self.tally.count(spec.name, backend.name, verdict)
+        return {backend.name: verdict for backend in self.backends}
 
     def begin(
         self, spec: KernelSpec, case: Case, reference: Reference | Exception | None = None
@@ -183,6 +201,8 @@ class Runner:
         alike = isinstance(ran, Ran) and are_equal(ran.outputs, outputs)
         if right and not (alike and all(mask is None for mask in getattr(ran, "unwritten", ()))):
             right, (call, ran) = None, self._launched(trial, backend, trial.settings)
+        if isinstance(ran, Crashed) and fault_of_machine(ran.error):
+            raise ran.error
         outcome = ran if right else self._with_exact_run(trial, backend, ran)
         with self.defects(spec, case):
             verdict, said = right or verdict_on(reference, outcome), ""

@@ -3,21 +3,41 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from difftest.backends.frames import function_of
+
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
+_NAMES = ("__name__", "func_name", "kernel_name")
+"""Attributes that hold a function's name."""
+_SHOWN = re.compile(r"\b(?:function|kernel)\b[ :=('\"]+([A-Za-z_][\w.]*)")
+"""A name in an object's repr, such as ``<Kernel function=add>``."""
+
+
 def name_of(function: Callable[..., Any]) -> str:
-    """What a kernel or a reference is called in a message."""
-    return str(getattr(function, "__name__", None) or type(function).__name__)
+    """Return the name of a kernel or a reference for a message.
+
+    An object that has none is named for the function inside it, or else for what its repr says.
+    """
+    for candidate in (function, function_of(function)):
+        for attribute in _NAMES:
+            name = getattr(candidate, attribute, None)
+            if name and isinstance(name, str):
+                return name
+    shown = _SHOWN.search(repr(function))
+    name = shown[1].rpartition(".")[2] if shown else ""
+    return type(function).__name__ if name in ("", "object", "at") else name
 
 
 def home_of(function: Callable[..., Any]) -> str:
     """The module that a kernel is defined in."""
-    return str(getattr(function, "__module__", None) or type(function).__module__)
+    own = getattr(function_of(function) or function, "__module__", None)
+    return str(own or type(function).__module__)
 
 
 def told_apart(names: Sequence[str], *places: Sequence[str]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeGuard
 import numpy as np
 from hypothesis.strategies import SearchStrategy
 
-from difftest.harness.case import Case, plain
+from difftest.harness.case import Case, plain, tell_apart
 from difftest.harness.limits import too_large
 from difftest.harness.recipes import Recipe
 from difftest.harness.rounding import Array, is_float
@@ -170,6 +170,9 @@ class KernelSpec:
         _check_kernel(self)
         _check_references(self)
         _check_numbers(self)
+        for source in self.domain.values():
+            if is_choice(source) and not isinstance(source, range):
+                tell_apart(source)
         for kernel in self.others:
             replace(self, kernel=kernel, others=())  # raises if it does not fit the contract
 

@@ -8,8 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from difftest.harness.coverage import Coverage, coverage_from_list
+from difftest.harness.limits import NEEDS_LESS, TOO_LITTLE
 from difftest.harness.verdict import BothRejected, Inconclusive, Verdict
 
+_DATA = (
+    "give inputs data= whose results are finite and fit their dtype "
+    "(docs/how-to/choose-inputs.md); allow_inconclusive=True of the spec accepts it"
+)
 PROPERTY = "difftest"
 """The name under which a test's report carries its tally."""
 
@@ -74,12 +79,12 @@ class Tally:
             compared = row.cases - row.both_rejected
             if row.inconclusive and 2 * row.inconclusive >= compared:
                 reasons = {text: n for text, n in self.reasons.items() if text.startswith(kernel)}
+                most = max(reasons, key=lambda text: reasons[text], default="")
+                remedy = NEEDS_LESS if TOO_LITTLE in most else _DATA
                 return (
                     f"the test of {kernel} proves too little on {backend}: {row.inconclusive} of "
                     f"{compared} compared cases are inconclusive\n"
-                    f"  most:   {max(reasons, key=lambda text: reasons[text], default='')}\n"
-                    "  remedy: give inputs data= whose results are finite and fit their dtype "
-                    "(docs/how-to/choose-inputs.md); allow_inconclusive=True of the spec accepts it"
+                    f"  most:   {most}\n  remedy: {remedy}"
                 )
         return ""
 

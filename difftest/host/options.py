@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from difftest.backends.base import KernelCall
-from difftest.backends.sdk import function_of
 from difftest.harness.limits import LIMITS, limit
+from difftest.harness.signature import name_of
 from difftest.host.output import check_output, unwritten
 from difftest.host.waiting import Waiting
 
@@ -63,7 +63,7 @@ def _shown(case: KernelCall | str) -> str:
 def call_text(kernel: Any, arrays: Sequence[Any]) -> str:
     """``add on float32[128,512], float32[128,512]``."""
     shapes = ", ".join(f"{array.dtype}[{','.join(map(str, array.shape))}]" for array in arrays)
-    return f"{getattr(function_of(kernel), '__name__', 'the kernel')} on {shapes}"
+    return f"{name_of(kernel)} on {shapes}"
 
 
 def _limited(context: click.Context, option: click.Parameter, value: float | None) -> None:

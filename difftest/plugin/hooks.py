@@ -192,6 +192,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     from difftest.harness import failures
     from difftest.harness.spec_arguments import SpecError
     from difftest.harness.tally import PROPERTY
+    from difftest.harness.writers import locate_writers
     from difftest.plugin.options import SAVE
     from difftest.plugin.told import fresh_run, shorten
     from difftest.report.document import CASE, DETAILS, details
@@ -215,6 +216,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         raise
     except failures.CaseFailure as failure:
         runner.now = runner.again = None  # which is over, whatever is done about it
+        with unless_broken("the line that wrote the wrong element"):
+            locate_writers(failure, runner.backends)
         is_sure = isinstance(failure, failures.BrokenReferenceError) or runner.repeats.over
         if drawn and not is_sure:
             with unless_broken("the run in a process of its own"):
@@ -263,6 +266,20 @@ def pytest_runtest_makereport(
     return report
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable(config: pytest.Config) -> Generator[None, Any, Any]:
+    """Escape what no encoding has: a lone surrogate in an error's text ends a pytest-xdist worker.
+
+    Whose tests it had would not run, and the kernel's error would not be told.
+    """
+    data = yield
+    if data is None or _session(config).runner is None:
+        return data
+    from difftest.plugin.told import encodable
+
+    return encodable(data)
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True, specname="pytest_terminal_summary")
 def pytest_one_report_a_bug(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
@@ -276,7 +293,8 @@ def pytest_one_report_a_bug(
     if runner is not None and stats.get("failed"):
         from difftest.plugin.told import one_report_a_bug
 
-        with one_report_a_bug(stats):
+        is_line = config.option.tbstyle == "line"
+        with one_report_a_bug(stats, terminalreporter._tw if is_line else None):
             return (yield)
     return (yield)
 
@@ -284,6 +302,7 @@ def pytest_one_report_a_bug(
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Name the backends in a JUnit report; say how far kernel tests are, and what takes long."""
     config = session.config
+    _session(config).own = session
     runner = _session(config).runner
     if runner is not None:
         from difftest.plugin.session import add_suite_properties
@@ -347,14 +366,7 @@ def pytest_terminal_summary(
         for line in lines:  # each by itself: what a terminal lacks is written as an escape
             terminalreporter.write_line(line)
     if session.request.report is not None:
-        from difftest.breakdown import broken, unless_broken
-        from difftest.host.versions import versions
-        from difftest.plugin.options import REPORT
-        from difftest.report.document import session_document, write_report
+        from difftest.plugin.session import write_session_report
 
-        left = session.uncollected, int(exitstatus)
-        with unless_broken(REPORT.name):
-            document = session_document(versions(), backends, reports, session.stopped, left)
-            write_report(Path(session.request.report), document)
-        for line in broken():
+        for line in write_session_report(session, reports, int(exitstatus)):
             terminalreporter.write_line(line)

@@ -392,6 +392,7 @@ class Session:
     mixed: set[str] = field(default_factory=set)  # modules that have other tests than of kernels
     stopped: list[Any] = field(default_factory=list)  # properties of tests that no report tells of
     workers: list[Any] = field(default_factory=list)  # of pytest-xdist, which tell at their end
+    own: pytest.Session | None = None  # whose exit code a report that is lost changes
     ran_again: bool = False  # a failing case in a process of its own: one of a session does
 
 

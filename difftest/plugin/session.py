@@ -21,6 +21,7 @@ from difftest.plugin.options import (
     CASE,
     DEVICE,
     MEMORY,
+    REPORT,
     SESSION,
     SIMULATE,
     Request,
@@ -208,6 +209,32 @@ def save_failure(item: pytest.Item, request: Request, failure: CaseFailure) -> s
     file = Path(str(request.save)) / file_name(item.nodeid)
     write_file(file, saved.script(f"{failure.spec.name} {failure.title()}"))
     return str(file)
+
+
+def write_session_report(session: Session, reports: Iterable[Any], code: int) -> list[str]:
+    """Write the report of a session that is over, and return lines that say why it is not written.
+
+    A session that would end well ends with an error then: what was asked for is missing.
+    """
+    from difftest.breakdown import broken, unless_broken
+    from difftest.host.output import unwritten
+    from difftest.host.versions import versions
+    from difftest.report.document import session_document, write_report
+
+    backends = session.runner.backends if session.runner else ()
+    left = session.uncollected, code
+    is_written = False
+    lines: list[str] = []
+    with unless_broken(REPORT.name):
+        document = session_document(versions(), backends, reports, session.stopped, left)
+        try:
+            write_report(Path(str(session.request.report)), document)
+            is_written = True
+        except OSError as error:
+            lines.append(f"ERROR: {REPORT.name}: {unwritten(error)}")
+    if not is_written and session.own is not None and code == pytest.ExitCode.OK:
+        session.own.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+    return [*lines, *broken()]
 
 
 def add_suite_properties(config: pytest.Config, backends: Iterable[Backend]) -> None:

@@ -81,13 +81,28 @@ def shorten(error: BaseException, item: pytest.Item, runner: Runner) -> None:
     error.__notes__ = [*notes, *getattr(error, "beside", ())]
 
 
+def encodable(data: Any) -> Any:
+    """Return the data of a report, with a lone surrogate in a text as an escape."""
+    if isinstance(data, str):
+        return data.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(data, dict):
+        return {encodable(name): encodable(value) for name, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return type(data)(map(encodable, data))
+    return data
+
+
 class Painted(shapes.ReprEntryNative):
     """The lines of a report, in colour where a terminal shows them: a page takes them as text."""
 
-    def __init__(self, lines: list[str], title: str) -> None:
-        self.lines, self.title = lines, title
+    def __init__(
+        self, lines: list[str], title: str, hidden: _io.TerminalWriter | None = None
+    ) -> None:
+        self.lines, self.title, self.hidden = lines, title, hidden
 
     def toterminal(self, tw: _io.TerminalWriter) -> None:
+        if tw is self.hidden:
+            return
         for line in self.lines:
             if line.strip() == self.title:
                 line = tw.markup(self.title, red=True, bold=True)
@@ -95,22 +110,62 @@ class Painted(shapes.ReprEntryNative):
             tw.line(_LABEL.sub(lambda label: tw.markup(label[0], blue=True), line.rstrip("\n")))
 
 
-def warned_once(warnings: list[Any]) -> list[Any]:
-    """Without what the simulator says of an ended name where lint's rule says it, and more."""
+OF_KERNELS = frozenset(
+    {
+        "AccumulationWarning",
+        "BarrierWarning",
+        "HazardWarning",
+        "IndirectionWarning",
+        "LevelWarning",
+        "LostAdditionWarning",
+        "RuleWarning",
+        "SharedArgumentWarning",
+        "TopKWarning",
+        "TruthWarning",
+    }
+)
+"""The warnings about a line of a kernel, by their classes."""
+_CATEGORY = re.compile(r": (\w+Warning): ")
+_OF_CASE = re.compile(r"\[[\d, :]*\]|\b(?:b?float|u?int|bool)\w*|\d+")
+"""What differs between cases of one warning: shapes and indices, dtypes, counts."""
 
-    def what(one: Any) -> tuple[Any, str]:
+
+def warned_once(warnings: list[Any]) -> list[Any]:
+    """Return the warnings of a session, of each line of a kernel each warning once.
+
+    The same line warns in each test that runs it, of other shapes and dtypes. Of a name that has
+    ended the linter's rule says more than the simulator, which is left out then.
+    """
+
+    def ended(one: Any) -> tuple[Any, str]:
         name = one.message.partition(" ended with NKI")[0].rpartition(": ")[2]
         return one.fslocation, name.replace("=", "")  # of an argument lint writes nl.f(x=)
 
-    told = {what(one) for one in warnings if "HazardWarning" in one.message}
-    return [one for one in warnings if "LevelWarning" not in one.message or what(one) not in told]
+    told = {ended(one) for one in warnings if "HazardWarning" in one.message}
+    seen: set[tuple[Any, str]] = set()
+    kept = []
+    for one in warnings:
+        category = _CATEGORY.search(one.message)
+        if category is not None and category[1] in OF_KERNELS:
+            if category[1] == "LevelWarning" and ended(one) in told:
+                continue
+            what = one.message[category.start() :].partition("\n")[0]
+            key = one.fslocation, _OF_CASE.sub("", what)
+            if key in seen:
+                continue
+            seen.add(key)
+        kept.append(one)
+    return kept
 
 
 @contextmanager
-def one_report_a_bug(stats: dict[str, list[Any]]) -> Iterator[None]:
+def one_report_a_bug(
+    stats: dict[str, list[Any]], hidden: _io.TerminalWriter | None = None
+) -> Iterator[None]:
     """While pytest tells of failures, let one speak for all of one bug, in colour if it may.
 
-    Its message is the last line, whole: pytest would cut it at the terminal's width.
+    Its message is the last line, whole: pytest would cut it at the terminal's width. With
+    ``--tb=line`` the terminal, ``hidden``, has the message alone, and files have the report.
     """
     failed, ignored, cut = stats["failed"], stats.get("", []), terminal._format_trimmed
     bugs, messages = bugs_of(failed), set()
@@ -122,7 +177,7 @@ def one_report_a_bug(stats: dict[str, list[Any]]) -> Iterator[None]:
             if others:
                 again = next((n for n, line in enumerate(lines) if _AGAIN.match(line)), len(lines))
                 lines.insert(again, f"  also wrong:  {also_wrong(others)}\n")
-            entries[0] = Painted(lines, getattr(lead, BUG)[2])
+            entries[0] = Painted(lines, getattr(lead, BUG)[2], hidden)
     left = [report for reports in bugs for report in reports[1:]]
     stats.update({"failed": [lead for lead, *_ in bugs], "": [*ignored, *left]})
     terminal._format_trimmed = lambda format, msg, available_width: (

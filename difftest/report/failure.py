@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import linecache
 import traceback
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from difftest.analysis.finding import Finding
-from difftest.backends.base import Ran
-from difftest.backends.embedded import EmbeddedSimulator
 from difftest.backends.frames import entries, is_own, named
 from difftest.harness.case import Case, plain
 from difftest.harness.failures import (
@@ -24,14 +22,13 @@ from difftest.harness.failures import (
     short,
     text_of,
 )
-from difftest.harness.runner import Runner, make_call
+from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Mismatch, OneSided
+from difftest.harness.writers import locate_writers
 from difftest.host.waiting import Waiting
 from difftest.report.picture import error_maps
 from difftest.simulator.errors import Location, near
-from difftest.simulator.launch import Launch, fuse
-from difftest.simulator.trace import Allocation, Event, Region, Trace
 
 NEIGHBOURS = 3
 """Lines that are shown before and after one."""
@@ -90,6 +87,7 @@ def one_of_several(runner: Runner) -> Iterator[None]:
 def _told_beside(runner: Runner, error: BaseException) -> str:
     """A report, or an error of the test's own in a line, and how its case is run again."""
     if isinstance(error, CaseFailure):
+        locate_writers(error, runner.backends)
         return str(error)
     at = runner.now and raised_at(error, runner.now[0])
     steps = (step.f_locals.get("case") for step, _ in traceback.walk_tb(error.__traceback__))
@@ -180,13 +178,13 @@ def _outputs(failure: DifferentialFailure) -> list[dict[str, Any]]:
 def _where(failure: DifferentialFailure) -> list[dict[str, Any]]:
     """The lines that raised, or that wrote the first wrong element."""
     shown = []
-    for verdict in failure.verdicts.values():
+    for backend, verdict in failure.verdicts.items():
         if isinstance(verdict, OneSided):
             at = raised_at(verdict.error, failure.spec)
             if at is not None:
                 shown.append(lines_around(at, "raised here"))
         elif isinstance(verdict, Mismatch) and verdict.first is not None:
-            event = culprit(failure, verdict)
+            event = failure.writers.get(backend)
             if event is not None and event.location is not None:
                 index = list(verdict.first.index)
                 name = verdict.argument or f"output {verdict.output}"
@@ -205,70 +203,3 @@ def raised_at(error: BaseException, spec: KernelSpec) -> Location | None:
             if is_own(entry, function):
                 return Location(entry.tb_frame.f_code.co_filename, entry.tb_lineno)
     return None
-
-
-def culprit(failure: DifferentialFailure, mismatch: Mismatch) -> Event | None:
-    """The instruction that wrote the first wrong element last, on the embedded simulator."""
-    first, output = mismatch.first, mismatch.output
-    if first is None or output is None:
-        return None
-    trace, _ = trace_of(failure.spec, failure.case)
-    return None if trace is None else writer_of(trace, mismatch, failure.spec.outputs)
-
-
-def trace_of(spec: KernelSpec, case: Case) -> tuple[Trace | None, str]:
-    """What a case does on the embedded simulator, and what stopped it; None if it does nothing."""
-    outcome = EmbeddedSimulator().run(make_call(spec, case, record=True))
-    if isinstance(outcome, Ran):
-        return outcome.trace, ""
-    frames = (entry.tb_frame for entry in entries(outcome.error))
-    scope = next((step.f_locals for step in frames if step.f_code is Launch.finished.__code__), {})
-    if "arguments" not in scope:  # it did not begin
-        return None, ""
-    fuse(scope["core"])
-    return scope["core"].trace, type(outcome.error).__name__
-
-
-def writer_of(trace: Trace, mismatch: Mismatch, arguments: Collection[str]) -> Event | None:
-    """Return the last instruction that wrote the first wrong element.
-
-    None if no instruction wrote it, or it cannot be told.
-
-    Parameters
-    ----------
-    arguments : the names of the kernel's arguments that are compared.
-    """
-    tensor = _tensor(trace, mismatch, arguments)
-    if tensor is None or mismatch.first is None:
-        return None
-    index, shape = mismatch.first.index, mismatch.shape
-    element = int(np.ravel_multi_index(index, shape)) if shape else 0
-    for event in reversed(trace.events):
-        for region in event.writes:
-            if region.allocation is tensor and _touches(region, element):
-                return event
-    return None
-
-
-def _tensor(trace: Trace, mismatch: Mismatch, arguments: Collection[str]) -> Allocation | None:
-    """Return the tensor of a result: the argument, the one of its shape, or that of its number."""
-    outputs = [tensor for tensor in trace.allocations if tensor.output is not None]
-    named = [t for t in outputs if t.name in arguments and t.location is None]
-    if mismatch.argument:
-        return next((tensor for tensor in named if tensor.name == mismatch.argument), None)
-    returned = [tensor for tensor in outputs if tensor not in named]
-    alike = [tensor for tensor in returned if tensor.shape == mismatch.shape]
-    if len(alike) == 1:
-        return alike[0]
-    number = mismatch.output or 0
-    fits = number < len(returned) and returned[number].shape == mismatch.shape
-    return returned[number] if fits else None
-
-
-def _touches(region: Region, element: int) -> bool:
-    if region.view is not None:
-        return False
-    if region.places is not None:
-        return bool((region.places.elements == element).any())
-    low, high = region.pattern.extent()
-    return low <= element <= high and bool((region.pattern.elements() == element).any())

@@ -10,8 +10,9 @@ from difftest.breakdown import unless_broken
 from difftest.harness.case import Case
 from difftest.harness.failures import short
 from difftest.harness.spec import KernelSpec
+from difftest.harness.writers import trace_of
 from difftest.inspection import memory_text
-from difftest.report.failure import findings, label, trace_of
+from difftest.report.failure import findings, label
 from difftest.simulator.machine import MACHINES
 from difftest.simulator.trace import Trace
 from difftest.timing.advice import advise

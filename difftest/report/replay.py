@@ -8,7 +8,7 @@ knows the outputs alone, so that the instruction is the last one that wrote a wr
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,9 +26,10 @@ from difftest.harness.explicit import CaseError
 from difftest.harness.failures import CaseFailure, DifferentialFailure
 from difftest.harness.runner import Runner, make_call, run_kernel
 from difftest.harness.spec import KernelSpec
-from difftest.harness.verdict import Mismatch, OneSided
+from difftest.harness.verdict import Inconclusive, Mismatch, OneSided
+from difftest.harness.writers import name_writers
 from difftest.host.options import patient
-from difftest.report.failure import lines_around, raised_at, writer_of
+from difftest.report.failure import lines_around, raised_at
 from difftest.report.saved import Saved, SavedError, read_saved
 from difftest.report.stepping import Around, IssuingLines, debugged, followed
 from difftest.simulator.errors import Location, OracleError
@@ -54,7 +55,7 @@ class Replay:
 
     Attributes
     ----------
-    text : the report of the failure; empty if the case agrees.
+    text : the report of the failure, or why the case is not judged; empty if the case agrees.
     stops : where the judges disagree, the first instruction first.
     trace, lines : of the run, as far as there are any.
     around : what the tensors of the first stop's instruction hold after it, by role.
@@ -139,17 +140,21 @@ def _replay(
 
     failure: CaseFailure | None = None
     trace: Trace | None = None
+    doubts: list[str] = []
     try:
         if edge.why:
             outcome = run_kernel(backend, _fresh(exact))
             trace = outcome.trace if isinstance(outcome, Ran) else None
             judge_edge(runner, spec, edge, backend, outcome)
         else:
-            runner.check(spec, edge.case)
+            verdicts = runner.check(spec, edge.case).values()
+            doubts = [verdict.reason for verdict in verdicts if isinstance(verdict, Inconclusive)]
         runner.check_hazards()
     except CaseFailure as wrong:
         failure = wrong
     trace = trace or runner.traces.get(backend.name)
+    if isinstance(failure, DifferentialFailure):
+        name_writers(failure, backend.name, trace)
     lines = IssuingLines()
     followed(folder, lambda: run_kernel(backend, _fresh(exact)), lines)
     oracle = run_kernel(PlainSimulator(saved.level, saved.strictness), _fresh(call))
@@ -157,7 +162,8 @@ def _replay(
         _stops(failure, trace, lines, oracle),
         key=lambda end: (end.judge != "the oracle", np.inf if end.number is None else end.number),
     )
-    again = Replay(str(failure or "").replace(str(folder), "..."), tuple(stops), trace, lines, {})
+    text = str(failure or "") or "".join(f"{spec.name} is not judged: {why}" for why in doubts[:1])
+    again = Replay(text.replace(str(folder), "..."), tuple(stops), trace, lines, {})
     event = again.event
     at = event.location if event is not None else stops[0].location if stops else None
     if at is not None:
@@ -195,19 +201,18 @@ def _stops(
         said = f"{name} lies farther from its exact values than rounding explains"
         yield Stop("the exact run", said, number)
     if isinstance(failure, DifferentialFailure):
-        for verdict in failure.verdicts.values():
+        for on, verdict in failure.verdicts.items():
             if isinstance(verdict, OneSided):
                 at = raised_at(verdict.error, failure.spec)
                 yield Stop("the kernel", f"{type(verdict.error).__name__} is raised here", None, at)
             elif isinstance(verdict, Mismatch):
-                yield _last_writer(verdict, trace, failure.spec.outputs)
+                yield _last_writer(verdict, failure.writers.get(on), is_known=trace is not None)
 
 
-def _last_writer(verdict: Mismatch, trace: Trace | None, arguments: Collection[str]) -> Stop:
+def _last_writer(verdict: Mismatch, event: Event | None, *, is_known: bool) -> Stop:
     first, output = verdict.first, verdict.output
-    if first is None or output is None or trace is None:
+    if first is None or output is None or not is_known:
         return Stop("the reference", verdict.message)
-    event = writer_of(trace, verdict, arguments)
     name = verdict.argument or f"output {output}"
     said = f"{name} at {list(first.index)}: got {first.got}, expected {first.expected}"
     if event is None:

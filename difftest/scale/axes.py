@@ -17,9 +17,10 @@ from hypothesis.strategies import SearchStrategy
 
 from difftest.choices import LEVELS
 from difftest.harness.bound import alone
+from difftest.harness.case import meant, plain
 from difftest.harness.recipes import RECIPES, Recipe, RecipeError
 from difftest.harness.signature import signature_of
-from difftest.harness.spec import KernelSpec
+from difftest.harness.spec import KernelSpec, is_choice
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.strategies import seeded
 from difftest.host.loading import parse_keywords
@@ -167,7 +168,7 @@ def placed(spec: KernelSpec, point: Mapping[str, Any]) -> PlacedSpec:
     level: str | None = None
     for name, value in left.items():
         if name in own.domain:
-            own = _with(own, domain={**own.domain, name: (value,)})
+            own = _with(own, domain={**own.domain, name: (_chosen(own, name, value),)})
         elif name == "dtype":
             own = _with(own, dtypes=(_one_of(name, value, own.dtypes),))
         elif name == "machine":
@@ -191,6 +192,21 @@ def check_axes(spec: KernelSpec, axes: Axes) -> None:
     for name, values in axes.axes.items():
         for value in values:
             placed(spec, {**first, name: value})
+
+
+def _chosen(spec: KernelSpec, name: str, value: Any) -> Any:
+    """Return the value of the domain that a word of the command stands for, such as ``nl.add``.
+
+    Numbers may lie outside the domain; a word that names no function of it is a click.UsageError.
+    """
+    source = spec.domain[name]
+    if not is_choice(source):
+        return value
+    chosen = meant(source, value)
+    if isinstance(chosen, str) and any(map(callable, source)) and chosen not in source:
+        accepted = ", ".join(str(plain(one)) for one in source)
+        raise click.UsageError(f"{name}={value}: accepted: {accepted}")
+    return chosen
 
 
 def _with(spec: KernelSpec, **changes: Any) -> KernelSpec:

@@ -26,8 +26,9 @@ from difftest.harness.failures import BrokenReferenceError, CaseFailure, HazardF
 from difftest.harness.spec import KernelSpec
 from difftest.harness.strategies import HARDWARE_LIMITS
 from difftest.harness.verdict import Mismatch, OneSided
+from difftest.harness.writers import culprit
 from difftest.host.output import write_file
-from difftest.report.failure import raised_at, writer_of
+from difftest.report.failure import raised_at
 from difftest.simulator.trace import Location, Trace
 
 OPEN, CLOSED = "open", "closed"
@@ -189,9 +190,8 @@ def _line_of(failure: CaseFailure, traces: Mapping[str, Trace]) -> Location | No
     if isinstance(failure, HazardFailure):
         return failure.findings[0].location
     verdict, spec, at = getattr(failure, "verdict", None), failure.spec, None
-    if isinstance(verdict, Mismatch) and verdict.first is not None and verdict.output is not None:
-        writers = (writer_of(trace, verdict, spec.outputs) for trace in traces.values())
-        events = filter(None, writers)
+    if isinstance(verdict, Mismatch) and verdict.first is not None:
+        events = filter(None, (culprit(trace, spec, verdict) for trace in traces.values()))
         at = next((event.location for event in events), None)
     elif failure.raised is not None:
         at = raised_at(failure.raised, spec)

@@ -6,7 +6,7 @@ import itertools
 import math
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -27,6 +27,7 @@ from difftest.scale.axes import Axes, PlacedSpec, Point, check_axes, placed
 from difftest.scale.engine import PointJudge
 from difftest.scale.store import identity_of, key_of, need
 from difftest.scale.sweep import CASES, OVER, axes_of_command, microseconds, point_text
+from difftest.scale.trials import Place, Trials
 from difftest.simulator.machine import MACHINES, TRN2
 from difftest.timing import UnknownCostError, predict
 from difftest.timing.clockwork import clockwork
@@ -39,8 +40,6 @@ AGREES = Outcome.AGREES.value
 BOUND, TRACE_BOUND, SLOWER = "bound", "bound of its trace", "slower"
 """Why a point was left: the traffic of its task, or the work of its trace, takes as long as the
 best; or its predicted time is not less."""
-_REPEATS = 30
-"""Known points that Optuna may propose in a row; then the first unknown one is taken."""
 _WORST = 1e12
 """Microseconds that Optuna is told of what has no time."""
 
@@ -87,35 +86,42 @@ class Tuner:
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         try:
-            study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=0), **self.study)
+            study = optuna.create_study(**self.study)
         except Exception as error:  # of whatever keeps it
             raise click.UsageError(f"--storage: {str(error).splitlines()[0]}") from None
-        counts = {name: len(values) for name, values in self.axes.axes.items()}
-        kinds: Any = {
-            name: optuna.distributions.IntDistribution(0, n - 1) for name, n in counts.items()
-        }
-        study.enqueue_trial(dict(start), skip_if_exists=True)
-        times: dict[tuple[int, ...], float] = {}
-        for told in study.get_trials(states=[optuna.trial.TrialState.COMPLETE]):
-            if stored := told.user_attrs.get("attempt"):
-                times[tuple(told.params[name] for name in counts)] = float(told.value or 0)
-                yield self.attempt({}, Attempt(**stored))
-        repeats = 0
-        while len(times) < min(trials, len(self.axes)):
-            if repeats > _REPEATS:
-                places = itertools.product(*map(range, counts.values()))
-                unknown = next(place for place in places if place not in times)
-                study.enqueue_trial(dict(zip(counts, unknown, strict=True)))
-            trial = study.ask(kinds)
-            at = tuple(trial.params[name] for name in counts)
-            repeats = repeats + 1 if at in times else 0
-            if at not in times:
-                axes = zip(self.axes.axes.items(), at, strict=True)
-                attempt = self.attempt({name: values[n] for (name, values), n in axes})
-                times[at] = _WORST if attempt.own_us is None else attempt.own_us
-                trial.set_user_attr("attempt", asdict(attempt))
+        kept = Trials(study, {name: len(values) for name, values in self.axes.axes.items()})
+        kept.begin(tuple(start.values()))
+        lost = kept.settle(_WORST)
+        for stored in kept.kept():
+            yield self.attempt({}, Attempt(**stored))
+        for place in lost:
+            if place not in kept.times:
+                attempt = self.attempt({}, self._ended_twice(place))
+                kept.add(place, _WORST, asdict(attempt))
                 yield attempt
-            study.tell(trial, times[at])
+        while len(kept.times) < min(trials, len(self.axes)):
+            trial, place = kept.ask(self._unknown(kept.times))
+            try:
+                attempt = self.attempt(self._point(place))
+            except KeyboardInterrupt:
+                kept.stop(trial, place)
+                raise
+            time = _WORST if attempt.own_us is None else attempt.own_us
+            kept.tell(trial, place, time, asdict(attempt))
+            yield attempt
+
+    def _point(self, place: Place) -> Point:
+        axes = zip(self.axes.axes.items(), place, strict=True)
+        return {name: values[n] for (name, values), n in axes}
+
+    def _unknown(self, known: Collection[Place]) -> Iterator[Place]:
+        """Yield the points that are not known, in the order of the axes."""
+        places = itertools.product(*(range(len(values)) for values in self.axes.axes.values()))
+        return (place for place in places if place not in known)
+
+    def _ended_twice(self, place: Place) -> Attempt:
+        reason = "two processes ended while they looked at this point"
+        return Attempt(self._point(place), Outcome.INCONCLUSIVE.value, reason=reason)
 
     @property
     def best_us(self) -> float:
@@ -196,7 +202,8 @@ class Tuner:
         """The spec at a point, and the case whose time counts, on random data."""
         values = {**self.axes.shared, **point}
         place = placed(self.spec, values)
-        own = {name: values[name] for name in place.spec.domain}
+        sources: Mapping[str, Any] = place.spec.domain
+        own = {name: source[0] for name, source in sources.items()}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return place, simplest_case(place.spec, own)

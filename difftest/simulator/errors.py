@@ -250,6 +250,42 @@ class KernelExit(RuntimeError):
         super().__init__(f"{type(error).__name__}{said} (a kernel returns, and ends no program)")
 
 
+class OpaqueError(RuntimeError):
+    """Stands for an error that keeps no traceback: Python and pytest break down on such errors.
+
+    A frozen dataclass that is an exception is one: an error's traceback is set on its way.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        said = f"{type(error).__name__}: {error}".removesuffix(": ")
+        super().__init__(f"{said} (an error that refuses its __traceback__)")
+
+
+def guarded(function: Callable[[], Any]) -> Any:
+    """Return the result of a call; raise an :class:`OpaqueError` for an error that needs one.
+
+    Nothing between the error and this call may set its traceback, such as a context manager.
+    """
+    __tracebackhide__ = True
+    try:
+        return function()
+    except Exception as error:
+        opaque = _opaque(error)
+        if opaque is None:
+            raise
+    raise opaque  # without the error as its context, of which Python reads the traceback
+
+
+def _opaque(error: Exception) -> OpaqueError | None:
+    """Return what stands for the error that is handled; None if it takes a traceback."""
+    trace = sys.exc_info()[2]  # whatever the error makes of its own
+    try:
+        error.__traceback__ = trace
+    except Exception:
+        return OpaqueError(error).with_traceback(trace)
+    return None
+
+
 class NotModelledError(NkiError, NotImplementedError):
     """The simulator does not model this, and says so instead of ignoring it."""
 

@@ -24,7 +24,7 @@ from difftest.simulator.arrays import (
 from difftest.simulator.baton import FORWARD, Baton, Order, ProgramStopped, Rank, Turns, one_thread
 from difftest.simulator.core import Core, is_running
 from difftest.simulator.dtypes import Array, as_dtype, as_nki_dtype
-from difftest.simulator.errors import KernelExit, NkiError
+from difftest.simulator.errors import KernelExit, NkiError, guarded
 from difftest.simulator.follower import Follower, Followers
 from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.frontend.classic.memories import forces_auto_alloc, note_mixed
@@ -46,7 +46,7 @@ from difftest.simulator.misuses import LAUNCH_IN_KERNEL
 from difftest.simulator.recording import fuse_moves
 from difftest.simulator.strictness import Strictness, judging, said
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Space, Trace
+from difftest.simulator.trace import Returned, Space, Trace
 from difftest.simulator.witness import TAPES, Testimony, witness
 
 if TYPE_CHECKING:
@@ -237,7 +237,10 @@ class Launch(NamedTuple):
             core.loops.bodies.check(leaves)
             oracle, shadow = core.followers.oracle, core.followers.shadow
             outputs = as_arrays(leaves)
-            note_outputs(leaves, outputs, [tensor for _, tensor in arguments.given])
+            given = [tensor for _, tensor in arguments.given]
+            note_outputs(leaves, outputs, given)
+            core.trace.arguments = [tensor._storage.allocation for tensor in given]
+            core.trace.returned = [*map(_as_returned, leaves)]
             kept = [*leaves, *arguments.written]
             again = shadow and shadow.contract.without_scratch([tensor.dtype for tensor in kept])
             if core.tape is not None:
@@ -280,6 +283,10 @@ class Launch(NamedTuple):
         programs = tuple(range(math.prod(grid)))
         core.trace.cores = programs if _side_by_side(core) else physical_cores(grid)
         return core
+
+
+def _as_returned(leaf: Any) -> Returned:
+    return Returned(leaf._storage.allocation, leaf._pattern, leaf.dtype)
 
 
 def fuse(core: Core) -> None:
@@ -364,7 +371,7 @@ def _run_side_by_side(core: Core, kernel: Callable[[], Any]) -> Any:
 def _call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """What a kernel returns; what would end its caller's process or test is an error of it."""
     try:
-        return function(*args, **kwargs)
+        return guarded(functools.partial(function, *args, **kwargs))
     except (Exception, KeyboardInterrupt, ProgramStopped):
         raise
     except BaseException as error:

@@ -472,6 +472,17 @@ class Event:
         return None
 
 
+class Returned(NamedTuple):
+    """A tensor that the caller gets: its allocation, and which elements of it, in which order.
+
+    ``dtype`` is the one in which ``pattern`` counts elements.
+    """
+
+    allocation: Allocation
+    pattern: Pattern
+    dtype: np.dtype[Any]
+
+
 @dataclass(eq=False, kw_only=True)
 class Trace:
     """The events of one launch in program order, and its allocations."""
@@ -490,6 +501,10 @@ class Trace:
     """Whether the kernel asked which program of the grid it is (``nl.program_id``)."""
     allocations: list[Allocation] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    arguments: list[Allocation] = field(default_factory=list)
+    """Tensors that the caller passed, in order. A trace in a file does not have them."""
+    returned: list[Returned] = field(default_factory=list)
+    """Tensors that the kernel returned, in order. A trace in a file does not have them."""
 
     def __len__(self) -> int:
         return len(self.events)

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, Phase, Verbosity
 from hypothesis.errors import Flaky, HypothesisException
 
 from difftest.backends.base import Backend, KernelCall, Ran
+from difftest.backends.embedded import EmbeddedSimulator
 from difftest.breakdown import unless_broken
 from difftest.harness.case import Case
 from difftest.harness.compare import around, check_values
@@ -30,6 +31,7 @@ from difftest.harness.spec import KernelSpec, elements_of
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.strategies import MOST_ELEMENTS, cases, source_of
 from difftest.harness.verdict import Mismatch, Verdict
+from difftest.harness.writers import locate_writers
 from difftest.simulator.dtypes import NKI_NAMES
 from difftest.simulator.replay import replayed
 from difftest.simulator.trace import Trace
@@ -131,11 +133,20 @@ class Judge:
                 name = "" if isinstance(error, HypothesisException) else f"{type(error).__name__}: "
                 self.judgement.reason = f"the test cannot be drawn from: {name}{error}"
         if self._failure is not None:
+            self._locate(self._failure[1])
             self.judgement.blame(*self._failure)
         self._tell()
         if self.judgement.outcome is Outcome.AGREES:
             self._look()
         return self.judgement
+
+    def _locate(self, failure: Failure) -> None:
+        """Name the kernel's line that wrote the first wrong element: what it asked for runs here.
+
+        The candidate's own code does not run in this process.
+        """
+        if failure is self.judgement.failure:
+            locate_writers(failure, (EmbeddedSimulator(),))
 
     def _search(self) -> None:
         """The one case that is asked for; or drawn ones, the failing one shrunk, and examples."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -177,7 +178,7 @@ class Judgement:
             {"file": place.file, "line": place.line, "what": place.what, "source": place.source}
             for place in missed(self.coverage)
         ]
-        return {
+        document = {
             "format": FORMAT,
             "version": VERSION,
             **{name: getattr(self, name) for name in _AS_IT_IS},
@@ -190,6 +191,22 @@ class Judgement:
             "evidence": {**vars(self.evidence), "doubts": sorted(self.evidence.doubts)},
             "reward": self.reward(),
         }
+        shown: dict[str, Any] = from_here(document, os.getcwd() + os.sep)
+        return shown
+
+
+def from_here(data: Any, here: str) -> Any:
+    """Return data with each file below the working directory, ``here``, named from there.
+
+    The worker that runs the kernel has another working directory, and names files whole.
+    """
+    if isinstance(data, str):
+        return data.replace(here, "")
+    if isinstance(data, Mapping):
+        return {name: from_here(value, here) for name, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [from_here(value, here) for value in data]
+    return data
 
 
 def _outcome_of(verdict: Mismatch | OneSided) -> Outcome:

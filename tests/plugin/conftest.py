@@ -3,6 +3,7 @@
 # with what each run would spend its time on to import (libcst, of Hypothesis's patches).
 import importlib
 import importlib.metadata
+import os
 import sys
 
 import hypothesis.extra._patching
@@ -182,5 +183,7 @@ def in_process(request, pytester, monkeypatch):
 
 
 @pytest.fixture
-def project(pytester, in_process):
+def project(pytester, in_process, monkeypatch):
+    for name in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
+        monkeypatch.delenv(name)  # a run in a test is no worker, though this one may be
     return Project(pytester)

@@ -73,8 +73,26 @@ def test_a_report_that_cannot_be_written(project, monkeypatch):
     monkeypatch.setattr(document, "session_document", breaks)
     project.add_test()
     result = project.run("--simulate", "--difftest-report=report.json")
-    assert result.ret == pytest.ExitCode.OK
+    result.assert_outcomes(passed=1)
+    assert result.ret == pytest.ExitCode.INTERNAL_ERROR, "what was asked for is not there"
     result.stdout.fnmatch_lines([f"--difftest-report broke down at test_breakdowns.py:* {END}"])
+
+
+REPORT_LOST = "ERROR: --difftest-report: cannot write r.html: No space left on device"
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "1"]])
+def test_a_report_on_a_full_disk_fails_a_session_whose_tests_pass(project, monkeypatch, workers):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("difftest.host.output.os.replace", full)
+    project.add_test()
+    result = project.run("--simulate", "--difftest-report=r.html", *workers)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines([REPORT_LOST])
+    assert result.stdout.str().count("No space left") == 1
+    assert result.ret == pytest.ExitCode.INTERNAL_ERROR
 
 
 def test_files_that_cannot_be_written(project, monkeypatch):
@@ -90,8 +108,9 @@ def test_files_that_cannot_be_written(project, monkeypatch):
     )
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*subtract disagrees with its reference"])
-    for line in ("--difftest-report broke down at *r.html", "--difftest-save broke down at *saved"):
-        line += "*: a fault of this machine, and no verdict on the kernel"
-        result.stdout.fnmatch_lines([line])
+    told = "a fault of this machine, and no verdict on the kernel"
+    result.stdout.fnmatch_lines([f"--difftest-save broke down at *saved*: {told}"])
+    result.stdout.fnmatch_lines([REPORT_LOST])
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert not list(project.pytester.path.glob("*r.html"))
     assert not list((project.pytester.path / "saved").iterdir())

@@ -105,6 +105,27 @@ def test_what_may_be_wrong_warns_and_fails_where_warnings_count(hazard):
     )
 
 
+@pytest.mark.parametrize("workers", [[], ["-n", "2"]])
+def test_a_line_of_a_kernel_warns_once_a_session(hazard, workers):
+    """In each test that runs it, with its own shapes and dtypes, and on each worker."""
+    project = hazard(SUM)
+    test = (project.pytester.path / "test_add.py").read_text()
+    narrow = test.replace("sizes(1, 8)", "sizes(9, 12)").replace(
+        '"float32", "float16"', '"float16",'
+    )
+    assert narrow.count("sizes(9, 12)") == narrow.count('("float16",)') == 1
+    project.pytester.makepyfile(
+        test_narrow=narrow,
+        other=KERNELS.format(**SUM),
+        test_other=test.replace("from kernel", "from other"),
+    )
+    result = project.run_apart("--simulate", "-W", "default", *workers)
+    result.assert_outcomes(passed=3, warnings=2)
+    text = result.stdout.str()
+    for file in ("kernel", "other"):
+        assert text.count(f"{file}.py:8: HazardWarning: warning affine-reduction: ") == 1
+
+
 def test_a_name_that_has_ended_is_told_once(hazard):
     """By lint's rule, which says more; the simulator warns of it in each run."""
     body = "nl.store(result, nl.add(nl.load(a), nl.load(b)))"

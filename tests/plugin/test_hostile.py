@@ -171,7 +171,7 @@ TOLD = {
     "kernel_same_input": "* the kernel returns its input a itself, to which it wrote nothing",
     "kernel_own_input": "*KernelError: an instruction was to write to a parameter",
     "reference_recurses": DEFECT.format("broke down"),
-    "reference_eats": DEFECT.format("needed more than 99 MiB of memory (--case-memory)"),
+    "reference_eats": "  remedy:      raise the limit, or let the reference need less",
     "reference_exits": DEFECT.format("broke down"),
     "reference_quits": DEFECT.format("broke down"),
     "reference_forks": DEFECT.format("forked, *"),
@@ -249,6 +249,77 @@ def test_a_limit_that_is_no_number_or_not_to_be_had_is_a_usage_error(project, mo
     monkeypatch.setattr(limits, "USED", limits.Path("nowhere"))
     result = project.run("--simulate", "--case-memory=1")
     result.stderr.fnmatch_lines(["ERROR: --case-memory: this system cannot limit a process*"])
+
+
+MACHINE = """
+from difftest.harness.recipes import Iota, Ones, Random, Zeros
+
+calls = 0
+makers = {kind: kind.build for kind in (Iota, Ones, Random, Zeros)}
+
+def build(recipe, *form):
+    global calls
+    calls += 1
+    if calls in (30, 31):
+        raise MemoryError("Unable to allocate 8. GiB")
+    return makers[type(recipe)](recipe, *form)
+
+for kind in makers:
+    kind.build = build
+
+def pytest_unconfigure():
+    for kind, make in makers.items():
+        kind.build = make
+"""
+ATE = "this computer has too little memory: MemoryError: Unable to allocate 8. GiB"
+
+
+def test_a_fault_of_the_machine_while_an_input_is_made_is_no_verdict(project):
+    """Hypothesis would run the case again, where there is memory, and call the test flaky."""
+    project.add_test()
+    project.pytester.makeconftest(MACHINE)
+    result = project.run("--simulate")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines([f"inconclusive: * of add: {ATE}*"])
+
+
+NARROW = """
+import numpy as np
+from difftest import kernel_test
+from kernel import add
+
+SPEC = {"domain": {"n": (1, 2)}, "inputs": {"a": "n n", "b": "n n"}}
+
+def eats(a, b):
+    raise MemoryError("Unable to allocate 8. GiB")
+
+def reference(a, b):
+    return a.astype(np.float64) + b
+
+@kernel_test(kernel=add, reference=eats, **SPEC)
+def test_reference(case):
+    case.check()
+
+@kernel_test(kernel=add, reference=reference, **SPEC)
+def test_own(case):
+    eats(*case.inputs)
+
+@kernel_test(kernel=eats, reference=reference, **SPEC)
+def test_kernel(case):
+    case.check()
+"""
+
+
+def test_where_no_case_has_the_memory_the_remedy_is_not_to_mend_anything(project):
+    project.pytester.makepyfile(test_narrow=NARROW)
+    result = project.run("--simulate")
+    result.assert_outcomes(failed=3)
+    text = result.stdout.str()
+    assert text.count(ATE) > 3
+    assert "mend the reference" not in text
+    assert "Flaky" not in text
+    assert "broke down" not in text
+    assert "run fewer processes at once, or give the domain smaller sizes" in text
 
 
 SLEEPS = """
@@ -365,3 +436,65 @@ def test_a_loop_is_stopped_without_signals_too(monkeypatch):
             limits.within_limits(loops)
     monkeypatch.setattr(limits.LIMITS, "seconds", 60)
     assert limits.within_limits(lambda: 7) == 7
+
+
+REFUSING = """
+from dataclasses import dataclass
+from difftest import kernel_test
+from kernel import add
+from reference_add import add as right
+
+@dataclass(frozen=True)
+class Frozen(Exception):
+    text: str
+
+class Refuses(Exception):
+    @property
+    def __traceback__(self):
+        raise KeyError("no traceback")
+
+    @__traceback__.setter
+    def __traceback__(self, value):
+        raise TypeError("no traceback")
+
+SPEC = {"domain": {"n": (1, 2)}, "inputs": {"a": "n n", "b": "n n"}, "edges": False}
+
+def raising(error):
+    def raises(a, b):
+        raise error("mine")
+
+    return raises
+
+for error in (Frozen, Refuses):
+    @kernel_test(kernel=raising(error), reference=right, **SPEC)
+    def test_kernel(case):
+        case.check()
+
+    @kernel_test(kernel=add, reference=raising(error), **SPEC)
+    def test_reference(case):
+        case.check()
+
+    def own(raises):
+        def test_own(case):
+            raises(None, None)
+
+        return kernel_test(kernel=add, reference=right, **SPEC)(test_own)
+
+    test_own = own(raising(error))
+
+    for test in (test_kernel, test_reference, test_own):
+        globals()[f"{test.__name__}_{error.__name__.lower()}"] = test
+    del test_kernel, test_reference, test_own, test
+"""
+
+
+def test_an_error_that_refuses_its_traceback_is_named(project):
+    project.pytester.makepyfile(test_refusing=REFUSING)
+    result = project.run("--simulate")
+    result.assert_outcomes(failed=6)
+    text = result.stdout.str()
+    for error in ("Frozen", "Refuses"):
+        said = f"{error}: mine (an error that refuses its __traceback__)"
+        assert f"the kernel broke down: OpaqueError: {said}" in text
+        assert f"received:    OpaqueError: {said}" in text
+        assert f"E       difftest.simulator.errors.OpaqueError: {said}" in text

@@ -462,3 +462,15 @@ def test_a_run_in_this_process_remembers_failures_in_its_own_folder(project):
     project.add_test("subtract")
     project.run("--simulate").assert_outcomes(failed=1)
     assert any((project.pytester.path / ".hypothesis" / "examples").iterdir())
+
+
+def test_the_debugger_stops_in_the_authors_test_where_values_are_wrong(project):
+    project.add_test("subtract")
+    command = [sys.executable, "-m", "pytest", "--simulate", "--pdb", "-x", "test_add.py::test_add"]
+    result = project.pytester.run(*command, stdin=b"p case.dtype\nq\n")
+    lines = result.outlines
+    at = next(n for n, line in enumerate(lines) if line.startswith("> "))
+    assert lines[at].endswith("test_add()"), lines[at]
+    assert "test_add.py(" in lines[at]
+    assert lines[at + 1] == "-> case.check()"
+    result.stdout.fnmatch_lines(["*(Pdb) dtype('float*')"])

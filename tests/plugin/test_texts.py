@@ -32,6 +32,7 @@ def test_the_whole_text_of_a_failure(project):
             "  b:           (1, 1) Ones()",
             "  embedded:    the algorithm differs: without rounding too, values are wrong",
             "  first wrong: out[[]0, 0[]]: got -1.0, expected 1.0",
+            "  written by:  kernel.py:*: nisa.dma_copy(src=nisa.tensor_tensor(*), dst=result)",
             "  allowed:     exactly 1.0; the error is 1.68e+07 ULP of float32",
             "  wrong:       1 of 1 elements, which is all of them",
             "  looks like:  a wrong sign: as if b were negative (in m=*, which fails too)",
@@ -220,3 +221,13 @@ def test_the_whole_text_of_a_clean_check():
     assert result.output == (
         "matrix_transpose on trn2: instructions: 4, findings: 0, allowed by comments: 0\n"
     )
+
+
+def test_with_tb_line_the_terminal_has_the_message_and_a_file_the_report(project):
+    project.add_test("subtract")
+    result = project.run("--simulate", "--tb=line", "--difftest-report=report.json")
+    text = result.stdout.str()
+    result.stdout.fnmatch_lines(["*test_add.py:*: subtract: wrong algorithm at m=1, n=1, *"])
+    assert "first wrong" not in text
+    assert "run again" not in text
+    assert "first wrong" in (project.pytester.path / "report.json").read_text()

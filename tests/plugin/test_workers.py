@@ -104,3 +104,39 @@ def test_a_distribution_that_was_chosen_stays():
         request = Request("embedded", False, None, ())
         share_out(request, Namespace(numprocesses=numbers, dist=dist, distload=False), args)
         assert args == ["tests", *(["--dist", "worksteal"] if added else []), "--", "last"]
+
+
+SURROGATE = """
+from difftest import kernel_test
+from reference_add import add as right
+
+SPEC = {"domain": {"n": (1, 2)}, "inputs": {"a": "n n", "b": "n n"}, "edges": False}
+TEXT = "a lone \\udc80 in it"
+
+def kernel(a, b):
+    raise ValueError(TEXT)
+
+def refusing(a, b):
+    raise KeyError(TEXT)
+
+@kernel_test(kernel=kernel, reference=right, **SPEC)
+def test_kernel(case):
+    case.check()
+
+@kernel_test(kernel=kernel, reference=refusing, **SPEC)
+def test_reference(case):
+    case.check()
+
+@kernel_test(kernel=kernel, reference=right, **SPEC)
+def test_own(case):
+    raise ValueError(TEXT)
+"""
+
+
+def test_a_lone_surrogate_in_an_error_ends_no_worker(project):
+    project.pytester.makepyfile(test_surrogate=SURROGATE)
+    result = project.run_apart("--simulate", "-n", "1", "--difftest-report=r.json")
+    result.assert_outcomes(failed=3)
+    text = result.stdout.str()
+    assert "crashed" not in text
+    assert text.count("a lone \\udc80 in it") >= 3

@@ -46,6 +46,10 @@ def fused_conv2d_maxpool(X, W, bias, pool_size=1):
     return out
 """
 
+OUT_OF_SCOPE = SOURCE.replace(
+    "    filters = nl.load(W)\n",
+    "    for _ in nl.affine_range(1):\n        filters = nl.load(W)\n",
+)
 WITHOUT_BIAS = SOURCE.replace("total = nisa.tensor_scalar(total, nl.add, shift)", "pass")
 SWAPPED_TAPS = SOURCE.replace("filters[:, :, i, j]", "filters[:, :, j, i]")
 TOO_WIDE = SOURCE.replace(

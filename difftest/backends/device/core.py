@@ -149,6 +149,11 @@ def find_cores() -> tuple[int, ...]:
     return tuple(dict.fromkeys(cores))
 
 
+_SHARED = f""";
+          or let {LOCK_FOLDER} name a folder that all users of the cores can write, and remove
+          the locks in the old one"""
+
+
 class CoreLease:
     """The exclusive use of one ``core``, until :meth:`release` or the end of the process.
 
@@ -160,20 +165,26 @@ class CoreLease:
     def __init__(self) -> None:
         usual = Path(tempfile.gettempdir()) / "difftest-neuroncores"
         folder = Path(os.environ.get(LOCK_FOLDER) or usual)
-        folder.mkdir(parents=True, exist_ok=True)
-        holders = []
+        holders: list[str] = []
+        foreign = ""
         for self.core in find_cores():
             lock = folder / f"neuroncore-{self.core}.lock"
-            descriptor = _locked(lock)
-            if descriptor is not None:
-                self._descriptor = descriptor
-                return
-            holder = lock.read_text(encoding="utf-8").strip() or "of unknown id"
-            holders.append(f"core {self.core} by process {holder}")
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                descriptor = _locked(lock)
+                if descriptor is not None:
+                    self._descriptor = descriptor
+                    return
+                holder = lock.read_text(encoding="utf-8").strip() or "of unknown id"
+            except PermissionError as error:  # nobody can tell whether its core is free
+                foreign = _SHARED
+                holders.append(f"core {self.core} by a lock of another user, {error.filename}")
+            else:
+                holders.append(f"core {self.core} by process {holder}")
         raise NoCoreError(
             f"no NeuronCore is free: {', '.join(holders)}.\n"
             f"  remedy: name more cores in {VISIBLE_CORES}, or use fewer workers (pytest -n),\n"
-            "          or end the processes that hold the cores"
+            f"          or end the processes that hold the cores{foreign}"
         )
 
     def release(self) -> None:
@@ -184,7 +195,7 @@ class CoreLease:
 def _locked(lock: Path) -> int | None:
     """The descriptor of the lock that this process has now; None if another has it.
 
-    Another user's file is a PermissionError: DIFFTEST_LOCK_DIR names a folder that all can write.
+    Another user's file is a PermissionError.
     """
     import fcntl  # here, for the module is read on computers that have no flock
 

@@ -53,7 +53,7 @@ def mutate(
     TESTS are kernel tests as PATH::TEST, files and folders of them, or specs as PATH::NAME. Each
     mutant is one small change of a kernel's source. The exit code is 1 if one survives that is no
     suspected equivalent. What is known is kept in .difftest, so that a run goes on where the last
-    one ended.
+    one ended. The exit code is 1, too, if the budget leaves no mutant that is judged.
     """
     memory = 1024 * options["memory"]
     settings = Amount(options["cases"], options["workers"], options["budget"], memory)
@@ -71,7 +71,7 @@ def mutate(
         command = f"difftest mutate {' '.join(tests)} --cases {settings.cases} --table {table_file}"
         write_file(table_file, markdown(campaign, command))
     click.echo(ending(campaign))
-    if total(campaign.results.values()).of(ALIVE):
+    if not campaign.results or total(campaign.results.values()).of(ALIVE):
         click.get_current_context().exit(1)
 
 

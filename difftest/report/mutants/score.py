@@ -77,6 +77,8 @@ class Score:
             self.most = max(self.most, result.ran)
 
     def __str__(self) -> str:
+        if not self.statuses.total():
+            return "score: none, for no planted bug was judged"
         killers = ", ".join(f"{name} {count}" for name, count in self.killers.most_common())
         return (
             f"score: {self.percent:.1f}% of {self.of(DEAD + ALIVE)}: {self.of(DEAD)} found"

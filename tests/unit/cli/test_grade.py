@@ -97,6 +97,17 @@ def test_a_wrong_kernel_exits_with_1(grade):
     assert "not measured (correctness comes first)" in result.output
 
 
+def test_a_tensor_that_is_used_out_of_its_scope_is_no_right_solution(grade):
+    """The simulator runs it, and the compiler of the assignment refuses it."""
+    result = grade(student.OUT_OF_SCOPE)
+    assert result.exit_code == 1
+    assert "passed  small images: 128 -> 128 channels" in result.output
+    assert "FAILED  on a device:\n        error tensor-scope: " in result.output
+    assert "conv2d.py:" in result.output.partition("tensor-scope")[2]
+    assert "not measured (correctness comes first)" in result.output
+    assert "predicted" not in result.output
+
+
 def test_an_error_is_told_once(grade):
     lines = grade(student.RAISING, "--test-maxpool").output.splitlines()
     assert lines.count("        the kernel raised KeyError: 'bias'") == 1

@@ -48,6 +48,10 @@ CASE = """--case '{"values": {}, "dtype": "float32", "data": {}}'"""
 PROOF = "migrate wrong_old.py --kernel copy --shape 4,n"
 WRONG = {
     f"check {COPY} --set n=1 --set n=2": (2, "n is set twice"),
+    **{
+        f"{command} {COPY} --set n=abc": (2, "--set n=abc: n received a word; accepted: a literal")
+        for command in ("check", "profile", "bench own")
+    },
     f"check {COPY} --set m=1": (1, "unexpected keyword argument 'm'"),
     f"check {COPY} --grid 100000000": (2, "a grid has at most 4096 programs"),
     f"check {COPY} --ranks 1000000": (2, "not in the range 1<=x<=4096"),

@@ -2,6 +2,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,8 +10,9 @@ from hypothesis import given
 
 import difftest
 from difftest.harness.case import Case
-from difftest.harness.explicit import CaseError, case_from_json, explicit_cases
+from difftest.harness.explicit import CaseError, case_from_json, explicit_cases, simplest_case
 from difftest.harness.recipes import Ones, Random, Zeros
+from difftest.harness.spec import KernelSpec
 from difftest.harness.strategies import cases, sizes
 from tests.every import every
 from tests.unit.standin import add_spec
@@ -127,3 +129,31 @@ def test_an_example_of_values_is_checked_in_every_dtype_with_random_data():
 def test_an_example_that_is_a_case_is_taken_as_it_is():
     case = Case({"n": 4}, "float32", {"a": Zeros(), "b": Ones()})
     assert list(explicit_cases(add_spec(examples=(case,)))) == [case]
+
+
+PARTIALS = (partial(max, 1), partial(max, 2))
+
+
+@every(
+    "choices",
+    [
+        (lambda x: x + 1, lambda x: x - 1),
+        (*(lambda x, n=n: x + n for n in range(3)), abs),
+        PARTIALS,
+        (max, min),
+    ],
+)
+def test_functions_of_one_choice_have_names_of_their_own_and_are_read_back(choices):
+    spec = KernelSpec(
+        kernel=lambda a, op: a,
+        reference=lambda a, op: a,
+        domain={"n": (2,), "op": choices},
+        inputs={"a": "n"},
+        parameters=["op"],
+    )
+    texts = [simplest_case(spec, {"n": 2, "op": op}).to_json() for op in choices]
+    assert len({*texts}) == len(choices)
+    assert " at 0x" not in "".join(texts), "an address is another one in each process"
+    assert [case_from_json(text, spec).values["op"] for text in texts] == [*choices]
+    labels = {simplest_case(spec, {"n": 2, "op": op}).label() for op in choices}
+    assert len(labels) == len(choices)

@@ -1,5 +1,6 @@
 """What a call leaves behind: random states of any generator are compared, and put back."""
 
+import errno
 import os
 import random
 import sys
@@ -10,7 +11,14 @@ import warnings
 import numpy as np
 import pytest
 
-from difftest.harness.limits import LIMITS, USED, CaseLimitError, limit, within_limits
+from difftest.harness.limits import (
+    LIMITS,
+    USED,
+    CaseLimitError,
+    fault_of_machine,
+    limit,
+    within_limits,
+)
 from tests.every import every
 
 
@@ -99,3 +107,21 @@ def test_what_stops_a_call_takes_none_of_its_memory():
 def test_the_tightest_limit_holds():
     with limit(2.0, None), limit(1.0, None), limit(3.0, None):
         assert LIMITS.seconds == 1.0
+
+
+@every(
+    "error, lack",
+    [
+        (MemoryError("Unable to allocate 8 GiB"), "memory: MemoryError: Unable"),
+        (OSError(errno.ENOMEM, "Cannot allocate"), "memory: OSError: "),
+        (OSError(errno.ENOSPC, "No space left"), "space on a disk: OSError: "),
+        (OSError(errno.EMFILE, "Too many open files"), "open files: OSError: "),
+    ],
+)
+def test_a_fault_of_the_machine_is_told_from_others(error, lack):
+    assert fault_of_machine(error).startswith(f"this computer has too little {lack}")
+
+
+@every("error", [None, ValueError(), FileNotFoundError(2, "no"), CaseLimitError("needed more")])
+def test_what_is_no_fault_of_the_machine(error):
+    assert fault_of_machine(error) == ""

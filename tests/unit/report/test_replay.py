@@ -84,7 +84,7 @@ def test_the_reference_stops_at_the_last_writer():
     assert again.event.opcode == "dma_copy"
     assert again.event.number == 5
     assert "  >   17         nisa.dma_copy(dst=out[first" in text
-    assert "scaled.py:17" in text
+    assert "  written by:  .../scaled.py:17: nisa.dma_copy(dst=out[first" in text
     assert "output 0 at [128, 0]: got " in text
     assert "written here last" in text
     assert "after it, src:\n    held, tensor 5 [2, 2] float32 in sbuf" in text

@@ -1,7 +1,9 @@
 import click
+import numpy as np
 import pytest
 
-from difftest.scale.axes import Axes, parse_axes, parse_axis, parse_case
+from difftest.harness.spec import KernelSpec
+from difftest.scale.axes import Axes, parse_axes, parse_axis, parse_case, placed
 from tests.every import every
 
 
@@ -76,3 +78,16 @@ def test_what_all_points_share():
 def test_what_is_no_case_is_refused(text):
     with pytest.raises(click.BadParameter, match="--case"):
         parse_case(text)
+
+
+def test_a_word_is_the_function_of_the_domain_that_has_this_name():
+    spec = KernelSpec(
+        kernel=lambda a, op: a,
+        reference=lambda a, op: a,
+        domain={"n": (2,), "op": (np.add, np.multiply)},
+        inputs={"a": "n"},
+        parameters=["op"],
+    )
+    assert placed(spec, {"n": 2, "op": "add"}).spec.domain["op"] == (np.add,)
+    with pytest.raises(click.UsageError, match="op=ad: accepted: add, multiply"):
+        placed(spec, {"n": 2, "op": "ad"})

@@ -29,7 +29,18 @@ from difftest.scale.findings import (
 )
 from difftest.scale.findings import kind_of as kind
 from difftest.simulator.dtypes import FLOAT32
-from difftest.simulator.trace import Allocation, Engine, Event, Kind, Location, Region, Space, Trace
+from difftest.simulator.pattern import Pattern
+from difftest.simulator.trace import (
+    Allocation,
+    Engine,
+    Event,
+    Kind,
+    Location,
+    Region,
+    Returned,
+    Space,
+    Trace,
+)
 from tests.every import every
 
 
@@ -86,7 +97,8 @@ def stores(*spans):
         )
         for line, (first, count) in enumerate(spans, 1)
     ]
-    return Trace(events=events, allocations=[tensor])
+    returned = Returned(tensor, Pattern.whole((128,)), FLOAT32)
+    return Trace(events=events, allocations=[tensor], returned=[returned])
 
 
 @every(

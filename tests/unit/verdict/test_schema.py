@@ -20,6 +20,7 @@ WHOLE = [
     "    b:           (1, 1) Ones()",
     "    embedded:    the algorithm differs: without rounding too, values are wrong",
     "    first wrong: out[[]0, 0[]]: got -1.0, expected 1.0",
+    "    written by:  *: *",
     "    allowed:     exactly 1.0; the error is 1.68e+07 ULP of float32",
     "    wrong:       1 of 1 elements, which is all of them",
     "    looks like:  a wrong sign: as if b were negative (in p=*, n=*, which fails too)",

@@ -1,6 +1,7 @@
 """The whole way: a kernel in a worker, judged by a spec, as one object."""
 
 import dataclasses
+import json
 
 import numpy as np
 
@@ -58,6 +59,7 @@ def test_a_wrong_kernel_has_its_smallest_case(worker, tmp_path):
     judgement = judged(worker, tmp_path, WRONG)
     assert judgement.outcome is Outcome.WRONG_ALGORITHM
     assert judgement.outcome.exit_code == 1
+    assert "  written by:  " in judgement.report
     document = judgement.as_mapping()
     assert document["case"]["values"] == {"p": 1, "n": 1}
     assert document["first_wrong"]["index"] == [0, 0]
@@ -167,3 +169,19 @@ def test_a_branch_that_only_an_example_takes_is_named(worker, tmp_path):
     assert judgement.outcome is Outcome.AGREES, judgement.report
     (note,) = [one for one in judgement.notes if "only the examples" in one]
     assert note.endswith("if a.shape[0] == 77:")
+
+
+def test_files_are_named_from_the_working_directory(worker, tmp_path, monkeypatch):
+    """In what a verdict prints and records: its worker has a directory of its own."""
+    monkeypatch.chdir(tmp_path)
+    kernels = {
+        "a branch": "if a.shape[0] > 9999:\n    return store(a)\nreturn store(total(a, b))",
+        "a crash": "return {}[a.shape[0]]",
+        "a refusal": "return nl.load(a, foo=1)",
+    }
+    for what, body in kernels.items():
+        judgement = judged(worker, tmp_path, source(body))
+        text = json.dumps(judgement.as_mapping())
+        assert str(tmp_path) in repr(vars(judgement)), what
+        assert str(tmp_path) not in text, what
+        assert "candidate_" in text, what

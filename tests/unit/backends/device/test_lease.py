@@ -1,3 +1,4 @@
+import errno
 import os
 import signal
 import subprocess
@@ -90,3 +91,37 @@ def test_another_notation_is_an_error(monkeypatch, text):
     monkeypatch.setenv(core.VISIBLE_CORES, text)
     with pytest.raises(NoCoreError, match="accepted: an index or a range"):
         find_cores()
+
+
+@pytest.fixture
+def foreign(monkeypatch):
+    """The lock of core 0 is another user's."""
+    opened = os.open
+
+    def refusing(path, *how):
+        if str(path).endswith("neuroncore-0.lock"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, *how)
+
+    monkeypatch.setattr(os, "open", refusing)
+
+
+@pytest.mark.usefixtures("foreign")
+def test_a_lock_of_another_user_is_one_error_that_says_what_to_do(cores, tmp_path):
+    with pytest.raises(NoCoreError) as error:
+        CoreLease()
+    text = str(error.value)
+    assert f"core 0 by a lock of another user, {tmp_path}/neuroncore-0.lock" in text
+    assert "let DIFFTEST_LOCK_DIR name a folder that all users of the cores can write" in text
+    cores("0-1")
+    assert CoreLease().core == 1, "another core is free"
+
+
+def test_a_folder_of_another_user_is_told_in_the_same_way(monkeypatch, tmp_path):
+    def refused(folder, **how):
+        raise PermissionError(errno.EACCES, "Permission denied", str(folder))
+
+    monkeypatch.setattr(core.Path, "mkdir", refused)
+    with pytest.raises(NoCoreError, match="by a lock of another user") as error:
+        CoreLease()
+    assert "DIFFTEST_LOCK_DIR" in str(error.value)

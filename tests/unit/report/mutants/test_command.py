@@ -100,6 +100,15 @@ def test_a_file_may_begin_with_a_byte_order_mark(mutate, tmp_path):
     assert "mutants: 4\n" in mutate("test_marked.py::SPEC").output
 
 
+def test_a_budget_that_judges_nothing_has_no_score(mutate, tmp_path):
+    result = mutate("test_kernel.py::test_kernel", "--budget", "0", "--table", "t.md")
+    assert result.exit_code == 1
+    assert "score: none, for no planted bug was judged\n" in result.output
+    assert "left by the budget: 4;" in result.output
+    assert "%" not in result.output
+    assert "score: none" in (tmp_path / "t.md").read_text()
+
+
 def test_kernels_without_mutants_have_no_score(mutate, tmp_path):
     """As those of a library, whose files nobody changes."""
     (tmp_path / "test_library.py").write_text(TEST.replace("kernel=kernel", "kernel=abs"))

@@ -1,0 +1,180 @@
+"""The trials of a tuner in a study of Optuna, which may outlive the process that asks for them."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial, Trial
+
+Place: TypeAlias = tuple[int, ...]
+"""The place of a point on each axis."""
+KEPT = "attempt"
+"""The attribute of a trial that holds the attempt at its point."""
+_OWNER = "process"
+"""The attribute of a trial that names the process that looks at its point."""
+_AGAIN = "again"
+"""The attribute of a trial whose point another process had begun and not ended."""
+_REPEATS = 30
+"""Known points that Optuna may propose in a row; then the first unknown point is taken."""
+
+
+class Trials:
+    """The trials of a search over axes, each with its number of values.
+
+    The study has one complete trial of each point. A sampler proposes known points, too: it has a
+    study of its own, in memory, in which known points may be told more than once.
+
+    A process that is killed leaves a trial that is running for ever. The next process fails that
+    trial and asks for its point once more. A point at which two processes ended is not asked for
+    again: :meth:`settle` returns it.
+
+    Attributes
+    ----------
+    times : the time of each point whose attempt is kept.
+    """
+
+    def __init__(self, study: Study, counts: Mapping[str, int]) -> None:
+        import optuna
+
+        self.study = study
+        self.counts = counts
+        self.times: dict[Place, float] = {}
+        self._states = optuna.trial.TrialState
+        self._kinds: Any = {
+            name: optuna.distributions.IntDistribution(0, n - 1) for name, n in counts.items()
+        }
+        # A search that goes on has another seed: it would propose what its first process did.
+        seed = len(study.get_trials(deepcopy=False))
+        self._proposals = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
+
+    def settle(self, worst: float) -> list[Place]:
+        """Settle the trials of processes that have ended; return the points that ended two.
+
+        ``worst`` is the time of a point that has none.
+        """
+        lost: list[Place] = []
+        for trial in self._trials(self._states.RUNNING):
+            if _is_alive(trial.user_attrs.get(_OWNER)):
+                continue
+            kept = trial.user_attrs.get(KEPT)
+            if kept is not None:  # its process ended before it told the time
+                time = worst if kept["own_us"] is None else kept["own_us"]
+                self.study.tell(trial.number, time, skip_if_finished=True)
+                continue
+            self.study.tell(trial.number, state=self._states.FAIL, skip_if_finished=True)
+            place = self._place(trial.params)
+            if place is None:
+                continue
+            if trial.user_attrs.get(_AGAIN):
+                lost.append(place)
+            else:
+                self.study.enqueue_trial(self._params(place), {_AGAIN: True})
+        return lost
+
+    def kept(self) -> Iterator[Mapping[str, Any]]:
+        """Yield the attempts that earlier processes kept, each point once; learn their times."""
+        for trial in self._trials(self._states.COMPLETE):
+            place = self._place(trial.params)
+            kept = trial.user_attrs.get(KEPT)
+            if place is not None and kept is not None and place not in self.times:
+                self._learn(place, float(trial.value or 0))
+                yield kept
+
+    def begin(self, place: Place) -> None:
+        """Ask for a point first, unless an earlier process did."""
+        self.study.enqueue_trial(self._params(place), skip_if_exists=True)
+
+    def ask(self, unknown: Iterator[Place]) -> tuple[Trial, Place]:
+        """Return a trial of a point that is not known, and its place.
+
+        ``unknown`` yields such points, for a sampler that proposes known points alone.
+        """
+        while True:
+            if not self._trials(self._states.WAITING):
+                self.study.enqueue_trial(self._params(self._proposed(unknown)))
+            trial = self.study.ask(self._kinds)
+            trial.set_user_attr(_OWNER, _this_process())
+            place = self._place(trial.params)
+            if place is not None and place not in self.times:
+                return trial, place
+            self.study.tell(trial, state=self._states.FAIL)
+
+    def _proposed(self, unknown: Iterator[Place]) -> Place:
+        """Return the next point that the sampler proposes and that is not known."""
+        for _ in range(_REPEATS):
+            trial = self._proposals.ask(self._kinds)
+            place = tuple(int(trial.params[name]) for name in self.counts)
+            if place not in self.times:
+                self._proposals.tell(trial, state=self._states.FAIL)  # its time comes later
+                return place
+            self._proposals.tell(trial, self.times[place])
+        return next(unknown)
+
+    def tell(self, trial: Trial, place: Place, time: float, kept: Mapping[str, Any]) -> None:
+        """Keep the attempt at a point, and its time."""
+        trial.set_user_attr(KEPT, kept)
+        self.study.tell(trial, time, skip_if_finished=True)
+        self._learn(place, time)
+
+    def stop(self, trial: Trial, place: Place) -> None:
+        """End a trial that a person stopped: the next process begins with its point."""
+        self.study.tell(trial, state=self._states.FAIL, skip_if_finished=True)
+        self.study.enqueue_trial(self._params(place))
+
+    def add(self, place: Place, time: float, kept: Mapping[str, Any]) -> None:
+        """Keep an attempt at a point for which no trial is running."""
+        self.study.add_trial(self._complete(place, time, {KEPT: kept}))
+        self._learn(place, time)
+
+    def _learn(self, place: Place, time: float) -> None:
+        self.times[place] = time
+        self._proposals.add_trial(self._complete(place, time))
+
+    def _complete(
+        self, place: Place, time: float, attributes: dict[str, Any] | None = None
+    ) -> FrozenTrial:
+        from optuna.trial import create_trial
+
+        return create_trial(
+            value=time,
+            params=self._params(place),
+            distributions=self._kinds,
+            user_attrs=attributes,
+        )
+
+    def _params(self, place: Place) -> dict[str, int]:
+        return dict(zip(self.counts, place, strict=True))
+
+    def _trials(self, state: Any) -> list[FrozenTrial]:
+        return self.study.get_trials(deepcopy=False, states=[state])
+
+    def _place(self, params: Mapping[str, Any]) -> Place | None:
+        """Return the place of a trial's point; None of a trial that has none yet."""
+        if not params.keys() >= self.counts.keys():
+            return None
+        return tuple(int(params[name]) for name in self.counts)
+
+
+def _this_process() -> list[Any]:
+    return [platform.node(), os.getpid()]
+
+
+def _is_alive(owner: Any) -> bool:
+    """Return whether another process on this computer looks at a trial's point.
+
+    A process of another computer counts as ended: the worst is that both look at the point.
+    """
+    if not owner or owner[0] != platform.node() or owner[1] == os.getpid() or os.name != "posix":
+        return False
+    try:
+        os.kill(owner[1], 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # of another user's, which is there
+        return True
+    return True
