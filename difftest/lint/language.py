@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from difftest.lint.kinds import targets_of
 from difftest.lint.rule import PARSER, TODAYS, Group, Refusal, rule
 from difftest.lint.source import Spot
 
@@ -235,8 +236,7 @@ def _is_written(base: ast.AST, block: ast.AST, at: Spot, besides: ast.AST | None
             written = [key.value for key in node.keywords if (key.arg or "").startswith("dst")]
             written += [] if at.name(node.func) == "nl.load" else node.args[:1]
         elif isinstance(node, (ast.Assign, ast.AugAssign)):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            written = [target for target in targets if isinstance(target, ast.Subscript)]
+            written = [part for part in targets_of(node) if isinstance(part, ast.Subscript)]
         if any(name in _names(part) for part in written if not isinstance(part, ast.Attribute)):
             return True
     return False

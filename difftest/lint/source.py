@@ -330,19 +330,30 @@ class Source(SourceText):
                 yield from (getattr(part, "id", "") for part in ast.walk(node.args[0]))
 
     def _issues(self, function: Function) -> bool:
-        """Whether a function issues instructions itself, and launches no kernel as the host."""
+        """Return whether a function issues instructions itself, and is not the host's.
+
+        The host launches kernels, or holds functions that are or launch kernels: a factory may ask
+        ``nl`` for constants, and stays the host's.
+        """
+        inside = [*ast.walk(function)]
+        if any(node in self.kernels for node in inside if node is not function):
+            return False
+        calls = [node for node in inside if isinstance(node, ast.Call)]
+        if any(
+            isinstance(call.func, ast.Subscript) or self._is_launcher(call.func) for call in calls
+        ):
+            return False
+        return any(self.is_instruction(call) for call in self._own_calls(function))
+
+    def _own_calls(self, function: Function) -> Iterator[ast.Call]:
+        """Yield the calls of a function, without those of functions and classes in it."""
         waiting: list[ast.AST] = list(function.body)
-        calls: list[ast.Call] = []
         while waiting:
             node = waiting.pop()
-            calls += [node] if isinstance(node, ast.Call) else []
-            waiting += (
-                () if isinstance(node, (Function, ast.ClassDef)) else ast.iter_child_nodes(node)
-            )
-        launches = any(
-            isinstance(call.func, ast.Subscript) or self._is_launcher(call.func) for call in calls
-        )
-        return any(map(self.is_instruction, calls)) and not launches
+            if isinstance(node, ast.Call):
+                yield node
+            if not isinstance(node, (Function, ast.ClassDef)):
+                waiting += ast.iter_child_nodes(node)
 
     def is_instruction(self, call: ast.Call) -> bool:
         """Whether a call is of ``nl`` or ``nisa``, and nothing that the host asks, too."""

@@ -20,6 +20,8 @@ import neuronxcc.nki.compiler as ncc
 import neuronxcc.nki.isa as nisa
 import neuronxcc.nki.language as nl
 import neuronxcc.nki.typing as nt
+from neuronxcc.nki.language.constants import sizeinbytes
+from neuronxcc.starfish.support.util import div_ceil
 """
 BODY = """out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
 tile = nl.load(x)
@@ -77,6 +79,19 @@ PAIRS = {
         "j = 3 * 64\nif j > 9:\n    pass",
     ),
     "NKT207 of what may be none": ("if tile:\n    pass", "if tile is not None:\n    pass"),
+    "NKT207 of a comparison with None": ("if tile > 0:\n    pass", "if tile != None:\n    pass"),
+    "NKT207 of a number that NKI returns": (
+        "n = nl.sum(tile, axis=1)\nif n > 0:\n    pass",
+        "n = nl.constants.sizeinbytes(x.dtype)\nif n > 0:\n    pass",
+    ),
+    "NKT207 of a function imported from NKI's inside": (
+        "n = nl.copy(tile)\na = 1 if n else 2",
+        "n = sizeinbytes(x.dtype)\nm = div_ceil(n, 2)\na = 1 if n > m > 0 else 2",
+    ),
+    "NKT207 of a method that returns no tile": (
+        "n = tile.reshape((64, 128))\nif n:\n    pass",
+        "n = tile.count()\nif n > 0:\n    pass",
+    ),
     "NKT210 of nl.exp": (PLACED + "a[...] = nl.exp(tile)", "a = nl.exp(tile)"),
     "NKT211 with its engine": (
         PLACED + "a = nisa.nc_transpose(a, engine=nisa.tensor_engine)",
@@ -89,6 +104,23 @@ PAIRS = {
     "NKT213 of nl.mgrid": (
         GRID + ROWS + "a = nl.load(x[rows[i, 0], j])",
         ROWS + "j = nl.arange(64)[None, :]\na = nl.load(x[rows, j])",
+    ),
+    "NKT213 behind an index of partitions": (
+        ROWS + "i = nl.arange(64)[:, None]\na = nl.load(x[i, rows[i, 0]])",
+        ROWS + "i = nl.arange(64)[:, None]\nj = nl.arange(64)[None, :]\n"
+        "for b in nl.affine_range(2):\n    a = nl.load(x[b, rows[i, 0], j])",
+    ),
+    "NKT213 of a store": (
+        ROWS + "nl.store(out[0:64, rows], tile)",
+        ROWS + "for b in nl.affine_range(2):\n    nl.store(out[b, rows, 0:64], tile)",
+    ),
+    "NKT213 of a block's last dimension": (
+        ROWS + "for b in nl.affine_range(2):\n    a = nl.load(x[b, 0:64, rows])",
+        ROWS + "for b in nl.affine_range(2):\n    a = nl.load(x[b, rows])",
+    ),
+    "NKT214 of a target in a tuple": (
+        "x[0:64], a = tile, tile",
+        "tile[0:64], a = tile[64:128], tile",
     ),
     "NKT214 of a part": (
         "nl.store(x[0:64], tile[0:64])",
@@ -111,6 +143,36 @@ PAIRS = {
     "NKH401 of a sum over a loop": (
         "for i in nl.affine_range(2):\n    tile[...] = nl.exp(tile)",
         "for i in nl.affine_range(2):\n    tile[...] = nl.loop_reduce(tile, nl.add, [i])",
+    ),
+    "NKH401 of a write that is masked": (
+        "i_p = nl.arange(128)[:, None]\nfor i in nl.affine_range(2):\n"
+        "    nl.store(out[0:64], tile[0:64], mask=i_p < 9)",
+        "for i in nl.affine_range(2):\n    nl.store(out[0:64], tile[0:64], mask=i == 1)",
+    ),
+    "NKH401 of an assignment that is masked": (
+        "for i in nl.affine_range(2):\n    tile[0:64] = nl.exp(tile[0:64])",
+        "for i in nl.affine_range(2):\n    tile[0:64] = nl.exp(tile[0:64], mask=i < 1)",
+    ),
+    "NKH401 below a condition": (
+        "for i in nl.affine_range(2):\n    if x.shape[0] > 3:\n        tile[0:64] = nl.exp(x)",
+        "for i in nl.affine_range(2):\n    if i == 1:\n        tile[0:64] = nl.exp(x)",
+    ),
+    "NKH401 of one iteration": (
+        "for i in nl.affine_range(2):\n    tile[0:64] = nl.exp(x)",
+        "for i in nl.affine_range(1):\n    tile[0:64] = nl.exp(x)",
+    ),
+    "NKH401 of an index that a helper fills": (
+        ROWS + "for i in nl.affine_range(2):\n    nl.store(out[rows], tile)",
+        ROWS + "for i in nl.affine_range(2):\n    fill(rows, i)\n    nl.store(out[rows], tile)",
+    ),
+    "NKH401 of an index that the loop writes": (
+        ROWS + "for i in nl.affine_range(2):\n    nl.store(out[rows[0:64]], tile)",
+        ROWS + "for i in nl.affine_range(2):\n    nisa.dma_copy(dst=rows, src=y[i])\n"
+        "    nl.store(out[rows[0:64]], tile)",
+    ),
+    "NKH401 of a target in a tuple": (
+        "for i in nl.affine_range(2):\n    tile[0:64], a = nl.exp(x), 3",
+        "for i in nl.affine_range(2):\n    tile[i], a = nl.exp(x), 3",
     ),
     "NKH402 where nothing unrolls": (
         "c = 0\nfor i in nl.affine_range(2):\n    a = nl.load(x[:, c : c + 9])\n    c += 9",
@@ -169,6 +231,13 @@ def test_a_kernel_is_read_wherever_it_stands(place: str) -> None:
         "def test():\n    [i for i in (1, 2)]\n    @nki.jit\n    def own(x):\n        return x",
         "def main():\n    nki.simulate_kernel(k, nl.nc(2))\n    assert [i for i in range(2)]",
         "if True:\n    def helper(x):\n        return nl.zeros((128, 2), x.dtype)",
+        "def make(n):\n    a = nl.zeros((n, n), nl.float32)\n    [i for i in a]\n"
+        "    def run(x):\n        return k[n](x)\n    return run",
+        "def make(n):\n    a = nl.zeros((n, n), nl.float32)\n    [i for i in a]\n"
+        "    @nki.jit\n    def own(x):\n        return x\n"
+        "    return lambda x: own[n](x)",
+        "def make(n):\n    a = nl.zeros((n, n), nl.float32)\n    [i for i in a]\n"
+        "    return lambda x: nki.benchmark(k)(x)",
     ],
 )
 def test_the_host_is_no_kernel(host: str) -> None:
