@@ -166,10 +166,11 @@ def _shared(node: ast.Name, at: Spot) -> Fix | None:
 
 
 @fixer("NKL113")
+@fixer("NKL115")
 def _bare_jit(node: ast.keyword, at: Spot) -> Fix | None:
     call = at.source.parents[node]
     assert isinstance(call, ast.Call)
-    is_safe = node.arg == "mode"  # the other names the machine, which is to be named elsewhere
+    is_safe = node.arg == "mode"  # platform_target names the machine, which nothing else does
     if len(call.keywords) + len(call.args) == 1:
         start, end = at.source.span(call)
         name = at.source.segment(call.func)

@@ -23,6 +23,7 @@ _PRECISION = {
     Confidence.DOCUMENTED: "very-high",
     Confidence.RECORDED: "high",
     Confidence.INFERRED: "medium",
+    Confidence.DISPUTED: "medium",
     Confidence.ANNOUNCED: "medium",
 }
 """What GitHub calls a rule's confidence, by which it orders alerts."""

@@ -24,6 +24,8 @@ MODULES = {
 }
 """NKI's modules, and the short names that the documentation gives them."""
 _CLASSIC = "neuronxcc."
+_TYPING = "neuronxcc.nki.typing"
+"""The module of annotations, which AWS's tables for NKI 0.4 tell kernels of ``nki`` to import."""
 _LAUNCHERS = frozenset(
     f"nki.{name}"
     for name in ("jit", "trace", "benchmark", "baremetal", "profile", "simulate", "simulate_kernel")
@@ -137,9 +139,10 @@ class ImportedNames:
 
     def _enter(self, node: ast.AST, local: str, full: str, imported: str) -> None:
         if imported.startswith(f"{_CLASSIC}nki"):
-            self.is_classic = True
             self._classic.add(local)
-            self.first_classic = self.first_classic or node
+            if not f"{imported}.".startswith(f"{_TYPING}."):
+                self.is_classic = True
+                self.first_classic = self.first_classic or node
         elif imported.partition(".")[0] == "nki":
             self.is_todays = True
         else:

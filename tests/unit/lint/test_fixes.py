@@ -195,13 +195,15 @@ def test_keyword_only_parameters(before: str, after: str | None) -> None:
     [
         ("@nki.jit(mode='torchxla')", "@nki.jit", True),
         ("@nki.jit(platform_target='trn2')", "@nki.jit", False),
+        ("run = nki.jit(id, mode='jax')\n\n\n@nki.jit", "run = nki.jit(id)\n\n\n@nki.jit", True),
         ("@nki.jit(mode='jax', debug=True)", "@nki.jit(debug=True)", True),
         ("@nki.jit(debug=True, mode='jax',)", "@nki.jit(debug=True,)", True),
     ],
 )
 def test_arguments_of_jit(before: str, after: str, is_safe: bool) -> None:
     text = HEAD.format("    pass").replace("@nki.jit", before)
-    assert fixed(text, "NKL113", "2.32") == (text.replace(before, after), is_safe)
+    id = "NKL113" if "platform_target" in before else "NKL115"
+    assert fixed(text, id, "2.32") == (text.replace(before, after), is_safe)
 
 
 CLASSIC = """import neuronxcc.nki as nki

@@ -8,7 +8,7 @@ from textwrap import indent
 
 import pytest
 
-from difftest.lint.check import lint
+from difftest.lint.check import lint, rules
 from difftest.lint.files import Level, Levels, LintRequest
 from difftest.lint.rule import LAST_CLASSIC, SDKS
 from difftest.lint.source import Source
@@ -201,6 +201,61 @@ def test_the_wrong_one_is_told_and_the_nearest_right_one_is_not(name: str) -> No
     wrong, right = map(kernel, PAIRS[name])
     assert id in broken(wrong)
     assert broken(right) == set()
+
+
+TODAY = """import nki
+import nki.isa as nisa
+import nki.language as nl
+
+
+def check(x):
+    {}
+
+
+@nki.jit
+def kernel(x):
+    {}
+    check(x)
+    return x
+"""
+LANGUAGE = {
+    "NKL105 of an item among targets": (("pass", "a[0], b = 1, 2"), ("pass", "a, b = 1, 2")),
+    "NKL105 of an attribute among targets": (("pass", "[x.a, b] = 1, 2"), ("pass", "x.a = 1")),
+    "NKL105 of an item inside of two tuples": (
+        ("pass", "c, (a[0], *b) = 1, (2, 3)"),
+        ("pass", "a[0] = 1"),
+    ),
+    "NKL105 of a called function's items": (("a[0], b = x", "pass"), ("a[0] = b = x", "pass")),
+    "NKL105 of raise": (("pass", "raise ValueError(3)"), ("pass", "assert x")),
+    "NKL105 of raise in a called function": (
+        ("if x: raise ValueError(3)", "pass"),
+        ("assert x, 3", "pass"),
+    ),
+    "NKL104 of a loop's body that is also called": (
+        ("pass", "def body(i): pass\n    nl.fori_loop(0, 2, body)\n    body(3)"),
+        ("pass", "def body(i): pass\n    nl.fori_loop(0, 2, body)"),
+    ),
+    "NKL104 of an inner function of a called one": (
+        ("def inner(y): return y\n    inner(x)", "pass"),
+        ("nl.fori_loop(0, 2, lambda i: None)", "pass"),
+    ),
+}
+
+
+@every("name", LANGUAGE)
+def test_the_parsers_python_is_that_of_awss_guides(name: str) -> None:
+    id = name.partition(" ")[0]
+    wrong, right = (TODAY.format(*bodies) for bodies in LANGUAGE[name])
+    for sdk in ("2.29", "2.32"):
+        assert id in broken(wrong, sdk)
+    assert id not in broken(right, "2.32")
+    assert Levels({}, True, True).of(rules()[id]) is Level.WARN
+    assert {"NKL104", "NKL105"}.isdisjoint(broken(wrong, "2.33"))
+
+
+def test_the_host_may_raise_and_unpack() -> None:
+    host = "\n\ndef host(x):\n    x[0], y = 1, 2\n    raise ValueError(kernel(x))\n"
+    assert broken(TODAY.format("pass", "pass") + host, "2.32") == set()
 
 
 WRONG = "    tile = nl.load(x)\n    if tile:\n        pass\n    return x\n"
