@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from difftest.lint.rule import TODAYS, Frontend, Group, Refusal, rule
+from difftest.lint.rule import NEWEST, TODAYS, Frontend, Group, Refusal, rule
 from difftest.lint.source import Spot
 from difftest.simulator.frontend.classic import isa as classic_isa
 from difftest.simulator.frontend.classic import language as classic_language
@@ -40,15 +40,17 @@ _NOT_OF_PSUM = {
     "nisa.dma_copy": ("src", 1, "0.3", "nisa.tensor_copy to SBUF first"),
 }
 """Functions that took a tile in PSUM until an NKI (the same guide): the argument and its place."""
-_PASSED = frozenset(
-    {
-        "nisa.scalar_tensor_tensor(dtype)",
-        "nisa.nc_matmul(is_moving_zero)",
-        "nisa.nc_matmul(psumAccumulateFlag)",
-    }
-)
-"""Arguments that no page has, and that kernels of aws-neuron/nki-library pass (releases of 2.27 to
-2.29: moe_cte_utils.py, mlp_cte_transpose.py, qkv_cte.py)."""
+_PASSED = {
+    "nisa.scalar_tensor_tensor(dtype)": NEWEST.minor,
+    "nisa.nc_matmul(is_moving_zero)": NEWEST.minor,
+    "nisa.nc_matmul(psumAccumulateFlag)": NEWEST.minor,
+    "nisa.tensor_copy(dtype)": 29,
+}
+"""Arguments that no page of their SDK has, and that kernels of AWS pass: until which SDK 2.x.
+
+Sources: aws-neuron/nki-library, releases 2.27 to 2.29 (moe_cte_utils.py, mlp_cte_transpose.py,
+qkv_cte.py); matrix_multiplication_nki_kernels.py of the documentation at v2.29.0.
+"""
 _LAST_ASSIGNED = 28
 """The last SDK 2.x for which nki-library assigned an instruction's result (all_expert_impl.py)."""
 
@@ -104,6 +106,8 @@ def _argument(node: ast.Call, at: Spot) -> Iterator[Refusal]:
     name = at.name(node.func)
     for keyword in node.keywords if name else ():
         row, said = LIFETIMES.get(f"{name}({keyword.arg})"), f"{name}({keyword.arg}=)"
+        if _is_passed(f"{name}({keyword.arg})", at):
+            continue
         if row and _reached(row.ended, at):
             yield keyword, f"{said} ended with NKI {row.ended} (now: {row.instead})"
         elif row and not _reached(row.since, at):
@@ -131,8 +135,12 @@ def _signature(node: ast.Call, at: Spot) -> Iterator[Refusal]:
     if _is_assigned_result(node, signature, at):
         return
     is_classic = at.source.names.has_classic(node.func)  # AWS's classic stubs have **kwargs
-    apart = {*LIFETIMES, *_PASSED}
-    keywords = [keyword for keyword in node.keywords if f"{name}({keyword.arg})" not in apart]
+    keywords = [
+        keyword
+        for keyword in node.keywords
+        if f"{name}({keyword.arg})" not in LIFETIMES
+        and not _is_passed(f"{name}({keyword.arg})", at)
+    ]
     own = [keyword for keyword in keywords if not is_classic or keyword.arg in signature.parameters]
     try:
         signature.bind(*node.args, **{keyword.arg: keyword for keyword in own if keyword.arg})
@@ -148,11 +156,19 @@ def _undocumented(node: ast.Call, at: Spot) -> Iterator[Refusal]:
     if signature is None or (is_classic and at.sdk.frontend is not Frontend.CLASSIC):
         return
     for keyword in node.keywords:
-        is_open = is_classic or f"{name}({keyword.arg})" in _PASSED
+        row = LIFETIMES.get(f"{name}({keyword.arg})")
+        is_documented = row is not None and not _reached(row.ended, at)
+        is_passed = _is_passed(f"{name}({keyword.arg})", at) and not is_documented
+        is_open = is_classic or is_passed
         if keyword.arg and is_open and keyword.arg not in signature.parameters:
             yield keyword, f"{name} got {keyword.arg}="
     if _is_assigned_result(node, signature, at):
         yield node, f"{name} got no dst, and its result is assigned"
+
+
+def _is_passed(argument: str, at: Spot) -> bool:
+    """Return whether kernels that AWS released for an SDK, or a later one, pass an argument."""
+    return at.sdk.minor <= _PASSED.get(argument, 0)
 
 
 def _is_assigned_result(node: ast.Call, signature: inspect.Signature, at: Spot) -> bool:

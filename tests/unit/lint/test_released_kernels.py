@@ -39,6 +39,9 @@ def kernel(x):
     nl.store(out[i, j], nl.load(x[i, j]), mask=(i < 9 and j < 9))
     return out
 """
+BLOCKS = CLASSIC.replace(
+    "i, j = nl", "a = nl.ndarray((2, nl.par_dim(128), 64), x.dtype, buffer=nl.sbuf)\n    i, j = nl"
+).replace("i < 9 and j < 9", "i < 9")
 TYPING = "import neuronxcc.nki.typing as nt"
 _FORMS = {"imported": "", "jit": "", "annotation": "", "line": "pass"}
 
@@ -77,12 +80,28 @@ DONE = {
         "2.29",
         {"NKU308"},
     ),
+    "dtype of tensor_copy, 2.29": (
+        today(line="nisa.tensor_copy(dst=tile, src=tile, dtype=nl.float32)"),
+        "2.29",
+        {"NKU308"},
+    ),
+    "dtype of tensor_copy, 2.28": (
+        today(line="nisa.tensor_copy(dst=tile, src=tile, dtype=nl.float32)"),
+        "2.28",
+        set(),
+    ),
+    "blocks before the partitions": (BLOCKS, "2.27", {"NKT205"}),
     "psumAccumulateFlag": (today(line=PRODUCT.format("psumAccumulateFlag")), "2.28", {"NKU308"}),
     "is_moving_zero": (today(line=PRODUCT.format("is_moving_zero")), "2.28", {"NKU308"}),
     "a result that is assigned": (today(line=ASSIGNED), "2.28", {"NKU308"}),
     "masks joined by and": (CLASSIC, "2.26", {"NKT201"}),
 }
 REFUSED = {
+    "dtype of tensor_copy, 2.30": (
+        today(line="nisa.tensor_copy(dst=tile, src=tile, dtype=nl.float32)"),
+        "2.30",
+        "NKU304",
+    ),
     "platform_target of nki.jit": (today(jit="(platform_target='trn2')"), "2.29", "NKL113"),
     "platform_target in a call": (
         today() + "run = nki.jit(platform_target='trn2')(kernel)\n",
@@ -118,7 +137,7 @@ def test_the_nearest_form_that_a_page_refuses_is_denied(name: str) -> None:
     assert levels_of(text, sdk)[id] is Level.DENY
 
 
-@pytest.mark.parametrize("id", ["NKL106", "NKT201"])
+@pytest.mark.parametrize("id", ["NKL106", "NKT201", "NKT205"])
 def test_the_page_of_a_disputed_rule_says_who_does_it(id: str) -> None:
     assert rules()[id].confidence is Confidence.DISPUTED
     assert "AWS" in rules()[id].page.partition("```")[0].partition("- Sources")[2]
