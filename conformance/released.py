@@ -138,8 +138,8 @@ def section(clone: Path, readings: Sequence[Reading]) -> str:
     """Return the table of some releases as a section of the page."""
     title = f"{clone.absolute().name} at the SDK of each release"
     named = " ".join(f"{one.name}={one.sdk.version}" for one in readings)
-    lines = [f"## {title}", "", "By", "", "```", f"python -m conformance.released PATH {named}"]
-    lines += ["```", "", "| release | SDK | files | no Python | denied | warnings |"]
+    lines = [f"## {title}", "", f"By `python -m conformance.released PATH {named}`:", ""]
+    lines += ["| release | SDK | files | no Python | denied | warnings |"]
     lines += ["| --- | --- | ---: | ---: | --- | --- |", *(one.row for one in readings)]
     return "\n".join(lines) + "\n"
 
