@@ -1,4 +1,4 @@
-"""`difftest explain`: what a code or a log of the compiler means."""
+"""`difftest explain`: what a code or a log of the compiler or the runtime means."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from shutil import get_terminal_size
 
 import click
 
-from difftest.lint.codes import Explained
-from difftest.lint.codes import explain as explained_in
+from difftest.backends.codes import CODES, Explained, full_code
+from difftest.backends.codes import explain as explained_in
 
 _LAST = 3
 """Lines of a log that are shown where it says nothing that is known."""
@@ -23,10 +23,10 @@ _LAST = 3
 def explain(context: click.Context, what: str) -> None:
     """Say what a code, a name of NKI or a lint rule means.
 
-    A code is one of the compiler, such as NCC_EVRF007, or each in a log file, with what to do. The
-    rows come from public tables and threads, which each answer names; of a name of NKI
-    (nisa.activation) from its signatures; of a rule (NKL101) from its page. The exit code is 1 if
-    nothing in it is known.
+    A code is of the compiler (NCC_EVRF007) or of the runtime (NRT_TIMEOUT). For a log file the
+    command explains each code and counts those that it does not know. The rows come from public
+    tables and threads, which each answer names. A name of NKI (nisa.activation) is answered from
+    its signatures, a rule (NKL101) from its page. The exit code is 1 if nothing is known.
     """
     path = Path(what)
     log = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else what
@@ -34,6 +34,11 @@ def explain(context: click.Context, what: str) -> None:
         raise click.BadParameter(f"{path} is no log: it holds bytes that are no text")
     answers = list(explained_in(log))
     _say("\n".join(map(_text, answers)))
+    unknown = [answer.said for answer in answers if answer.cause is None]
+    if unknown and path.is_file():
+        _say(
+            f"{len(unknown)} of {len(answers)} codes in {path} are not known: {', '.join(unknown)}"
+        )
     if not answers and not path.is_file():
         from difftest.lint.check import rules
 
@@ -61,11 +66,15 @@ def _say(text: str, *, err: bool = False) -> None:
 def _text(answer: Explained) -> str:
     cause = answer.cause
     if cause is None:
-        return f"{answer.said}: not in the public tables that difftest knows"
+        times = f", {answer.times} times" if answer.times > 1 else ""
+        return f"{answer.said}: not in the public tables that difftest knows{times}"
     near, lint = ", ".join(answer.lines), ", ".join(cause.rules)
     rows = {"near": near, "remedy": cause.remedy, "lint": lint, "source": cause.source}
     lines = [f"  {name + ':':<8}{text}" for name, text in rows.items() if text]
-    return "\n".join([f"{answer.said}: {cause.meaning}", *lines])
+    code = full_code(answer.said)
+    also = f" ({code})" if code in CODES and code != answer.said else ""
+    number = f" ({cause.number})" if cause.number is not None else ""
+    return "\n".join([f"{answer.said}{also}{number}: {cause.meaning}", *lines])
 
 
 def _nothing(what: str, path: Path) -> str:
