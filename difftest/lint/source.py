@@ -359,9 +359,13 @@ class Source(SourceText):
                 waiting += ast.iter_child_nodes(node)
 
     def is_instruction(self, call: ast.Call) -> bool:
-        """Whether a call is of ``nl`` or ``nisa``, and nothing that the host asks, too."""
-        name = self.names.of(call.func) or ""
-        return name.startswith(("nl.", "nisa.")) and name not in _ON_THE_HOST
+        """Return whether a call is of ``nl`` or ``nisa``, and nothing that the host asks, too.
+
+        A function of a module inside of them, ``nl.constants.sizeinbytes``, issues nothing.
+        """
+        module, _, function = (self.names.of(call.func) or "").partition(".")
+        is_own = module in ("nl", "nisa") and "." not in function
+        return is_own and f"{module}.{function}" not in _ON_THE_HOST
 
 
 def _own(node: ast.AST) -> str | None:

@@ -305,6 +305,7 @@ def test_the_host_is_no_kernel(host: str) -> None:
 def test_an_instruction_of_the_module_is_told(call: str) -> None:
     assert "NKT208" in broken(f"{HEAD}if __name__ == '__main__':\n    {call}\n")
     assert broken(f"{HEAD}GRID = nl.nc(2)\n") == set()
+    assert broken(f"{HEAD}SIZE = sizeinbytes(nl.float32) + nl.constants.sizeinbytes(1)\n") == set()
 
 
 @pytest.mark.parametrize("sdk", ["2.29", "2.30", "2.31", "2.32", "2.33"])
