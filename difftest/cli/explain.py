@@ -1,4 +1,4 @@
-"""`difftest explain`: what a code or a log of the compiler means."""
+"""`difftest explain`: what a code or a log of the compiler or the runtime means."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from shutil import get_terminal_size
 
 import click
 
-from difftest.lint.codes import Explained
-from difftest.lint.codes import explain as explained_in
+from difftest.backends.codes import CODES, Explained, full_code
+from difftest.backends.codes import explain as explained_in
+from difftest.host.output import STANDARD, read_standard_input
 
 _LAST = 3
 """Lines of a log that are shown where it says nothing that is known."""
@@ -23,18 +24,24 @@ _LAST = 3
 def explain(context: click.Context, what: str) -> None:
     """Say what a code, a name of NKI or a lint rule means.
 
-    A code is one of the compiler, such as NCC_EVRF007, or each in a log file, with what to do. The
-    rows come from public tables and threads, which each answer names; of a name of NKI
-    (nisa.activation) from its signatures; of a rule (NKL101) from its page. The exit code is 1 if
-    nothing in it is known.
+    A code is of the compiler (NCC_EVRF007) or of the runtime (NRT_TIMEOUT). For a log file the
+    command explains each code and counts those that it does not know; - is standard input. The
+    rows come from public tables and threads, which each answer names. A name of NKI
+    (nisa.activation) is answered from its signatures, a rule (NKL101) from its page. The exit code
+    is 1 if nothing is known.
     """
     path = Path(what)
-    log = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else what
+    is_log = path == STANDARD or path.is_file()
+    log = _log(path) if is_log else what
     if "\0" in log:
         raise click.BadParameter(f"{path} is no log: it holds bytes that are no text")
     answers = list(explained_in(log))
     _say("\n".join(map(_text, answers)))
-    if not answers and not path.is_file():
+    unknown = [answer.said for answer in answers if answer.cause is None]
+    if unknown and is_log:
+        counted = f"{len(unknown)} of {len(answers)} codes in {_name(path)}"
+        _say(f"{counted} are not known: {', '.join(unknown)}")
+    if not answers and not is_log:
         from difftest.lint.check import rules
 
         if rule := rules().get(what):
@@ -46,7 +53,7 @@ def explain(context: click.Context, what: str) -> None:
             _say(said)
             return
     if not answers:
-        _say(_nothing(log, path), err=True)
+        _say(_nothing_in(log, path) if is_log else _unknown(what), err=True)
     context.exit(int(not any(answer.cause for answer in answers)))
 
 
@@ -61,24 +68,44 @@ def _say(text: str, *, err: bool = False) -> None:
 def _text(answer: Explained) -> str:
     cause = answer.cause
     if cause is None:
-        return f"{answer.said}: not in the public tables that difftest knows"
+        times = f", {answer.times} times" if answer.times > 1 else ""
+        return f"{answer.said}: not in the public tables that difftest knows{times}"
     near, lint = ", ".join(answer.lines), ", ".join(cause.rules)
     rows = {"near": near, "remedy": cause.remedy, "lint": lint, "source": cause.source}
     lines = [f"  {name + ':':<8}{text}" for name, text in rows.items() if text]
-    return "\n".join([f"{answer.said}: {cause.meaning}", *lines])
+    code = full_code(answer.said)
+    also = f" ({code})" if code in CODES and code != answer.said else ""
+    number = f" ({cause.number})" if cause.number is not None else ""
+    return "\n".join([f"{answer.said}{also}{number}: {cause.meaning}", *lines])
 
 
-def _nothing(what: str, path: Path) -> str:
-    if not path.is_file():
-        from difftest.cli.signatures import signatures
+def _log(path: Path) -> str:
+    """Return the text of a log."""
+    if path == STANDARD:
+        return read_standard_input()
+    return path.read_text(encoding="utf-8", errors="replace")
 
-        names = [name.rpartition(".")[2] for name in signatures()]
-        near = get_close_matches(what.rpartition(".")[2], names, 1, 0.8)
-        told = f"{what!r} is no file, no function of NKI, no rule of lint, no code that is known"
-        return f"{told}; did you mean {near[0]}?" if near else told
-    last = [f"  {row}" for row in what.splitlines() if row.strip()][-_LAST:]
+
+def _name(path: Path) -> str:
+    """Return the name of a log in a message."""
+    return "the log" if path == STANDARD else f"{path}"
+
+
+def _unknown(what: str) -> str:
+    """Return the message for a word that is no file, name, rule or code."""
+    from difftest.cli.signatures import signatures
+
+    names = [name.rpartition(".")[2] for name in signatures()]
+    near = get_close_matches(what.rpartition(".")[2], names, 1, 0.8)
+    told = f"{what!r} is no file, no function of NKI, no rule of lint, no code that is known"
+    return f"{told}; did you mean {near[0]}?" if near else told
+
+
+def _nothing_in(log: str, path: Path) -> str:
+    """Return the message for a log without a known code or text, with its last lines."""
+    last = [f"  {row}" for row in log.splitlines() if row.strip()][-_LAST:]
     told = (
-        f"{path} has no code or text that is known.\n"
+        f"{_name(path)} has no code or text that is known.\n"
         "A log that ends in the middle is often that of a compiler that was killed: see the "
         "memory of the machine, and unroll less.\nIt ends with:"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,8 @@ import click
 
 from difftest.breakdown import broken
 from difftest.cli.launching import KernelRun, argument_options
-from difftest.host.options import patient
-from difftest.host.output import write_file
+from difftest.host.options import InputFile, patient
+from difftest.host.output import STANDARD, kept_for_file, read_standard_input, write_file
 from difftest.lint import files as reading
 from difftest.lint.check import rules
 from difftest.lint.formats import FORMATS, rules_page, summary
@@ -30,7 +31,7 @@ def _with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @click.command()
-@click.argument("files", nargs=-1, type=click.Path(exists=True, path_type=Path))
+@click.argument("files", nargs=-1, type=InputFile(path_type=Path))
 @click.option("--sdk", type=click.Choice(list(SDKS)), help="Else the newest of a file's dialect.")
 @click.option("--from", "before", type=click.Choice(list(SDKS)), help="Tell what is new since.")
 @click.option("--to", "sdk", type=click.Choice(list(SDKS)), help="The same as --sdk.")
@@ -57,10 +58,11 @@ def lint(
 ) -> None:
     """Look in FILES or folders for what the compiler would refuse.
 
-    Nothing is compiled. No kernel runs but that of --kernel (MODULE:KERNEL, FILE.py:KERNEL or
-    PATH::TEST), on the simulator. The exit code is 1 if something denied is found (what the --sdk
-    or --target that you name refuses; --deny, --warn and --allow change it), 2 if a file could not
-    be read or a rule broke. `# difftest: ignore[ID] reason` at a statement silences a rule there.
+    The file - is standard input; --fix writes it to standard output. Nothing is compiled. No
+    kernel runs but that of --kernel (MODULE:KERNEL, FILE.py:KERNEL or PATH::TEST), on the
+    simulator. The exit code is 1 if something denied is found (what the --sdk or --target that you
+    name refuses; --deny, --warn and --allow change it), 2 if a file could not be read or a rule
+    broke. `# difftest: ignore[ID] reason` at a statement silences a rule there.
     """
     if explain or options.pop("listed"):
         click.echo(rules()[explain].page if explain else rules_page(), nl=False)
@@ -77,10 +79,15 @@ def lint(
         )
     except reading.SettingsError as error:
         raise click.UsageError(str(error)) from None
+    if STANDARD in files:
+        request = replace(request, stdin=read_standard_input())
+    if fix and not shown and STANDARD in files:
+        context.with_resource(kept_for_file())  # for the fixed text
     if fix or shown:
         changed = _change(request, files, unsafe, shown)
         if shown:
             context.exit(int(changed))
+        request = replace(request, stdin=request.fixed_text(STANDARD, unsafe))
     diagnostics, unread = request.of_files(files)
     for text in (unread := [*unread, *broken()]):
         click.echo(text, err=True)
@@ -102,8 +109,10 @@ def _change(request: reading.LintRequest, files: Sequence[Path], unsafe: bool, s
     for file, text, fixed in changes:
         if shown:
             click.echo(reading.diff(file, text, fixed), nl=False)
-        else:
+        elif file != STANDARD:
             write_file(file, fixed, newline="")
+    if STANDARD in files and not shown:
+        write_file(STANDARD, request.fixed_text(STANDARD, unsafe))
     done = f"file{'s' * (len(changes) != 1)} {'would be fixed' if shown else 'fixed'}"
     click.echo(f"{len(changes)} {done}", err=True)
     return bool(changes)

@@ -9,12 +9,13 @@ from functools import cache
 
 import ml_dtypes
 
-from difftest.api.documented import CLASSIC, TODAY, documented_names
+from difftest.api.documented import CLASSIC, TODAY, DocumentedName, documented_names
 from difftest.api.markdown import every_instruction, role_text
 from difftest.choices import RELEASES
 from difftest.lint.stubs import stub_files
 from difftest.simulator.dtypes import FLOAT8_E8M0FNU, NAMES, NKI_NAMES, TFLOAT32, is_float
 from difftest.simulator.frontend.nki.levels import LIFETIMES
+from difftest.simulator.instructions.rules import float32_operands
 from difftest.simulator.machine import MACHINES, TRN2
 
 CALLED = {"nki.isa": "nisa", "nki.language": "nl", "nki.collectives": "ncc"}
@@ -25,6 +26,9 @@ SIZES = {
     if size not in ("name", "nc_version")
 }
 """Each number of the machines, as a line: the rules of an instruction ask for some."""
+
+
+_IN_FLOAT32 = "; a tile of float32 where its operator is arithmetic"
 
 
 @cache
@@ -41,18 +45,23 @@ def signatures() -> dict[str, list[str]]:
                 says = (ast.get_docstring(node) or "").replace("``", "`")
                 lines = [f"{name}({ast.unparse(node.args).replace(': Any', '')})", says]
                 if page := documented.get(name):
-                    lines += [*_known(page.page), *_levels(name), f"- more: {page.url}"]
+                    lines += [*_known(page), *_levels(name), f"- more: {page.url}"]
                 pages[name] = lines
     return pages
 
 
-def _known(page: str) -> list[str]:
+def _known(page: DocumentedName) -> list[str]:
+    """Return what each instruction on a page takes in the page's dialect, as lines."""
     lines = []
+    dialect = "nki" if page.dialect is TODAY else "classic"
     for record in every_instruction().values():
-        if page in record.pages:
+        if page.page in record.pages:
+            floats = float32_operands(record.only.get(dialect, ()))
             engines = ", ".join(own.value for own in record.engines if own.value != "unknown")
             lines.append(f"- instruction {record.name}, on {engines}")
-            lines += [f"  - {role_text(role)}" for role in record.operands]
+            for role in record.operands:
+                limit = _IN_FLOAT32 if role.name in floats else ""
+                lines.append(f"  - {role_text(role)}{limit}")
             lines += [f"  - to {role_text(role)}" for role in record.destinations]
             lines += [f"  - {SIZES[name]}" for name in SIZES if name in record.asks]
     return lines

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from difftest.cli.launching import KernelRun, run_options
-from difftest.host.options import STDOUT, OutputFile
+from difftest.host.options import OutputFile
 from difftest.host.output import write_file
 from difftest.simulator import trace_to_json
 
@@ -18,7 +18,7 @@ from difftest.simulator import trace_to_json
     "-o",
     "--output",
     "file",
-    type=OutputFile(allow_dash=True),
+    type=OutputFile(),
     required=True,
     help="File to write; - for standard output.",
 )
@@ -30,8 +30,5 @@ def trace(run: KernelRun, file: Path) -> None:
     """
     recorded = run.launch().trace
     document = trace_to_json(recorded)
-    if file == STDOUT:
-        click.echo(document, nl=False)
-        return
     write_file(file, document)
     click.echo(f"{file}: {len(recorded):,} events of {recorded.kernel} on {recorded.machine}")

@@ -14,33 +14,57 @@ import click
 from difftest.backends.base import KernelCall
 from difftest.harness.limits import LIMITS, limit
 from difftest.harness.signature import name_of
-from difftest.host.output import check_output, unwritten
+from difftest.host.output import STANDARD, check_output, kept_for_file, unwritten
 from difftest.host.waiting import Waiting
 
-STDOUT = Path("-")
+_KEPT = "difftest.host.options.kept"
 PICTURES = (".png", ".svg", ".pdf")
 
 
-class OutputFile(click.Path):
-    """A file to write, in a folder that is there, of ``kinds``: refused before a run."""
+class InputFile(click.Path):
+    """A file to read that exists; ``-`` is standard input."""
 
-    def __init__(self, *kinds: str, allow_dash: bool = False) -> None:
-        super().__init__(dir_okay=False, writable=True, path_type=Path, allow_dash=allow_dash)
+    def __init__(self, path_type: type[Any] | None = None) -> None:
+        super().__init__(exists=True, path_type=path_type, allow_dash=True)
+
+
+class OutputFile(click.Path):
+    """A file to write, in a folder that is there, of ``kinds``: refused before a run.
+
+    ``-`` is standard output. Then a command's other text goes to standard error. It is none for a
+    file of ``kinds``, and for one that ``grows``: a command reads it, and goes on with it.
+    """
+
+    def __init__(self, *kinds: str, grows: bool = False) -> None:
+        super().__init__(
+            dir_okay=False, writable=True, path_type=Path, allow_dash=not kinds and not grows
+        )
         self.kinds = kinds
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """The path, if a file can be written there."""
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if path == STANDARD and self.allow_dash:
+            self._keep(param, ctx)
+            return path
         if not path.parent.is_dir():
             self.fail(f"there is no folder {path.parent}", param, ctx)
         if self.kinds and path.suffix not in self.kinds:
             self.fail(f"its name ends in {', '.join(self.kinds)}; got {path.name}", param, ctx)
         try:
-            if path != STDOUT:
-                check_output(path)
+            check_output(path)
         except OSError as error:
             self.fail(unwritten(error), param, ctx)
         return path
+
+    def _keep(self, param: click.Parameter | None, ctx: click.Context | None) -> None:
+        """Keep standard output for the file until the command ends."""
+        if ctx is None:
+            return
+        if _KEPT in ctx.meta:
+            self.fail("standard output takes one file: name the other one", param, ctx)
+        ctx.meta[_KEPT] = True
+        ctx.with_resource(kept_for_file())
 
 
 def patient(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,10 +7,32 @@ import io
 import os
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TextIO
 
-if TYPE_CHECKING:
-    from pathlib import Path
+STANDARD = Path("-")
+"""The name of standard input among files to read, and of standard output among files to write."""
+_KEPT: list[TextIO] = []
+"""Standard output, while a file named ``-`` has it for itself."""
+
+
+@contextlib.contextmanager
+def kept_for_file() -> Iterator[None]:
+    """Keep standard output for a file named ``-``: other text goes to standard error within."""
+    kept = sys.stdout
+    _KEPT.append(kept)
+    sys.stdout = sys.stderr
+    try:
+        yield
+    finally:
+        sys.stdout = kept
+        _KEPT.pop()
+
+
+def read_standard_input() -> str:
+    """Return all text of standard input, with the ends of lines that it has."""
+    binary = getattr(sys.stdin, "buffer", None)
+    return binary.read().decode("utf-8-sig", "replace") if binary else sys.stdin.read()
 
 
 def check_output(file: Path) -> None:
@@ -49,7 +71,15 @@ def replacing(file: Path) -> Iterator[Path]:
 
 
 def write_file(file: Path, text: str, newline: str | None = None) -> None:
-    """Write a file, in a folder that is made if it is missing, or leave it as it is."""
+    """Write a file, in a folder that is made if it is missing, or leave it as it is.
+
+    The file ``-`` is standard output.
+    """
+    if file == STANDARD:
+        stream = _KEPT[-1] if _KEPT else sys.stdout
+        stream.write(text)
+        stream.flush()
+        return
     with replacing(file) as path, path.open("w", -1, "utf-8", "replace", newline) as opened:
         opened.write(text)
 
@@ -68,7 +98,24 @@ def unwritten(error: OSError) -> str:
 
 
 def fit_streams() -> None:
-    """Let standard output and error take bars and all that others wrote, whatever the locale is."""
+    """Let standard output and error take bars and all that others wrote, whatever the locale is.
+
+    A stream that is closed (``>&-``) reads and writes nothing, instead of the first file that is
+    opened and would get its number.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            _open_nothing(number)
+            setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="replace")
+
+
+def _open_nothing(number: int) -> None:
+    """Open the null device under a descriptor's number."""
+    opened = os.open(os.devnull, os.O_RDWR)
+    if opened != number:
+        os.dup2(opened, number)
+        os.close(opened)
+    os.set_inheritable(number, True)

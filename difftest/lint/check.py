@@ -15,7 +15,7 @@ from typing import Any
 from difftest.analysis.finding import Finding, Severity, Silencing, is_silenced, silencing_in
 from difftest.breakdown import unless_broken
 from difftest.lint.classic import HAZARDS
-from difftest.lint.fixes import fix_of, fix_of_comment
+from difftest.lint.fixes import REWRITES, fix_of, fix_of_comment
 from difftest.lint.rule import RULES, Confidence, Group, Release, Rule, of_level, rule, sdk_of
 from difftest.lint.source import UNREADABLE, Fix, Source, TextRange
 from difftest.simulator.machine import MACHINES
@@ -45,6 +45,14 @@ class Diagnostic:
     def fix(self) -> Fix | None:
         """What would mend it; None where only a person can."""
         return self.repair()
+
+    @property
+    def place_fix(self) -> Fix | None:
+        """The fix of this place alone; None for a fix that rewrites the whole file.
+
+        To know the latter takes seconds: ``--fix``, ``--diff`` and ``difftest migrate`` ask for it.
+        """
+        return None if self.id in REWRITES else self.fix
 
     @property
     def rule(self) -> Rule:

@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, TypeGuard
 
-from difftest.lint.kinds import MAKERS, TRACED_ONCE, Binding, Sort, parts_of
+from difftest.lint.kinds import MAKERS, TRACED_ONCE, Binding, Sort, parts_of, targets_of
 from difftest.lint.rule import Frontend, Group, Refusal, rule
 from difftest.lint.source import Spot
 
 _CLASSIC: dict[str, Any] = {"group": Group.CORRECTNESS, "frontends": frozenset({Frontend.CLASSIC})}
 _UNKNOWN = (Sort.TILE, Sort.INDEX, Sort.LINE, Sort.MASK)
 """What is not known when the kernel is traced."""
+_TENSORS = (Sort.TILE, Sort.TENSOR)
 _PARTS = (ast.Name, ast.Subscript)
 _BLOCKS = (ast.If, ast.For, ast.While, ast.With)
 _GATHERS_SINCE = {"nl.load_transpose2d": 99, "nisa.dma_transpose": 27}
@@ -129,17 +130,29 @@ def _inner_grid(node: ast.Call, at: Spot) -> Iterator[Refusal]:
         yield node, f"{at.function.name} calls {ast.unparse(node.func)}"
 
 
-@rule("NKT214", nodes=(ast.Call, ast.Assign), **_CLASSIC)
-def _parameter(node: ast.Call | ast.Assign, at: Spot) -> Iterator[Refusal]:
+@rule("NKT214", nodes=(ast.Call, ast.Assign, ast.AugAssign), **_CLASSIC)
+def _parameter(node: ast.Call | ast.Assign | ast.AugAssign, at: Spot) -> Iterator[Refusal]:
     if isinstance(node, ast.Call):
-        did = at.name(node.func)
-        written = at.argument(node, "dst", 0) if did in _WRITERS else None
-    else:  # a slice: what has names or numbers may be a list or a dictionary
-        did, target = "an assignment", node.targets[0]
-        sliced = isinstance(target, ast.Subscript) and any(
-            isinstance(part, ast.Slice) or ast.unparse(part) == "..." for part in parts_of(target)
-        )
-        written = target if sliced else None
+        name = at.name(node.func)
+        written = at.argument(node, "dst", 0) if name in _WRITERS else None
+        yield from _written_parameter(node, written, f"{name}", at)
+    else:
+        for target in targets_of(node):
+            if _is_slice(target):
+                yield from _written_parameter(node, target, "an assignment", at)
+
+
+def _is_slice(target: ast.expr) -> bool:
+    """Return whether a target is a slice; an item by name or number may be a list's."""
+    return isinstance(target, ast.Subscript) and any(
+        isinstance(part, ast.Slice) or ast.unparse(part) == "..." for part in parts_of(target)
+    )
+
+
+def _written_parameter(
+    node: ast.AST, written: ast.AST | None, did: str, at: Spot
+) -> Iterator[Refusal]:
+    """Yield a refusal if ``written`` is a parameter that the kernel may not change."""
     base = written.value if isinstance(written, ast.Subscript) else written
     root = base and at.value(base)  # a second name of it is the parameter, too
     if at.function not in at.source.kernels or not isinstance(root, ast.Name):
@@ -282,10 +295,18 @@ def _free_index(node: ast.Call, at: Spot) -> Iterator[Refusal]:
     moved = at.value(node.args[0])
     first, *rest = parts_of(moved) if isinstance(moved, ast.Subscript) else [moved]
     for part in rest:
-        if at.kind(part) is Sort.TILE:
-            yield part, f"{ast.unparse(moved)} has a tile of indices behind its first dimension"
-        elif at.kind(first) is Sort.TILE and _is_of_grid(part, at):
+        if at.kind(first) is Sort.TILE and _is_of_grid(part, at):
             yield part, f"{ast.unparse(moved)} has an index of nl.mgrid beside a tile of indices"
+    if rest and at.kind(rest[-1]) is Sort.TILE and any(_spans(p, at) for p in (first, *rest[:-1])):
+        yield rest[-1], f"{ast.unparse(moved)} has a tile of indices in its last dimension"
+
+
+def _spans(part: ast.AST, at: Spot) -> bool:
+    """Return whether an index takes more than one element: it names blocks or partitions.
+
+    A tile of indices behind single blocks, ``x[block, rows, j]``, names the partitions.
+    """
+    return isinstance(part, ast.Slice) or at.kind(part) in (Sort.TILE, Sort.INDEX, Sort.LINE)
 
 
 def _is_of_grid(node: ast.AST, at: Spot) -> bool:
@@ -308,18 +329,58 @@ def _is_allocator(node: ast.AST, at: Spot) -> bool:
 
 @rule("NKH401", nodes=(ast.For,), **_CLASSIC)
 def _one_place(node: ast.For, at: Spot) -> Iterator[Refusal]:
-    if at.function is None or _range(node, at) != "nl.affine_range":
+    if at.function is None or _range(node, at) != "nl.affine_range" or _runs_once(node, at):
         return
-    kinds = at.source.kinds(at.function)
-    own = kinds.bound_in(node)
-    turn = {getattr(part, "id", "") for part in ast.walk(node.target)}
-    for written in _written(node, at):
+    own = at.source.kinds(at.function).bound_in(node)
+    for written, mask in _written(node, at):
         name = getattr(written.value, "id", None)
-        if name and name not in own and not turn & kinds.origins(written.slice):
+        chosen = [written.slice, *mask, *_conditions(written, node, at)]
+        if name and name not in own and not _follows(chosen, node, at):
             yield (
                 written,
                 f"each iteration over {ast.unparse(node.target)} writes {ast.unparse(written)}",
             )
+
+
+def _runs_once(loop: ast.For, at: Spot) -> bool:
+    """Return whether a loop is over ``range(1)``."""
+    ends = loop.iter.args if isinstance(loop.iter, ast.Call) else []
+    return len(ends) == 1 and getattr(at.value(ends[0]), "value", None) == 1
+
+
+def _conditions(node: ast.AST, loop: ast.For, at: Spot) -> Iterator[ast.AST]:
+    """Yield the conditions inside of a loop below which a node stands."""
+    for block in at.source.around(node):
+        if block is loop:
+            return
+        if isinstance(block, (ast.If, ast.While, ast.IfExp)):
+            yield block.test
+
+
+def _follows(chosen: list[ast.AST], loop: ast.For, at: Spot) -> bool:
+    """Return whether an index, a mask or a condition may differ between iterations of a loop.
+
+    It does if it is computed from the loop's variable. A tile of indices that the loop fills, or
+    that a function of the file may fill, can be computed from it, too.
+    """
+    kinds = at.source.kinds(at.function) if at.function else None
+    names = set().union(*(kinds.origins(part) for part in chosen)) if kinds else set()
+    turn = {getattr(part, "id", "") for part in ast.walk(loop.target)}
+    return bool(names & (turn | _filled(loop, at)))
+
+
+def _filled(loop: ast.For, at: Spot) -> set[str]:
+    """Return the names of tensors whose contents the statements of a loop may change."""
+    filled: list[ast.expr] = []
+    for node in ast.walk(loop):
+        if isinstance(node, (ast.Assign, ast.AugAssign)):
+            filled += [target for target in targets_of(node) if isinstance(target, ast.Subscript)]
+        elif isinstance(node, ast.Call) and at.name(node.func) is None:
+            filled += [*node.args, *(keyword.value for keyword in node.keywords)]
+        elif isinstance(node, ast.Call):
+            filled += [keyword.value for keyword in node.keywords if keyword.arg == "dst"]
+    bases = (part.value if isinstance(part, ast.Subscript) else part for part in filled)
+    return {base.id for base in bases if isinstance(base, ast.Name)}
 
 
 @rule("NKH402", nodes=(ast.For,), **_CLASSIC)
@@ -348,8 +409,7 @@ def _is_read(name: str, loop: ast.For, first: Binding, at: Spot) -> bool:
 def _is_excused(node: ast.AST, name: str, at: Spot) -> bool:
     """Whether a node computes the name's next value, or says where a tensor is placed."""
     if isinstance(node, (ast.Assign, ast.AugAssign)):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        return name in [getattr(target, "id", "") for target in targets]
+        return name in [getattr(target, "id", "") for target in targets_of(node)]
     return isinstance(node, ast.Call) and at.name(node.func) in _ALLOCATORS
 
 
@@ -357,14 +417,28 @@ def _range(loop: ast.For, at: Spot) -> str | None:
     return at.name(loop.iter.func) if isinstance(loop.iter, ast.Call) else None
 
 
-def _written(loop: ast.For, at: Spot) -> Iterator[ast.Subscript]:
-    """The tensors' parts that the loop's statements assign or store to; ``+=`` adds to one."""
+def _written(loop: ast.For, at: Spot) -> Iterator[tuple[ast.Subscript, list[ast.expr]]]:
+    """Yield the parts of tensors that a loop assigns or stores to, each with its mask.
+
+    ``+=`` and ``nl.loop_reduce`` add to a part, and are left out.
+    """
     for node in ast.walk(loop):
-        if isinstance(node, ast.Assign):
-            is_sum = at.name(getattr(node.value, "func", node)) == "nl.loop_reduce"
-            parts = (target for target in node.targets if isinstance(target, ast.Subscript))
-            for part in () if is_sum else parts:
-                if at.kind(part.value) in (Sort.TILE, Sort.TENSOR):
-                    yield part
-        elif isinstance(node, ast.Call) and at.name(node.func) == "nl.store" and node.args:
-            yield from (arg for arg in node.args[:1] if isinstance(arg, ast.Subscript))
+        if isinstance(node, ast.Assign) and not _adds(node.value, at):
+            for part in targets_of(node):
+                if isinstance(part, ast.Subscript) and at.kind(part.value) in _TENSORS:
+                    yield part, _mask_of(node.value)
+        elif isinstance(node, ast.Call) and at.name(node.func) == "nl.store":
+            for part in node.args[:1]:
+                if isinstance(part, ast.Subscript):
+                    yield part, _mask_of(node)
+
+
+def _adds(node: ast.expr, at: Spot) -> bool:
+    """Return whether an expression is ``nl.loop_reduce(...)``."""
+    return isinstance(node, ast.Call) and at.name(node.func) == "nl.loop_reduce"
+
+
+def _mask_of(node: ast.expr) -> list[ast.expr]:
+    """Return the masks of an expression's calls."""
+    calls = (part for part in ast.walk(node) if isinstance(part, ast.Call))
+    return [key.value for call in calls for key in call.keywords if key.arg == "mask"]

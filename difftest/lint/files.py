@@ -27,6 +27,8 @@ _ROUNDS = 20
 """A fix can make room for another one; each file comes to rest after a few."""
 
 
+STDIN = Path("-")
+"""The file whose text is a request's ``stdin``."""
 TABLE = "[tool.difftest.lint]"
 ALL = "all"
 
@@ -158,6 +160,7 @@ class LintRequest:
     before : an SDK whose diagnostics are left out; None for all.
     target : a machine; None for the rules of all.
     ids : of rules, if not all are meant.
+    stdin : the text of the file ``-``.
     """
 
     sdk: Release | None = None
@@ -165,6 +168,7 @@ class LintRequest:
     target: str | None = None
     ids: Collection[str] = ()
     levels: Levels = field(default_factory=Levels)
+    stdin: str = ""
 
     def of_source(self, source: Source) -> list[Diagnostic]:
         """The diagnostics of a file; in its own order."""
@@ -185,7 +189,7 @@ class LintRequest:
         unread = [f"{path} has no Python file" for path in paths if not python_files([path])]
         for file in python_files(paths):
             try:
-                source = Source(file, _text(file))
+                source = Source(file, self.text_of(file))
             except UNREADABLE as error:
                 unread.append(f"{file}: cannot be read as Python: {error}")
             else:
@@ -201,9 +205,23 @@ class LintRequest:
         """
         for file in python_files(paths):
             with suppress(*UNREADABLE):  # who reads the files says so
-                text = _text(file)
+                text = self.text_of(file)
                 if (fixed := self._fixed(file, text, unsafe)) != text:
                     yield file, text, fixed
+
+    def fixed_text(self, file: Path, unsafe: bool) -> str:
+        """Return the text of a file with its fixes; its own text if it cannot be read."""
+        text = self.text_of(file)
+        with suppress(*UNREADABLE):
+            return self._fixed(file, text, unsafe)
+        return text
+
+    def text_of(self, file: Path) -> str:
+        """Return the text of a file, with the ends of lines that it has."""
+        if file == STDIN:
+            return self.stdin
+        with file.open(encoding="utf-8-sig", newline="") as opened:
+            return opened.read()
 
     def _fixed(self, file: Path, text: str, unsafe: bool) -> str:
         for _ in range(_ROUNDS):
@@ -247,11 +265,6 @@ def diff(file: Path, text: str, fixed: str) -> str:
         line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
         for line in unified_diff(*lines, name, name)
     )
-
-
-def _text(file: Path) -> str:
-    with file.open(encoding="utf-8-sig", newline="") as opened:
-        return opened.read()
 
 
 def python_files(paths: Iterable[Path]) -> list[Path]:

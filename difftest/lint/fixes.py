@@ -19,6 +19,8 @@ from difftest.simulator.frontend.nki.levels import LIFETIMES
 
 Fixer = Callable[[Any, Spot], Fix | None]
 _FIXERS: dict[str, Fixer] = {}
+REWRITES = frozenset({"NKU301"})
+"""Rules whose fix rewrites the whole file."""
 _BUFFERS = ("sbuf", "psum", "hbm", "private_hbm", "shared_hbm")
 _RENAMED = {
     "nl.tile_size.psum_bank_fmax": "nl.tile_size.psum_fmax",
@@ -48,7 +50,7 @@ def fix_of(id: str, node: ast.AST, at: Spot) -> Fix | None:
     A classic file is fixed whole, or not at all: half of it would be of no dialect.
     """
     is_migrated = at.source.names.is_classic and at.sdk.level is not None
-    if id not in _FIXERS or (is_migrated and id != "NKU301"):
+    if id not in _FIXERS or (is_migrated and id not in REWRITES):
         return None
     return _FIXERS[id](node, at)
 
@@ -166,10 +168,11 @@ def _shared(node: ast.Name, at: Spot) -> Fix | None:
 
 
 @fixer("NKL113")
+@fixer("NKL115")
 def _bare_jit(node: ast.keyword, at: Spot) -> Fix | None:
     call = at.source.parents[node]
     assert isinstance(call, ast.Call)
-    is_safe = node.arg == "mode"  # the other names the machine, which is to be named elsewhere
+    is_safe = node.arg == "mode"  # platform_target names the machine, which nothing else does
     if len(call.keywords) + len(call.args) == 1:
         start, end = at.source.span(call)
         name = at.source.segment(call.func)

@@ -23,6 +23,7 @@ _PRECISION = {
     Confidence.DOCUMENTED: "very-high",
     Confidence.RECORDED: "high",
     Confidence.INFERRED: "medium",
+    Confidence.DISPUTED: "medium",
     Confidence.ANNOUNCED: "medium",
 }
 """What GitHub calls a rule's confidence, by which it orders alerts."""
@@ -39,7 +40,7 @@ def as_text(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
 
 
 def as_json(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
-    """A list of objects."""
+    """Return a list of objects; ``fix`` is that of the place, and no rewrite of the file."""
     return json.dumps([_mapping(diagnostic, levels) for diagnostic in diagnostics], indent=1)
 
 
@@ -107,7 +108,7 @@ def _mapping(diagnostic: Diagnostic, levels: Levels) -> dict[str, Any]:
         "happened": diagnostic.happened,
         "rule": diagnostic.rule.rule,
         "remedy": diagnostic.rule.remedy,
-        "fix": _fix(diagnostic.fix) if diagnostic.fix else None,
+        "fix": _fix(diagnostic.place_fix) if diagnostic.place_fix else None,
     }
 
 
@@ -138,16 +139,17 @@ def _result(diagnostic: Diagnostic, index: int, levels: Levels, said: str) -> di
         "locations": [{"physicalLocation": place}],
         "partialFingerprints": {"kernel/v1": hashlib.sha256(said.encode()).hexdigest()[:32]},
     }
-    if diagnostic.fix:
+    fix = diagnostic.place_fix
+    if fix:
         changes = [
             {"deletedRegion": _region(edit.region), "insertedContent": {"text": edit.text}}
-            for edit in diagnostic.fix.edits
+            for edit in fix.edits
         ]
         result["fixes"] = [
             {
-                "description": {"text": diagnostic.fix.title},
+                "description": {"text": fix.title},
                 "artifactChanges": [{"artifactLocation": artifact, "replacements": changes}],
-                "properties": {"safe": diagnostic.fix.is_safe},
+                "properties": {"safe": fix.is_safe},
             }
         ]
     return result

@@ -9,7 +9,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from enum import Enum
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
+
+from difftest.api.documented import CLASSIC, TODAY, documented_names
 
 if TYPE_CHECKING:
     from difftest.lint.source import Source
@@ -39,8 +42,43 @@ _NO_TILES = (
     *TRACED_ONCE,
 )
 """Functions of NKI that give no new tile: ``nl.loop_reduce`` adds to what it is assigned to."""
+_TILE_SECTIONS = frozenset(
+    {
+        *("Memory operations", "Creation operations", "Tensor operations", "Math operations"),
+        *("Bitwise operations", "Logical operations", "Comparison operations"),
+        *("Reduction operations", "Tensor manipulation operations", "Indexing operations"),
+        *("Indexing/Searching operations", "Collective communication operations", "NKI ISA"),
+        *("Activation and Backpropagation functions",),
+        *("Normalization and Regularization functions",),
+    }
+)
+"""Sections of AWS's lists of names whose functions return tiles, but for ``_NO_TILES``."""
+_TILE_METHODS = frozenset(
+    {
+        *("astype", "broadcast", "broadcast_to", "expand_dim", "expand_dims", "squeeze_dim"),
+        *("reshape", "reshape_dim", "flatten_dims", "permute", "rearrange", "view", "slice"),
+        *("select", "vector_select", "ap"),
+    }
+)
+"""Methods of tensors that return tensors, by the documented classes of both dialects."""
 _OF_NUMBERS = ("len", "int", "float", "min", "max", "abs", "round", "sum")
 _IDENTITY = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
+
+
+@cache
+def _tile_makers() -> frozenset[str]:
+    """Return the documented functions of ``nl`` and ``nisa`` that return a tile.
+
+    A function outside of the lists, such as ``nl.constants.sizeinbytes``, may return anything.
+    """
+    modules = {"nki.language": "nl", "nki.isa": "nisa"}
+    names = (entry for dialect in (CLASSIC, TODAY) for entry in documented_names(dialect))
+    makers = {
+        f"{modules[entry.module]}.{entry.name}"
+        for entry in names
+        if entry.module in modules and entry.section in _TILE_SECTIONS
+    }
+    return frozenset({*makers, *MAKERS}.difference(_NO_TILES))
 
 
 class Binding(NamedTuple):
@@ -122,7 +160,8 @@ class Kinds:
             is_index = self.of(node.value) is Sort.GRID
             return Sort.INDEX if is_index else Sort.NUMBER if is_number else None
         if isinstance(node, ast.Compare):
-            if any(isinstance(op, _IDENTITY) for op in node.ops):
+            sides = [node.left, *node.comparators]
+            if any(isinstance(op, _IDENTITY) for op in node.ops) or any(map(_is_no_number, sides)):
                 return Sort.NUMBER
             both = self._together(node.left, *node.comparators)
             return Sort.MASK if both in (Sort.INDEX, Sort.LINE) else both
@@ -148,11 +187,13 @@ class Kinds:
             return None if any(isinstance(buffer, ast.Name) for buffer in buffers) else Sort.TILE
         if name in ("nl.arange", "nl.program_id"):
             return Sort.LINE if name == "nl.arange" else Sort.TURN
-        if name.startswith(("nl.", "nisa.")):
-            return None if name in _NO_TILES else Sort.TILE
+        if name:
+            return Sort.TILE if name in _tile_makers() else None
         if isinstance(node.func, ast.Name) and node.func.id in _OF_NUMBERS:
             return Sort.TURN if self._together(*node.args) is Sort.TURN else Sort.NUMBER
-        receiver = self.of(node.func.value) if isinstance(node.func, ast.Attribute) else None
+        if not isinstance(node.func, ast.Attribute) or node.func.attr not in _TILE_METHODS:
+            return None
+        receiver = self.of(node.func.value)
         return receiver if receiver in (Sort.TILE, Sort.TENSOR) else None
 
     def _of_part(self, node: ast.Subscript) -> Sort | None:
@@ -202,6 +243,23 @@ class Kinds:
         blocks = [getattr(parent, name, ()) for name in ("body", "orelse", "finalbody")]
         own = [block for block in blocks if isinstance(block, list) and statement in block]
         return statement in around or any(not around.isdisjoint(block) for block in own)
+
+
+def _is_no_number(node: ast.expr) -> bool:
+    """Return whether an expression is None or a string: Python compares it, and no engine."""
+    return isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, str))
+
+
+def targets_of(node: ast.Assign | ast.AugAssign) -> Iterator[ast.expr]:
+    """Yield the targets of an assignment, those inside of tuples and lists one by one."""
+    waiting: list[ast.expr] = []
+    waiting += reversed(node.targets) if isinstance(node, ast.Assign) else [node.target]
+    while waiting:
+        target = waiting.pop()
+        if isinstance(target, (ast.Tuple, ast.List)):
+            waiting += reversed(target.elts)
+        else:
+            yield target.value if isinstance(target, ast.Starred) else target
 
 
 def parts_of(node: ast.Subscript) -> list[ast.expr]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from difftest.lint.kinds import targets_of
 from difftest.lint.rule import PARSER, TODAYS, Group, Refusal, rule
 from difftest.lint.source import Spot
 
@@ -21,7 +22,7 @@ _COMPREHENSIONS = {
 _STATEMENTS = (
     *(ast.Try, ast.Yield, ast.YieldFrom, ast.Lambda, ast.ClassDef, ast.Global, ast.Nonlocal),
     *(ast.Delete, ast.Import, ast.ImportFrom, ast.NamedExpr, ast.AsyncFor, ast.AsyncWith),
-    *(ast.Await, ast.Match),
+    *(ast.Await, ast.Match, ast.Raise),
 )
 ENUMERATIONS = ("dge_mode", "oob_mode", "reduce_cmd", "engine", "perf_mode", "dma_engine")
 """Keywords whose values are members of an enumeration of ``nki.isa``."""
@@ -56,21 +57,38 @@ def _inner_function(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
     if at.function is None or node is at.function:
         return
     if any(isinstance(part, ast.Name) and part.id == node.name for part in _loop_bodies(at)):
-        return
-    yield node, f"{node.name} is defined inside {at.function.name}"
+        for call in ast.walk(at.function):
+            if isinstance(call, ast.Call) and getattr(call.func, "id", None) == node.name:
+                yield call, f"{node.name}, the body of a device loop, is called"
+    else:
+        yield node, f"{node.name} is defined inside {at.function.name}"
 
 
-@rule("NKL105", group=Group.CORRECTNESS, nodes=(*_STATEMENTS, ast.With), frontends=PARSER)
+@rule(
+    "NKL105", group=Group.CORRECTNESS, nodes=(*_STATEMENTS, ast.With, ast.Assign), frontends=PARSER
+)
 def _statement(node: ast.AST, at: Spot) -> Iterator[Refusal]:
     if at.function is None:
         return
-    if isinstance(node, ast.With):
+    if isinstance(node, ast.Assign):
+        several = (part for part in node.targets if isinstance(part, (ast.Tuple, ast.List)))
+        if any(_has_item(part) for part in several):
+            yield node, f"`{ast.unparse(node)}` in {at.function.name}"
+    elif isinstance(node, ast.With):
         opened = [getattr(item.context_expr, "func", item) for item in node.items]
         if any(at.name(called) != "nl.no_reorder" for called in opened):
             yield node, f"with in {at.function.name}"
     elif not any(node is statement for statement in _loop_bodies(at)):
         head = ast.unparse(node).partition("\n")[0]
         yield node, f"`{head}` in {at.function.name}"
+
+
+def _has_item(target: ast.expr) -> bool:
+    """Return whether an item or an attribute is among the targets inside of tuples."""
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return any(map(_has_item, target.elts))
+    inner = target.value if isinstance(target, ast.Starred) else target
+    return isinstance(inner, (ast.Subscript, ast.Attribute))
 
 
 @rule("NKL106", group=Group.CORRECTNESS, nodes=(ast.Compare,), frontends=PARSER, since="2.29")
@@ -138,13 +156,21 @@ def _output(node: ast.Return, at: Spot) -> Iterator[Refusal]:
             yield value, f"{function.name} returns {value.id}, which is in nl.hbm"
 
 
-@rule("NKL113", group=Group.UPGRADE, nodes=(ast.FunctionDef,), frontends=TODAYS, since="2.29")
-def _jit(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
-    for decorator in node.decorator_list:
-        if isinstance(decorator, ast.Call) and at.name(decorator.func) == "nki.jit":
-            for keyword in decorator.keywords:
-                if keyword.arg in ("platform_target", "mode"):
-                    yield keyword, f"nki.jit got {keyword.arg}="
+@rule("NKL113", group=Group.UPGRADE, nodes=(ast.Call,), frontends=TODAYS, since="2.29")
+def _platform_target(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+    yield from _argument_of_jit(node, "platform_target", at)
+
+
+@rule("NKL115", group=Group.UPGRADE, nodes=(ast.Call,), frontends=TODAYS, since="2.29")
+def _mode(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+    yield from _argument_of_jit(node, "mode", at)
+
+
+def _argument_of_jit(node: ast.Call, name: str, at: Spot) -> Iterator[Refusal]:
+    """Yield the keyword of a name in a call of ``nki.jit``, a decorator or another."""
+    for keyword in node.keywords if at.name(node.func) == "nki.jit" else ():
+        if keyword.arg == name:
+            yield keyword, f"nki.jit got {name}="
 
 
 @rule("NKL114", group=Group.CORRECTNESS, nodes=(ast.Call,), frontends=PARSER, since="2.32")
@@ -235,8 +261,7 @@ def _is_written(base: ast.AST, block: ast.AST, at: Spot, besides: ast.AST | None
             written = [key.value for key in node.keywords if (key.arg or "").startswith("dst")]
             written += [] if at.name(node.func) == "nl.load" else node.args[:1]
         elif isinstance(node, (ast.Assign, ast.AugAssign)):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            written = [target for target in targets if isinstance(target, ast.Subscript)]
+            written = [part for part in targets_of(node) if isinstance(part, ast.Subscript)]
         if any(name in _names(part) for part in written if not isinstance(part, ast.Attribute)):
             return True
     return False

@@ -105,6 +105,8 @@ class Confidence(Enum):
     """Somebody published the compiler's or the device's answer."""
     INFERRED = "inferred"
     """It follows from what is documented or recorded."""
+    DISPUTED = "disputed"
+    """A page of AWS's documentation refuses it, and code that AWS released does it."""
     ANNOUNCED = "announced"
     """A page of AWS's documentation says that it will be refused."""
 

@@ -24,6 +24,8 @@ MODULES = {
 }
 """NKI's modules, and the short names that the documentation gives them."""
 _CLASSIC = "neuronxcc."
+_TYPING = "neuronxcc.nki.typing"
+"""The module of annotations, which AWS's tables for NKI 0.4 tell kernels of ``nki`` to import."""
 _LAUNCHERS = frozenset(
     f"nki.{name}"
     for name in ("jit", "trace", "benchmark", "baremetal", "profile", "simulate", "simulate_kernel")
@@ -137,9 +139,10 @@ class ImportedNames:
 
     def _enter(self, node: ast.AST, local: str, full: str, imported: str) -> None:
         if imported.startswith(f"{_CLASSIC}nki"):
-            self.is_classic = True
             self._classic.add(local)
-            self.first_classic = self.first_classic or node
+            if not f"{imported}.".startswith(f"{_TYPING}."):
+                self.is_classic = True
+                self.first_classic = self.first_classic or node
         elif imported.partition(".")[0] == "nki":
             self.is_todays = True
         else:
@@ -330,24 +333,39 @@ class Source(SourceText):
                 yield from (getattr(part, "id", "") for part in ast.walk(node.args[0]))
 
     def _issues(self, function: Function) -> bool:
-        """Whether a function issues instructions itself, and launches no kernel as the host."""
+        """Return whether a function issues instructions itself, and is not the host's.
+
+        The host launches kernels, or holds functions that are or launch kernels: a factory may ask
+        ``nl`` for constants, and stays the host's.
+        """
+        inside = [*ast.walk(function)]
+        if any(node in self.kernels for node in inside if node is not function):
+            return False
+        calls = [node for node in inside if isinstance(node, ast.Call)]
+        if any(
+            isinstance(call.func, ast.Subscript) or self._is_launcher(call.func) for call in calls
+        ):
+            return False
+        return any(self.is_instruction(call) for call in self._own_calls(function))
+
+    def _own_calls(self, function: Function) -> Iterator[ast.Call]:
+        """Yield the calls of a function, without those of functions and classes in it."""
         waiting: list[ast.AST] = list(function.body)
-        calls: list[ast.Call] = []
         while waiting:
             node = waiting.pop()
-            calls += [node] if isinstance(node, ast.Call) else []
-            waiting += (
-                () if isinstance(node, (Function, ast.ClassDef)) else ast.iter_child_nodes(node)
-            )
-        launches = any(
-            isinstance(call.func, ast.Subscript) or self._is_launcher(call.func) for call in calls
-        )
-        return any(map(self.is_instruction, calls)) and not launches
+            if isinstance(node, ast.Call):
+                yield node
+            if not isinstance(node, (Function, ast.ClassDef)):
+                waiting += ast.iter_child_nodes(node)
 
     def is_instruction(self, call: ast.Call) -> bool:
-        """Whether a call is of ``nl`` or ``nisa``, and nothing that the host asks, too."""
-        name = self.names.of(call.func) or ""
-        return name.startswith(("nl.", "nisa.")) and name not in _ON_THE_HOST
+        """Return whether a call is of ``nl`` or ``nisa``, and nothing that the host asks, too.
+
+        A function of a module inside of them, ``nl.constants.sizeinbytes``, issues nothing.
+        """
+        module, _, function = (self.names.of(call.func) or "").partition(".")
+        is_own = module in ("nl", "nisa") and "." not in function
+        return is_own and f"{module}.{function}" not in _ON_THE_HOST
 
 
 def _own(node: ast.AST) -> str | None:

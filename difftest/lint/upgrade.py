@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from difftest.lint.rule import TODAYS, Frontend, Group, Refusal, rule
+from difftest.lint.rule import NEWEST, TODAYS, Frontend, Group, Refusal, rule
 from difftest.lint.source import Spot
 from difftest.simulator.frontend.classic import isa as classic_isa
 from difftest.simulator.frontend.classic import language as classic_language
@@ -40,6 +40,19 @@ _NOT_OF_PSUM = {
     "nisa.dma_copy": ("src", 1, "0.3", "nisa.tensor_copy to SBUF first"),
 }
 """Functions that took a tile in PSUM until an NKI (the same guide): the argument and its place."""
+_PASSED = {
+    "nisa.scalar_tensor_tensor(dtype)": NEWEST.minor,
+    "nisa.nc_matmul(is_moving_zero)": NEWEST.minor,
+    "nisa.nc_matmul(psumAccumulateFlag)": NEWEST.minor,
+    "nisa.tensor_copy(dtype)": 29,
+}
+"""Arguments that no page of their SDK has, and that kernels of AWS pass: until which SDK 2.x.
+
+Sources: aws-neuron/nki-library, releases 2.27 to 2.29 (moe_cte_utils.py, mlp_cte_transpose.py,
+qkv_cte.py); matrix_multiplication_nki_kernels.py of the documentation at v2.29.0.
+"""
+_LAST_ASSIGNED = 28
+"""The last SDK 2.x for which nki-library assigned an instruction's result (all_expert_impl.py)."""
 
 
 @rule("NKU301", nodes=(ast.Import, ast.ImportFrom), since="2.29", **_TODAYS)
@@ -93,6 +106,8 @@ def _argument(node: ast.Call, at: Spot) -> Iterator[Refusal]:
     name = at.name(node.func)
     for keyword in node.keywords if name else ():
         row, said = LIFETIMES.get(f"{name}({keyword.arg})"), f"{name}({keyword.arg}=)"
+        if _is_passed(f"{name}({keyword.arg})", at):
+            continue
         if row and _reached(row.ended, at):
             yield keyword, f"{said} ended with NKI {row.ended} (now: {row.instead})"
         elif row and not _reached(row.since, at):
@@ -117,8 +132,15 @@ def _signature(node: ast.Call, at: Spot) -> Iterator[Refusal]:
     arguments = [*node.args, *(keyword.arg for keyword in node.keywords)]
     if signature is None or any(arg is None or isinstance(arg, ast.Starred) for arg in arguments):
         return
+    if _is_assigned_result(node, signature, at):
+        return
     is_classic = at.source.names.has_classic(node.func)  # AWS's classic stubs have **kwargs
-    keywords = [keyword for keyword in node.keywords if f"{name}({keyword.arg})" not in LIFETIMES]
+    keywords = [
+        keyword
+        for keyword in node.keywords
+        if f"{name}({keyword.arg})" not in LIFETIMES
+        and not _is_passed(f"{name}({keyword.arg})", at)
+    ]
     own = [keyword for keyword in keywords if not is_classic or keyword.arg in signature.parameters]
     try:
         signature.bind(*node.args, **{keyword.arg: keyword for keyword in own if keyword.arg})
@@ -126,13 +148,46 @@ def _signature(node: ast.Call, at: Spot) -> Iterator[Refusal]:
         yield node, f"{name}{signature}: {error}"
 
 
-@rule("NKU308", group=Group.CORRECTNESS, nodes=(ast.Call,), frontends=frozenset({Frontend.CLASSIC}))
+@rule("NKU308", group=Group.CORRECTNESS, nodes=(ast.Call,))
 def _undocumented(node: ast.Call, at: Spot) -> Iterator[Refusal]:
     name = at.name(node.func) or ""
-    signature = _signature_of(name, at.source.names.has_classic(node.func))
-    for keyword in node.keywords if signature else ():
-        if keyword.arg and keyword.arg not in signature.parameters:  # type: ignore[union-attr]
+    is_classic = at.source.names.has_classic(node.func)
+    signature = _signature_of(name, is_classic)
+    if signature is None or (is_classic and at.sdk.frontend is not Frontend.CLASSIC):
+        return
+    for keyword in node.keywords:
+        row = LIFETIMES.get(f"{name}({keyword.arg})")
+        is_documented = row is not None and not _reached(row.ended, at)
+        is_passed = _is_passed(f"{name}({keyword.arg})", at) and not is_documented
+        is_open = is_classic or is_passed
+        if keyword.arg and is_open and keyword.arg not in signature.parameters:
             yield keyword, f"{name} got {keyword.arg}="
+    if _is_assigned_result(node, signature, at):
+        yield node, f"{name} got no dst, and its result is assigned"
+
+
+def _is_passed(argument: str, at: Spot) -> bool:
+    """Return whether kernels that AWS released for an SDK, or a later one, pass an argument."""
+    return at.sdk.minor <= _PASSED.get(argument, 0)
+
+
+def _is_assigned_result(node: ast.Call, signature: inspect.Signature, at: Spot) -> bool:
+    """Return whether a call of today's dialect has no ``dst`` and assigns its result to a part.
+
+    The form ends with NKI 0.3.
+    """
+    parent = at.source.parents[node]
+    is_part = isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Subscript)
+    is_early = at.sdk.minor <= _LAST_ASSIGNED and not at.source.names.has_classic(node.func)
+    if not (is_part and is_early) or "dst" not in signature.parameters:
+        return False
+    given = {keyword.arg: keyword for keyword in node.keywords if keyword.arg}
+    others = [one for one in signature.parameters.values() if one.name != "dst"]
+    try:
+        inspect.Signature(others).bind(*node.args, **given)
+    except TypeError:
+        return False
+    return "dst" not in given
 
 
 @rule("NKU306", nodes=(ast.Call,), **_TODAYS)

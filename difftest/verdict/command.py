@@ -123,7 +123,9 @@ _FAIL_ON = f"What alone makes the exit code other than 0, several times: {', '.j
 @click.option("--seed", type=int, help="Of what is drawn; else another one each time.")
 @click.option("--audit", is_flag=True, help="Judge no kernel: ask whether zeros pass this test.")
 @click.option("--batch", metavar="DIR:KERNEL|FILE.jsonl", help="Judge many; see --results.")
-@click.option("--results", type=OutputFile(), help="Of a batch: a JSON object a line. It goes on.")
+@click.option(
+    "--results", type=OutputFile(grows=True), help="Of a batch: a JSON object a line. It goes on."
+)
 @click.option("-n", "processes", type=click.IntRange(1), default=os.cpu_count(), help="Of a batch.")
 @click.option(
     "--original", default="", metavar="FILE", help="The test was written for its constants."

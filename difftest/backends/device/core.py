@@ -3,16 +3,12 @@
 Retries and timeouts are here, and who is to blame for what fails; which way to the device is open
 here, and what is missing where none is.
 
-What an error means is a row of ``faults.csv``. Sources, all public AWS Neuron documentation at tag
-v2.32.0: NRT codes from ``neuron-runtime/api/nrt_status.rst``, their causes from
-``neuron-runtime/nrtpy/errors.rst`` and ``nrtpy-troubleshooting.rst``; NCC codes from
-``compiler/error-codes/index.rst``, those that a kernel by itself can meet.
+What an error means is a row of :mod:`difftest.backends.codes`.
 """
 
 from __future__ import annotations
 
 import atexit
-import csv
 import functools
 import math
 import os
@@ -23,7 +19,6 @@ import tempfile
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -37,6 +32,7 @@ from difftest.backends.base import (
     Rejected,
     as_outputs,
 )
+from difftest.backends.codes import CODES, Blame, codes_in, full_code
 from difftest.backends.device.selftest import UntrustedDeviceError, complaint_of
 from difftest.backends.sdk import (
     CLASSIC,
@@ -52,13 +48,6 @@ from difftest.backends.sdk import (
 )
 from difftest.harness.rounding import Array
 from difftest.host.worker import Worker, WorkerEndedError
-
-
-class Blame(Enum):
-    """Whose fault an error is."""
-
-    KERNEL = "kernel"
-    INFRASTRUCTURE = "infrastructure"
 
 
 @dataclass(frozen=True)
@@ -78,34 +67,30 @@ class Fault:
         return f"{self.code} ({self.blame.value}): {self.hint}"
 
 
-with Path(__file__).with_name("faults.csv").open(encoding="utf-8", newline="") as _file:
-    FAULTS = {
-        name: Fault(name, int(number or 0) or None, Blame(blame), hint)
-        for name, number, blame, hint in [*csv.reader(_file)][1:]
-    }
+FAULTS = {
+    code: Fault(code, cause.number, cause.blame, f"{cause.meaning}: {cause.remedy}")
+    for code, cause in CODES.items()
+}
 """Name of a status or an error code -> what it means."""
-_BY_NUMBER = {fault.number: fault for fault in FAULTS.values() if fault.number is not None}
+_OF_COMPILER = {code for code, fault in FAULTS.items() if fault.number is None}
 _NCC_PAGE = "see AWS Neuron documentation, Neuron Compiler Error Codes"
-
-_NRT_NAME = re.compile(r"\bNRT_[A-Z_]+\b")
-_NRT_NUMBER = re.compile(r"\b(?:NRT|nrt_\w+|status|ret(?:urned)?)\b[^\n\d]{0,24}?\b(\d{1,4})\b")
-_NCC_CODE = re.compile(r"\bNCC_[A-Z]+\d+\b")
 
 
 def find_fault(text: str) -> Fault | None:
-    """The first NRT or NCC code in an error's text or a log; None if there is none.
+    """Return the fault of the first code in an error's text or a log; None if there is none.
 
-    The name of an NRT status decides, for public pages show numbers that belong to another name;
-    a number alone is looked up.
+    The name of an NRT status decides, for public pages show numbers that belong to another name.
+    Then comes a code of the compiler, then a number.
     """
-    for name in _NRT_NAME.findall(text):
-        if name in FAULTS:
-            return FAULTS[name]
-    compiler = _NCC_CODE.search(text)
+    found = [full_code(code) for row in text.splitlines() for code in codes_in(row)]
+    names = re.findall(r"\bNRT_[A-Z_]+\b", text)
+    named = [code for code in found if code in names and code in FAULTS]
+    compiler = [code for code in found if code.startswith("NCC_") or code in _OF_COMPILER]
+    if named:
+        return FAULTS[named[0]]
     if compiler:
         return FAULTS.get(compiler[0], Fault(compiler[0], None, Blame.KERNEL, _NCC_PAGE))
-    numbers = (int(match[1]) for match in _NRT_NUMBER.finditer(text))
-    return next((_BY_NUMBER[number] for number in numbers if number in _BY_NUMBER), None)
+    return next((FAULTS[code] for code in found if code in FAULTS), None)
 
 
 TIMEOUT = "DIFFTEST_DEVICE_TIMEOUT"

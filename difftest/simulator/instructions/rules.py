@@ -6,7 +6,7 @@ take roles are made: ``same_partitions("data1", "data2")``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import FunctionType
 from typing import Any, Concatenate, ParamSpec
 
@@ -162,6 +162,13 @@ def arithmetic_in_float32(call: Call, /, **operands: str) -> None:
                 limit="float32",
                 remedy="copy it into a float32 tile first (nisa.tensor_copy)",
             )
+
+
+def float32_operands(rules: Iterable[Rule]) -> set[str]:
+    """Return the operands that an instruction's :func:`arithmetic_in_float32` is about."""
+    names = (rule.__name__.rstrip(")").partition("(") for rule in rules)
+    kind = arithmetic_in_float32().__name__.partition("(")[0]
+    return {name for own, _, listed in names if own == kind for name in listed.split(", ")}
 
 
 same_rank = _alike(

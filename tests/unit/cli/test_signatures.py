@@ -1,3 +1,4 @@
+import pytest
 from click.testing import CliRunner
 
 from difftest.cli.main import main
@@ -35,6 +36,25 @@ def test_each_function_stands_on_the_page_of_its_module():
     pages = signature_pages()
     assert {"signatures-nki-isa", "signatures-neuronxcc-nki-language"} <= set(pages)
     assert sum(page.count("\n## ") for page in pages.values()) == len(signatures())
+
+
+@pytest.mark.parametrize(
+    ("function", "operand"),
+    [
+        ("tensor_scalar", "operand0"),
+        ("tensor_scalar", "operand1?"),
+        ("tensor_scalar_reduce", "operand0"),
+    ],
+)
+def test_an_operand_that_must_be_float32_says_so(function: str, operand: str) -> None:
+    """The page of nisa.tensor_scalar: arithmetic operators take operands of float32."""
+    texts = explained_name(f"nisa.{function}").split("\n\n")
+    [today] = [text for text in texts if text.startswith("nki.")]
+    [line] = [line for line in today.splitlines() if line.startswith(f"  - `{operand}`")]
+    assert line.endswith("any dtype; a tile of float32 where its operator is arithmetic")
+    others = [text for text in texts if text is not today]
+    assert all("where its operator is arithmetic" not in text for text in others)
+    assert "arithmetic" not in explained_name("nisa.tensor_tensor").partition("- ")[2]
 
 
 def test_limits_of_each_machine_and_levels_stand_beside_a_signature():

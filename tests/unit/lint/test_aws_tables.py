@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from difftest.backends.codes import CODES
 from difftest.lint.check import rules
-from difftest.lint.codes import CODES
 
 PAGE = Path(__file__).parents[3] / "docs/explanation/lint-aws-tables.md"
 ROWS = {

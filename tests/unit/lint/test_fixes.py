@@ -12,6 +12,7 @@ import pytest
 from difftest.lint.check import lint, rules
 from difftest.lint.files import LintRequest
 from difftest.lint.fixes import _FIXERS
+from difftest.lint.formats import FORMATS, summary
 from difftest.lint.rule import SDKS
 from difftest.lint.source import Source, applied
 from difftest.simulator import NkiError
@@ -195,13 +196,15 @@ def test_keyword_only_parameters(before: str, after: str | None) -> None:
     [
         ("@nki.jit(mode='torchxla')", "@nki.jit", True),
         ("@nki.jit(platform_target='trn2')", "@nki.jit", False),
+        ("run = nki.jit(id, mode='jax')\n\n\n@nki.jit", "run = nki.jit(id)\n\n\n@nki.jit", True),
         ("@nki.jit(mode='jax', debug=True)", "@nki.jit(debug=True)", True),
         ("@nki.jit(debug=True, mode='jax',)", "@nki.jit(debug=True,)", True),
     ],
 )
 def test_arguments_of_jit(before: str, after: str, is_safe: bool) -> None:
     text = HEAD.format("    pass").replace("@nki.jit", before)
-    assert fixed(text, "NKL113", "2.32") == (text.replace(before, after), is_safe)
+    id = "NKL113" if "platform_target" in before else "NKL115"
+    assert fixed(text, id, "2.32") == (text.replace(before, after), is_safe)
 
 
 CLASSIC = """import neuronxcc.nki as nki
@@ -237,6 +240,38 @@ def test_a_classic_file_is_rewritten_as_migrate_does_or_not_at_all(
     assert safely == (migrate(text).text if is_safe else text)
     found = lint(Source(Path("k.py"), text), SDKS["2.33"])
     assert {one.id for one in found if one.fix} == {"NKU301"}
+
+
+def test_a_file_is_rewritten_once_and_only_where_a_fix_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """JSON, SARIF and GitHub's annotations have the fixes of single places alone."""
+    from difftest.migration import rewriting
+
+    calls: list[str] = []
+    whole = rewriting.migrate
+
+    def counted(text: str) -> object:
+        calls.append(text)
+        return whole(text)
+
+    monkeypatch.setattr(rewriting, "migrate", counted)
+    text = CLASSIC.format("nl.store(out, nl.load(x))")
+    request = LintRequest(sdk=SDKS["2.33"])
+    told: dict[str, int] = {}
+    for form, write in FORMATS.items():
+        calls.clear()
+        found = request.of_source(Source(Path("k.py"), text))
+        written = write(found, request.levels)
+        if form == "text":
+            assert "1 fixable with --fix" in summary(found, request.levels)
+            assert "NKU301 [*]" in written
+        told[form] = len(calls)
+    assert len(found) > 1
+    assert told == {"text": 1, "json": 0, "sarif": 0, "github": 0}
+    calls.clear()
+    assert request._fixed(Path("k.py"), text, unsafe=False) == whole(text).text
+    assert calls == [text]
 
 
 def test_fixes_that_meet_wait_for_each_other() -> None:

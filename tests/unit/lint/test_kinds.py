@@ -8,7 +8,7 @@ from textwrap import indent
 
 import pytest
 
-from difftest.lint.check import lint
+from difftest.lint.check import lint, rules
 from difftest.lint.files import Level, Levels, LintRequest
 from difftest.lint.rule import LAST_CLASSIC, SDKS
 from difftest.lint.source import Source
@@ -20,6 +20,8 @@ import neuronxcc.nki.compiler as ncc
 import neuronxcc.nki.isa as nisa
 import neuronxcc.nki.language as nl
 import neuronxcc.nki.typing as nt
+from neuronxcc.nki.language.constants import sizeinbytes
+from neuronxcc.starfish.support.util import div_ceil
 """
 BODY = """out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
 tile = nl.load(x)
@@ -77,6 +79,19 @@ PAIRS = {
         "j = 3 * 64\nif j > 9:\n    pass",
     ),
     "NKT207 of what may be none": ("if tile:\n    pass", "if tile is not None:\n    pass"),
+    "NKT207 of a comparison with None": ("if tile > 0:\n    pass", "if tile != None:\n    pass"),
+    "NKT207 of a number that NKI returns": (
+        "n = nl.sum(tile, axis=1)\nif n > 0:\n    pass",
+        "n = nl.constants.sizeinbytes(x.dtype)\nif n > 0:\n    pass",
+    ),
+    "NKT207 of a function imported from NKI's inside": (
+        "n = nl.copy(tile)\na = 1 if n else 2",
+        "n = sizeinbytes(x.dtype)\nm = div_ceil(n, 2)\na = 1 if n > m > 0 else 2",
+    ),
+    "NKT207 of a method that returns no tile": (
+        "n = tile.reshape((64, 128))\nif n:\n    pass",
+        "n = tile.count()\nif n > 0:\n    pass",
+    ),
     "NKT210 of nl.exp": (PLACED + "a[...] = nl.exp(tile)", "a = nl.exp(tile)"),
     "NKT211 with its engine": (
         PLACED + "a = nisa.nc_transpose(a, engine=nisa.tensor_engine)",
@@ -89,6 +104,23 @@ PAIRS = {
     "NKT213 of nl.mgrid": (
         GRID + ROWS + "a = nl.load(x[rows[i, 0], j])",
         ROWS + "j = nl.arange(64)[None, :]\na = nl.load(x[rows, j])",
+    ),
+    "NKT213 behind an index of partitions": (
+        ROWS + "i = nl.arange(64)[:, None]\na = nl.load(x[i, rows[i, 0]])",
+        ROWS + "i = nl.arange(64)[:, None]\nj = nl.arange(64)[None, :]\n"
+        "for b in nl.affine_range(2):\n    a = nl.load(x[b, rows[i, 0], j])",
+    ),
+    "NKT213 of a store": (
+        ROWS + "nl.store(out[0:64, rows], tile)",
+        ROWS + "for b in nl.affine_range(2):\n    nl.store(out[b, rows, 0:64], tile)",
+    ),
+    "NKT213 of a block's last dimension": (
+        ROWS + "for b in nl.affine_range(2):\n    a = nl.load(x[b, 0:64, rows])",
+        ROWS + "for b in nl.affine_range(2):\n    a = nl.load(x[b, rows])",
+    ),
+    "NKT214 of a target in a tuple": (
+        "x[0:64], a = tile, tile",
+        "tile[0:64], a = tile[64:128], tile",
     ),
     "NKT214 of a part": (
         "nl.store(x[0:64], tile[0:64])",
@@ -111,6 +143,36 @@ PAIRS = {
     "NKH401 of a sum over a loop": (
         "for i in nl.affine_range(2):\n    tile[...] = nl.exp(tile)",
         "for i in nl.affine_range(2):\n    tile[...] = nl.loop_reduce(tile, nl.add, [i])",
+    ),
+    "NKH401 of a write that is masked": (
+        "i_p = nl.arange(128)[:, None]\nfor i in nl.affine_range(2):\n"
+        "    nl.store(out[0:64], tile[0:64], mask=i_p < 9)",
+        "for i in nl.affine_range(2):\n    nl.store(out[0:64], tile[0:64], mask=i == 1)",
+    ),
+    "NKH401 of an assignment that is masked": (
+        "for i in nl.affine_range(2):\n    tile[0:64] = nl.exp(tile[0:64])",
+        "for i in nl.affine_range(2):\n    tile[0:64] = nl.exp(tile[0:64], mask=i < 1)",
+    ),
+    "NKH401 below a condition": (
+        "for i in nl.affine_range(2):\n    if x.shape[0] > 3:\n        tile[0:64] = nl.exp(x)",
+        "for i in nl.affine_range(2):\n    if i == 1:\n        tile[0:64] = nl.exp(x)",
+    ),
+    "NKH401 of one iteration": (
+        "for i in nl.affine_range(2):\n    tile[0:64] = nl.exp(x)",
+        "for i in nl.affine_range(1):\n    tile[0:64] = nl.exp(x)",
+    ),
+    "NKH401 of an index that a helper fills": (
+        ROWS + "for i in nl.affine_range(2):\n    nl.store(out[rows], tile)",
+        ROWS + "for i in nl.affine_range(2):\n    fill(rows, i)\n    nl.store(out[rows], tile)",
+    ),
+    "NKH401 of an index that the loop writes": (
+        ROWS + "for i in nl.affine_range(2):\n    nl.store(out[rows[0:64]], tile)",
+        ROWS + "for i in nl.affine_range(2):\n    nisa.dma_copy(dst=rows, src=y[i])\n"
+        "    nl.store(out[rows[0:64]], tile)",
+    ),
+    "NKH401 of a target in a tuple": (
+        "for i in nl.affine_range(2):\n    tile[0:64], a = nl.exp(x), 3",
+        "for i in nl.affine_range(2):\n    tile[i], a = nl.exp(x), 3",
     ),
     "NKH402 where nothing unrolls": (
         "c = 0\nfor i in nl.affine_range(2):\n    a = nl.load(x[:, c : c + 9])\n    c += 9",
@@ -141,6 +203,61 @@ def test_the_wrong_one_is_told_and_the_nearest_right_one_is_not(name: str) -> No
     assert broken(right) == set()
 
 
+TODAY = """import nki
+import nki.isa as nisa
+import nki.language as nl
+
+
+def check(x):
+    {}
+
+
+@nki.jit
+def kernel(x):
+    {}
+    check(x)
+    return x
+"""
+LANGUAGE = {
+    "NKL105 of an item among targets": (("pass", "a[0], b = 1, 2"), ("pass", "a, b = 1, 2")),
+    "NKL105 of an attribute among targets": (("pass", "[x.a, b] = 1, 2"), ("pass", "x.a = 1")),
+    "NKL105 of an item inside of two tuples": (
+        ("pass", "c, (a[0], *b) = 1, (2, 3)"),
+        ("pass", "a[0] = 1"),
+    ),
+    "NKL105 of a called function's items": (("a[0], b = x", "pass"), ("a[0] = b = x", "pass")),
+    "NKL105 of raise": (("pass", "raise ValueError(3)"), ("pass", "assert x")),
+    "NKL105 of raise in a called function": (
+        ("if x: raise ValueError(3)", "pass"),
+        ("assert x, 3", "pass"),
+    ),
+    "NKL104 of a loop's body that is also called": (
+        ("pass", "def body(i): pass\n    nl.fori_loop(0, 2, body)\n    body(3)"),
+        ("pass", "def body(i): pass\n    nl.fori_loop(0, 2, body)"),
+    ),
+    "NKL104 of an inner function of a called one": (
+        ("def inner(y): return y\n    inner(x)", "pass"),
+        ("nl.fori_loop(0, 2, lambda i: None)", "pass"),
+    ),
+}
+
+
+@every("name", LANGUAGE)
+def test_the_parsers_python_is_that_of_awss_guides(name: str) -> None:
+    id = name.partition(" ")[0]
+    wrong, right = (TODAY.format(*bodies) for bodies in LANGUAGE[name])
+    for sdk in ("2.29", "2.32"):
+        assert id in broken(wrong, sdk)
+    assert id not in broken(right, "2.32")
+    assert Levels({}, True, True).of(rules()[id]) is Level.WARN
+    assert {"NKL104", "NKL105"}.isdisjoint(broken(wrong, "2.33"))
+
+
+def test_the_host_may_raise_and_unpack() -> None:
+    host = "\n\ndef host(x):\n    x[0], y = 1, 2\n    raise ValueError(kernel(x))\n"
+    assert broken(TODAY.format("pass", "pass") + host, "2.32") == set()
+
+
 WRONG = "    tile = nl.load(x)\n    if tile:\n        pass\n    return x\n"
 DEEPER = indent(WRONG, "    ")
 PLACES = {
@@ -169,6 +286,13 @@ def test_a_kernel_is_read_wherever_it_stands(place: str) -> None:
         "def test():\n    [i for i in (1, 2)]\n    @nki.jit\n    def own(x):\n        return x",
         "def main():\n    nki.simulate_kernel(k, nl.nc(2))\n    assert [i for i in range(2)]",
         "if True:\n    def helper(x):\n        return nl.zeros((128, 2), x.dtype)",
+        "def make(n):\n    a = nl.zeros((n, n), nl.float32)\n    [i for i in a]\n"
+        "    def run(x):\n        return k[n](x)\n    return run",
+        "def make(n):\n    a = nl.zeros((n, n), nl.float32)\n    [i for i in a]\n"
+        "    @nki.jit\n    def own(x):\n        return x\n"
+        "    return lambda x: own[n](x)",
+        "def make(n):\n    a = nl.zeros((n, n), nl.float32)\n    [i for i in a]\n"
+        "    return lambda x: nki.benchmark(k)(x)",
     ],
 )
 def test_the_host_is_no_kernel(host: str) -> None:
@@ -181,6 +305,7 @@ def test_the_host_is_no_kernel(host: str) -> None:
 def test_an_instruction_of_the_module_is_told(call: str) -> None:
     assert "NKT208" in broken(f"{HEAD}if __name__ == '__main__':\n    {call}\n")
     assert broken(f"{HEAD}GRID = nl.nc(2)\n") == set()
+    assert broken(f"{HEAD}SIZE = sizeinbytes(nl.float32) + nl.constants.sizeinbytes(1)\n") == set()
 
 
 @pytest.mark.parametrize("sdk", ["2.29", "2.30", "2.31", "2.32", "2.33"])

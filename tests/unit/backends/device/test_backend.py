@@ -7,6 +7,7 @@ import pytest
 from difftest.backends.base import BackendMissingError, Crashed, KernelCall, Ran, Rejected
 from difftest.backends.chosen import select_backends
 from difftest.backends.device.core import (
+    FAULTS,
     CoreLease,
     DeviceError,
     InfrastructureError,
@@ -186,7 +187,7 @@ def test_a_compiler_error_is_a_refusal_with_its_hint_and_log(backend, monkeypatc
     lines = str(outcome.error).splitlines()
     assert lines[:4] == [
         "RuntimeError: Compilation failed, see the log",
-        "hint: NCC_EVRF007 (kernel): too many instructions: make the case smaller, or unroll less",
+        f"hint: NCC_EVRF007 (kernel): {FAULTS['NCC_EVRF007'].hint}",
         "log:",
         "  NCC_EVRF007: too many instructions",
     ]

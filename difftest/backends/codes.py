@@ -1,0 +1,145 @@
+"""Codes and texts of the compiler and the runtime: what each means, and whose fault it is.
+
+The rows are data (``codes.csv``), which the device and ``difftest explain`` read. Each row names
+its source. All pages are AWS's public documentation at the tag that the row names; the others are
+AWS's table of codes (aws-neuron/neuron-agentic-development,
+``skills/neuron-nki-debugging/references/compiler-error-codes.md``) and records of the compiler's
+answers in public threads and repositories.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Blame(Enum):
+    """Whose fault an error is."""
+
+    KERNEL = "kernel"
+    INFRASTRUCTURE = "infrastructure"
+
+
+class Cause(NamedTuple):
+    """What makes the compiler or the runtime report a code.
+
+    Attributes
+    ----------
+    rules : the linter's, which look for it in a kernel.
+    number : of a status of the runtime; None for a code of the compiler.
+    """
+
+    meaning: str
+    remedy: str
+    source: str
+    rules: tuple[str, ...] = ()
+    number: int | None = None
+    blame: Blame = Blame.KERNEL
+
+
+def _rows(is_text: bool) -> dict[str, Cause]:
+    with Path(__file__).with_name("codes.csv").open(encoding="utf-8", newline="") as file:
+        return {
+            row["said"]: Cause(
+                row["meaning"],
+                row["remedy"],
+                row["source"],
+                tuple(row["rules"].split()),
+                int(row["number"]) if row["number"] else None,
+                Blame(row["blame"] or Blame.KERNEL.value),
+            )
+            for row in csv.DictReader(file)
+            if bool(row["is_text"]) is is_text
+        }
+
+
+CODES = _rows(is_text=False)
+"""By code, with the prefix of its newest form."""
+TEXTS = _rows(is_text=True)
+"""By a pattern of a text that comes without a code."""
+BY_NUMBER = {cause.number: code for code, cause in CODES.items() if cause.number is not None}
+"""The name of each status of the runtime by its number."""
+
+_PREFIXED = r"NCC_[A-Z]+\d+"
+_NAME = r"NRT_[A-Z_]+[A-Z]"
+_SHORT = r"(?:[A-Z]{3,4}|F)\d{3}"
+_CODE = re.compile(rf"\b(?:{_PREFIXED}|{_NAME})\b|\[({_SHORT})\]|\b({_SHORT})\b")
+_STATUS = re.compile(
+    r"(?<!exit )\b(?:NRT|nrt_\w+|status(?:_code)?|ret(?:urned)?)\b[^\n\d]{0,24}?\b(\d{1,4})\b"
+)
+_DISTINCT = 1000
+"""A status from here on is the runtime's; smaller ones are so in a line that names the runtime."""
+_NO_STATUS = re.compile(r"NRT_(?:SUCCESS|(?:STATE|DTYPE|OP|TENSOR|FRAMEWORK|MAJOR|MINOR)_.*)")
+"""Names of the runtime that report no failure."""
+_LINE = re.compile(r"([\w./-]+\.py)(?:\", line |:)(\d+)")
+
+
+class Explained(NamedTuple):
+    """What a log says: the code or text, its cause if it is known, and the kernel's lines.
+
+    ``times`` counts how often the log has it.
+    """
+
+    said: str
+    cause: Cause | None
+    lines: tuple[str, ...]
+    times: int = 1
+
+
+def explain(log: str) -> Iterator[Explained]:
+    """Yield each code and each known text of a log, once, with the lines of Python beside it."""
+    found: dict[str, list[str]] = {}
+    near: dict[str, list[str]] = {}
+    rows = log.splitlines()
+    for number, row in enumerate(rows):
+        beside = "\n".join(rows[max(0, number - 2) : number + 3])
+        lines = [f"{file}:{line}" for file, line in _LINE.findall(beside)]
+        texts = [match.group(0) for text in TEXTS if (match := re.search(text, row))]
+        for said in [*codes_in(row), *texts]:
+            key = full_code(said)
+            found.setdefault(key, []).append(said)
+            near.setdefault(key, []).extend(lines)
+    for key, every in found.items():
+        yield Explained(every[0], cause_of(key), tuple(dict.fromkeys(near[key])), len(every))
+
+
+def codes_in(row: str) -> list[str]:
+    """Return the codes of a line as it has them; a status by number only where no name is.
+
+    A code without ``NCC_`` counts if it is known or stands in brackets: other words look like it.
+    """
+    codes = []
+    for match in _CODE.finditer(row):
+        said = match[1] or match[0]
+        is_bare = match[2] is not None and full_code(said) not in CODES
+        if not is_bare and not _NO_STATUS.fullmatch(said):
+            codes.append(said)
+    if any(code.startswith("NRT_") for code in codes):
+        return codes
+    is_of_runtime = re.search("nrt|neuron", row, re.IGNORECASE) is not None
+    numbers = (int(match[1]) for match in _STATUS.finditer(row))
+    own = (number for number in numbers if is_of_runtime or number >= _DISTINCT)
+    return [*codes, *(BY_NUMBER[number] for number in own if number in BY_NUMBER)]
+
+
+def full_code(said: str) -> str:
+    """Return a code with the prefix of its newest form: ``NCC_ITEN404`` for ``TEN404``.
+
+    Older releases print ``EVRF007`` or, of an internal error, ``TEN404``.
+    """
+    if said in CODES or not re.fullmatch(rf"(?:NCC_)?{_SHORT}", said):
+        return said
+    short = said.removeprefix("NCC_")
+    return next((full for full in (f"NCC_{short}", f"NCC_I{short}") if full in CODES), said)
+
+
+def cause_of(said: str) -> Cause | None:
+    """Return the row of a code, or of a text that is known."""
+    code = full_code(said)
+    if code in CODES:
+        return CODES[code]
+    return next((row for text, row in TEXTS.items() if re.search(text, said)), None)
