@@ -118,14 +118,14 @@ def _told_once(results: Found) -> Found:
 def _all_races(trace: Trace) -> Found:
     epochs, chains = _epochs(trace), Chains(trace)
     accesses = survey_of(trace).accesses
-    launch = _Launch(trace.divided, at_once=trace.dialect == "nki" or len(set(trace.cores)) > 1)
+    facts = _RaceFacts(trace.divided, at_once=trace.dialect == "nki" or len(set(trace.cores)) > 1)
     for tensors in _memories(trace):
         touched = [touch for tensor in tensors for touch in accesses.get(tensor.id, ())]
         touches = [touch for touch in touched if not is_meeting(touch.event)]
         if len(tensors) > 1:
             touches.sort(key=lambda touch: (touch.event.number, touch.writes))
         if len({touch.event.program for touch in touches}) > 1:
-            yield from _races(touches, tensors, epochs, chains, launch)
+            yield from _races(touches, tensors, epochs, chains, facts)
 
 
 def _memories(trace: Trace) -> Iterator[list[Allocation]]:
@@ -142,7 +142,7 @@ def _memories(trace: Trace) -> Iterator[list[Allocation]]:
             yield [tensor]
 
 
-class _Launch(NamedTuple):
+class _RaceFacts(NamedTuple):
     """Facts of a launch that decide how severe a race is.
 
     Attributes
@@ -196,7 +196,7 @@ def _races(
     tensors: list[Allocation],
     epochs: _Epochs,
     chains: Chains,
-    launch: _Launch,
+    facts: _RaceFacts,
 ) -> Found:
     """One race of each kind for each pair of source lines."""
     said: set[tuple[object, ...]] = set()
@@ -208,7 +208,7 @@ def _races(
             if (race.kind, *lines, race.exact, race.own) not in told:
                 told.add((race.kind, *lines, race.exact, race.own))
                 said.add(lines)
-                yield _judged(race, launch)
+                yield _judged(race, facts)
     for inside in _grouped(touches, lambda touch: epochs.of(touch.event, tensors)):
         met = {epochs.any[touch.event.number] for touch in inside}
         if len(met) > 1 and any(_Epoch(canvas, inside).races()):
@@ -321,9 +321,9 @@ def _statement(touch: Touch) -> tuple[object, ...]:
     return (touch.event.stack, *touch.region[1:4])
 
 
-def _judged(race: Race, launch: _Launch) -> Finding | Suspicion:
+def _judged(race: Race, facts: _RaceFacts) -> Finding | Suspicion:
     if race.kind == "added":  # sums agree in any order of a simulator
-        severity = ERROR if launch.at_once else WARNING
+        severity = ERROR if facts.at_once else WARNING
         return replace(_finding(RACE, race), severity=severity)
     in_part = not (race.first.region.whole and race.second.region.whole)
     if not race.exact or (race.kind == "written" and in_part):
@@ -333,7 +333,7 @@ def _judged(race: Race, launch: _Launch) -> Finding | Suspicion:
         # Who reads what it wrote itself gets the same from the other one where each program does
         # all of the work. The writes are told of in any case.
         return Suspicion(finding) if race.own else finding
-    if not launch.divided:  # all programs do the same
+    if not facts.divided:  # all programs do the same
         agrees = _finding(IGNORED_ID, race)
     else:  # who asks for its number and writes the same has nothing to divide
         replicated = _statement(race.first) == _statement(race.second)
