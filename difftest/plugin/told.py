@@ -95,15 +95,84 @@ class Painted(shapes.ReprEntryNative):
             tw.line(_LABEL.sub(lambda label: tw.markup(label[0], blue=True), line.rstrip("\n")))
 
 
-def warned_once(warnings: list[Any]) -> list[Any]:
-    """Without what the simulator says of an ended name where lint's rule says it, and more."""
+OWN_WARNINGS = frozenset(
+    {
+        "AccumulationWarning",
+        "BarrierWarning",
+        "FindingWarning",
+        "HazardWarning",
+        "IndirectionWarning",
+        "LevelWarning",
+        "LostAdditionWarning",
+        "RuleWarning",
+        "SharedArgumentWarning",
+        "TopKWarning",
+        "TruthWarning",
+    }
+)
+"""The names of the package's own warnings: pytest keeps no more of a warning than its text."""
+_DETECTED = (
+    ("AccumulationWarning", "", "psum-foreign"),
+    ("LostAdditionWarning", "", "scatter-added-twice"),
+    ("RuleWarning", "in a limited range", "activation-range"),
+)
+"""Simulator warnings of hazards: the class, a piece of the rule, and the detector's id."""
+_NUMBER = re.compile(r"\d+")
+_RULE = re.compile(r"^\s*rule:\s*(.*)$", re.MULTILINE)
+_WARNING = re.compile(r"^.*?:\d+: (\w+): (.*)", re.DOTALL)
 
-    def what(one: Any) -> tuple[Any, str]:
+
+def warned_once(warnings: list[Any]) -> list[Any]:
+    """Return a session's warnings, each of this package's own once for a line of a kernel.
+
+    Warnings of one line are the same if they name one rule, or differ by numbers alone. The
+    simulator's warning of an ended name is left out where the linter's rule reports it, and its
+    warning of a hazard where the detector does.
+    """
+
+    def ended(one: Any) -> tuple[Any, str]:
         name = one.message.partition(" ended with NKI")[0].rpartition(": ")[2]
         return one.fslocation, name.replace("=", "")  # of an argument lint writes nl.f(x=)
 
-    told = {what(one) for one in warnings if "HazardWarning" in one.message}
-    return [one for one in warnings if "LevelWarning" not in one.message or what(one) not in told]
+    linted = {ended(one) for one in warnings if "HazardWarning" in one.message}
+    kinds = [_kind(one.message) for one in warnings]
+    detected = {
+        (one.fslocation, kind[1])
+        for one, kind in zip(warnings, kinds, strict=True)
+        if kind is not None and kind[0] == "HazardWarning"
+    }
+    seen: set[tuple[Any, ...]] = set()
+    kept = []
+    for one, kind in zip(warnings, kinds, strict=True):
+        if "LevelWarning" in one.message and ended(one) in linted:
+            continue
+        if kind is None:
+            kept.append(one)
+            continue
+        is_told = (one.fslocation, kind) in seen or (one.fslocation, _hazard(kind)) in detected
+        seen.add((one.fslocation, kind))
+        if not is_told:
+            kept.append(one)
+    return kept
+
+
+def _hazard(kind: tuple[str, str]) -> str:
+    """Return the id of the hazard that a simulator's warning is about; empty if it is of none."""
+    name, rule = kind
+    ids = (id for warning, piece, id in _DETECTED if warning == name and piece in rule)
+    return next(ids, "")
+
+
+def _kind(message: str) -> tuple[str, str] | None:
+    """Return the class and the rule of one of the package's own warnings; None for another's."""
+    found = _WARNING.match(message)
+    if found is None or found[1] not in OWN_WARNINGS:
+        return None
+    name, text = found.groups()
+    rule = _RULE.search(text)
+    if name == "HazardWarning":  # "warning psum-foreign: nc_matmul adds to ..."
+        return name, text.partition(":")[0].rpartition(" ")[2]
+    return name, rule[1] if rule else _NUMBER.sub("#", text)
 
 
 @contextmanager

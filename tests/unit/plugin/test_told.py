@@ -1,0 +1,72 @@
+"""What pytest's summary says of warnings."""
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import difftest
+from difftest.plugin.told import OWN_WARNINGS, warned_once
+from tests.every import every
+
+
+def warning(text, line=7, name="RuleWarning", test="test_a.py::test_a"):
+    """A warning as pytest keeps it for its summary."""
+    message = f"kernel.py:{line}: {name}: {text}\n  nl.exp(x)"
+    return SimpleNamespace(message=message, fslocation=("kernel.py", line), nodeid=test)
+
+
+def rule(received, text="nl.exp computes in a range"):
+    return f"nl.exp got {received}\n  rule:     {text}\n  received: {received}"
+
+
+FOREIGN = "warning psum-foreign: nc_matmul adds to element {} of t\n  rule:     a matmul adds"
+CHAINS = "warning psum-chains: two accumulations\n  rule:     a matmul adds"
+
+
+@every(
+    "warnings, kept",
+    [
+        ([warning(rule(1.0)), warning(rule([2, 3]), test="test_a.py::test_b")], 1),
+        ([warning(rule(1.0)), warning(rule(1.0), line=8)], 2),
+        ([warning(rule(1.0)), warning(rule(1.0, "another rule"))], 2),
+        ([warning(FOREIGN.format(at), name="HazardWarning") for at in ([0, 1], [2, 5])], 1),
+        ([warning(text, name="HazardWarning") for text in (FOREIGN, CHAINS)], 2),
+        ([warning(f"took {n} rows", name="TopKWarning") for n in (3, 4)], 1),
+        ([warning(f"took {n} rows", name="UserWarning") for n in (3, 4)], 2),
+        (
+            [
+                warning("nc_matmul adds to t", name="AccumulationWarning"),
+                warning(FOREIGN.format([0]), name="HazardWarning"),
+            ],
+            1,
+        ),
+        (
+            [
+                warning("nc_matmul adds to t", name="AccumulationWarning"),
+                warning(CHAINS, name="HazardWarning"),
+            ],
+            2,
+        ),
+        (
+            [
+                warning("nl.arange ended with NKI 0.3", name="LevelWarning"),
+                warning("warning NKU302: nl.arange ended with NKI 0.3", name="HazardWarning"),
+            ],
+            1,
+        ),
+    ],
+)
+def test_a_line_of_a_kernel_warns_once_a_session(warnings, kept):
+    assert len(warned_once(warnings)) == kept
+
+
+def test_the_first_of_equal_warnings_stays():
+    first, second = warning(rule(1.0)), warning(rule(2.0))
+    assert warned_once([first, second]) == [first]
+
+
+def test_all_warnings_of_the_package_are_known():
+    found = set()
+    for file in Path(difftest.__file__).parent.rglob("*.py"):
+        found |= set(re.findall(r"^class (\w+Warning)\(", file.read_text("utf-8"), re.MULTILINE))
+    assert found == OWN_WARNINGS
