@@ -21,6 +21,9 @@ ALIAS = Hazard(
 UNORDERED = Hazard(
     "address-unordered", WARNING, "a placed tensor is read after a write by another name"
 )
+LARGE = Hazard("tensor-beyond-32-bits", WARNING, "a tensor in HBM has 4 GiB or more")
+OFFSETS = 2**32
+"""Bytes of a tensor from which on offsets into it do not fit 32 bits."""
 NAMED = 5
 """Tensors of the peak that a finding names."""
 
@@ -77,6 +80,27 @@ def _listed(lives: tuple[Live, ...]) -> str:
     if len(lives) > NAMED:
         named.append(f"{len(lives) - NAMED} more")
     return "; ".join(named)
+
+
+def large(trace: Trace, machine: Machine) -> Iterator[Finding]:
+    """Tensors in HBM that are so large that offsets into them do not fit 32 bits."""
+    touched: set[int] = set()
+    for event in trace.events:
+        for region in (*event.reads, *event.writes):
+            tensor = region.allocation
+            if tensor.id in touched or not tensor.space.is_hbm:
+                continue
+            touched.add(tensor.id)
+            size = math.prod(tensor.shape) * tensor.dtype.itemsize
+            if size >= OFFSETS:
+                yield LARGE.found(
+                    f"{event.opcode} touches {tensor}, of {size} bytes",
+                    "offsets into a tensor of 4 GiB or more do not fit 32 bits: DMAs of one were "
+                    "seen to abort, and those of 3 GB to run (inf2)",
+                    "divide it into tensors of less than 2 GiB",
+                    event,
+                    lines=(event.location, tensor.location),
+                )
 
 
 # -- tensors that share bytes ----------------------------------------------------------------------

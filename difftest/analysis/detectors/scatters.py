@@ -36,8 +36,11 @@ VIEW = Hazard(
     NOTE,
     "a scatter that skips indices has a part of a tensor as its source",
 )
+PATTERN = Hazard(
+    "skipped-pattern", NOTE, "an index in bounds is skipped because its pattern leaves the tensor"
+)
 OFFSET = Hazard("offset-in-view", NOTE, "a DMA's offset is read from inside a tensor")
-HAZARDS = (ADDED_TWICE, TWICE, AFTER_WRITE, SKIPPED, VIEW)
+HAZARDS = (ADDED_TWICE, TWICE, AFTER_WRITE, SKIPPED, VIEW, PATTERN)
 
 _NOBODY = -1
 
@@ -65,6 +68,8 @@ def _seen(trace: Trace, machine: Machine) -> Iterator[Finding]:
                     "let the indices differ, also those of padded rows whose place is read",
                     event,
                 )
+            elif sight.what is Seen.PATTERN_SKIPPED:
+                yield _left_by_pattern(event, sight)
             elif sight.what is Seen.INDEX_SKIPPED and not aborts:
                 yield from _from_a_view(event, sight)
             elif sight.what is Seen.INDEX_SKIPPED and machine.nc_version >= 3:
@@ -92,6 +97,17 @@ def _from_a_view(event: Event, sight: Sight) -> Iterator[Finding]:
         "a DMA that skips was once seen to write all the same where its source was a view of a "
         "part of a tensor (trn2, one remark, low confidence)",
         "copy the part to a tile of its own first",
+        event,
+    )
+
+
+def _left_by_pattern(event: Event, sight: Sight) -> Finding:
+    """An index in bounds, from which on the pattern leaves the tensor."""
+    return PATTERN.found(
+        f"{event.opcode} skips {sight.elements} of {sight.of} indices that are in bounds, the "
+        f"first is {sight.value:.0f}: the pattern from there on leaves the tensor",
+        "oob_mode.skip leaves out all that an index names where a part of it is out of bounds",
+        "end the pattern inside the tensor, or let the last index be one whose pattern fits",
         event,
     )
 

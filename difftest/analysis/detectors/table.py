@@ -33,6 +33,7 @@ DETECTORS: tuple[Detector, ...] = tuple(
         ("The classic compiler's traps", traps.traps, (traps.SCOPE, traps.REDUCTION)),
         ("Memory", partitions.partitions, partitions.HAZARDS),
         ("Memory", memory.memory, (memory.SBUF, memory.PSUM)),
+        ("Memory", memory.large, (memory.LARGE,)),
         ("Memory", memory.aliases, (memory.ALIAS, memory.UNORDERED)),
         ("Uninitialised memory", uninitialised.uninitialised, uninitialised.HAZARDS),
         ("Uninitialised memory", uninitialised.registers, (uninitialised.REGISTER,)),
