@@ -53,7 +53,17 @@ TRIP_COUNTS = Hazard(
 ADDRESSES = Hazard(
     "program-other-address", WARNING, "two programs exchange tensors that lie at other addresses"
 )
-HAZARDS = (RACE, WRITTEN_TWICE, IGNORED_ID, ORDER, OTHER_BARRIER, TRIP_COUNTS, ADDRESSES)
+NAME_TWICE = Hazard("shared-name-twice", WARNING, "two tensors in shared HBM have one name")
+HAZARDS = (
+    RACE,
+    WRITTEN_TWICE,
+    IGNORED_ID,
+    ORDER,
+    OTHER_BARRIER,
+    TRIP_COUNTS,
+    ADDRESSES,
+    NAME_TWICE,
+)
 
 _NOBODY = -1
 _RULE = (
@@ -87,6 +97,8 @@ def programs(trace: Trace, machine: Machine) -> Found:
         yield race if trace.dialect == "nki" else _without_barriers(race)
     yield from _trip_counts(trace)
     yield from _addresses(trace)
+    if trace.dialect == "nki":
+        yield from _names(trace)
 
 
 def _without_barriers(race: Finding | Suspicion) -> Finding | Suspicion:
@@ -435,6 +447,23 @@ def _addresses(trace: Trace) -> Found:
                 "what two cores exchange lies at equal addresses on both (trn2)",
                 "place the tensor at one address in all programs",
                 *pair,
+            )
+
+
+def _names(trace: Trace) -> Found:
+    """Tensors in shared HBM to which a program gives a name that it has given before.
+
+    Each program makes them all, so that a tensor is in the trace once for all programs.
+    """
+    shared = (base for base in trace.allocations if base.space is Space.SHARED_HBM and base.name)
+    for name, (first, *others) in grouped(shared, lambda base: base.name).items():
+        for other in others:
+            yield NAME_TWICE.found(
+                f"the kernel makes {first} and {other} by the name {name!r}",
+                "the compiler links the cores' tensors in shared HBM by their names: tensors of "
+                "one name point to the same memory (SDK 2.28)",
+                "give each tensor a name of its own, or none",
+                lines=(other.location, first.location),
             )
 
 

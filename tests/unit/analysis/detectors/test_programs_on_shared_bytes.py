@@ -175,3 +175,42 @@ def test_bytes_of_private_hbm_are_each_cores_own():
         return out
 
     assert found_in(nki.jit(kernel)[2], [normal(128, 16)]) == []
+
+
+def named(first, second, *, buffer=nl.shared_hbm, cores=2):
+    """Each program makes two tensors by names, and stores its part of ``x`` by way of them."""
+
+    def kernel(x):
+        out = nl.ndarray((2, 2, 128, 16), dtype=x.dtype, buffer=nl.shared_hbm)
+        mine = nl.program_id(0)
+        for number, name in enumerate((first, second)):
+            held = nl.ndarray((2, 128, 16), dtype=x.dtype, buffer=buffer, name=name)
+            nisa.dma_copy(dst=held[mine], src=x)
+            nisa.dma_copy(dst=out[mine, number], src=held[mine])
+        return out
+
+    def on_chip(x):
+        out = nl.ndarray((2, 2, 128, 16), dtype=x.dtype, buffer=nl.shared_hbm)
+        for number, name in enumerate((first, second)):
+            held = nl.ndarray((128, 16), dtype=x.dtype, buffer=buffer, name=name)
+            nisa.dma_copy(dst=held, src=x)
+            nisa.dma_copy(dst=out[nl.program_id(0), number], src=held)
+        return out
+
+    chosen = kernel if buffer is nl.shared_hbm else on_chip
+    return nki.jit(chosen)[2] if cores == 2 else nki.jit(chosen)
+
+
+@every(
+    "kernel, found",
+    [
+        (named("a", "a"), [("shared-name-twice", "warning")]),
+        (named("a", "b"), []),
+        (named("", ""), []),
+        (named("a", "a", buffer=nl.sbuf), []),
+        (named("a", "a", buffer=nl.private_hbm), []),
+        (named("a", "a", cores=1), []),
+    ],
+)
+def test_shared_tensors_of_one_name(kernel, found):
+    assert found_in(kernel, [normal(128, 16)]) == found
