@@ -223,9 +223,7 @@ def _races(
                 yield _judged(race, facts)
     for inside in _grouped(touches, lambda touch: epochs.of(touch.event, tensors)):
         met = {epochs.any[touch.event.number] for touch in inside}
-        # Additions alone are no sign: AWS's moe_cte adds to one output behind other barriers.
-        races = _Epoch(canvas, inside).races()
-        if len(met) > 1 and any(race.kind != "added" for race in races):
+        if len(met) > 1 and any(_Epoch(canvas, inside).races()):
             yield from _behind_other_barriers(canvas, inside, chains, said)
 
 
