@@ -214,3 +214,23 @@ def named(first, second, *, buffer=nl.shared_hbm, cores=2):
 )
 def test_shared_tensors_of_one_name(kernel, found):
     assert found_in(kernel, [normal(128, 16)]) == found
+
+
+def test_a_barrier_on_another_tensor_orders_no_additions():
+    def kernel(x, rows, out, other):
+        mine = nl.program_id(0)
+        at = nl.ndarray((4, 1), dtype=rows.dtype, buffer=nl.sbuf)
+        tile = nl.ndarray((4, 8), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=at, src=rows[mine])
+        nisa.dma_copy(dst=tile, src=x)
+        place = out.ap([[8, 4], [1, 8]], offset=0, vector_offset=at, indirect_dim=0)
+        for program in range(2):
+            if program == mine:
+                nisa.dma_compute(dst=place, srcs=[place, tile], reduce_op=nl.add)
+            if program == 0:
+                nisa.core_barrier(data=other, cores=(0, 1))
+        return out, other
+
+    arrays = [normal(4, 8), MEET, normal(8, 8), normal(8, 8)]
+    found = found_in(nki.jit(kernel)[2], arrays)
+    assert set(found) == {("program-other-barrier", "warning")}
