@@ -68,11 +68,24 @@ def _scope(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
 def _shared(node: ast.Call, at: Spot) -> Iterator[Refusal]:
     values = (*node.args, *(keyword.value for keyword in node.keywords))
     is_shared = any(at.name(at.value(value)) == "nl.shared_hbm" for value in values)
+    is_shared |= any(_is_given_shared(value, at) for value in values)
     if at.name(node.func) in MAKERS and is_shared:
         is_helper = at.function in at.source.in_kernels - at.source.kernels
         if is_helper or any(_is_scope(block, at) for block in at.source.around(node)):
             where = "a helper" if is_helper else "a block"
             yield node, f"{ast.unparse(node.func)} makes shared HBM in {where}"
+
+
+def _is_given_shared(value: ast.expr, at: Spot) -> bool:
+    """Return whether a value is a parameter that some call of the file gives nl.shared_hbm."""
+    if at.function is None or not isinstance(value, ast.Name):
+        return False
+    if value.id not in {arg.arg for arg in at.function.args.args}:
+        return False
+    calls = [node for node in ast.walk(at.source.tree) if isinstance(node, ast.Call)]
+    own = [call for call in calls if getattr(call.func, "id", None) == at.function.name]
+    given = [part for call in own for part in (*call.args, *(kw.value for kw in call.keywords))]
+    return any(at.name(part) == "nl.shared_hbm" for part in given)
 
 
 @rule("NKT204", nodes=(ast.FunctionDef,), **_CLASSIC)
@@ -102,6 +115,13 @@ def _annotation(node: ast.AnnAssign, at: Spot) -> Iterator[Refusal]:
     annotated, call = node.annotation, node.value
     if not isinstance(annotated, ast.Subscript) or at.name(annotated.value) != "nt.tensor":
         return
+    if isinstance(call, ast.Subscript):
+        said = _sizes(annotated.slice, at)
+        lengths = [_length(part) for part in parts_of(call)]
+        pairs = zip(said, lengths, strict=False)
+        differ = any(None not in pair and pair[0] != pair[1] for pair in pairs)
+        if differ and len(said) == len(lengths):
+            yield node.annotation, f"{ast.unparse(annotated)} annotates {ast.unparse(call)}"
     if isinstance(call, ast.Call) and at.name(call.func) in (*MAKERS, "nl.load") and call.args:
         said, first = _sizes(annotated.slice, at), call.args[0]
         sizes = _sizes(first, at) if at.name(call.func) in MAKERS else _sliced(first, len(said))
@@ -260,6 +280,17 @@ def _sliced(node: ast.expr, rank: int) -> list[int]:
     return lengths if is_plain and len(parts) == rank == len(lengths) else []
 
 
+def _length(part: ast.expr) -> int | None:
+    """Return the length of a slice whose ends are written out; None of any other index."""
+    if not isinstance(part, ast.Slice) or part.step is not None:
+        return None
+    low = 0 if part.lower is None else getattr(part.lower, "value", None)
+    high = getattr(part.upper, "value", None)
+    if type(low) is not int or type(high) is not int or low < 0 or high < low:
+        return None
+    return high - low
+
+
 @rule("NKT210", nodes=(ast.Call,), **_CLASSIC)
 def _bias(node: ast.Call, at: Spot) -> Iterator[Refusal]:
     if at.name(node.func) not in _ACTIVATED or not _places(at):
@@ -317,9 +348,15 @@ def _is_of_grid(node: ast.AST, at: Spot) -> bool:
 
 
 def _places(at: Spot) -> bool:
-    """Whether the function places tensors by itself."""
-    return at.function is not None and any(
-        _is_allocator(node, at) for node in ast.walk(at.function) if isinstance(node, ast.Call)
+    """Whether the function places tensors by itself, or a kernel that reaches it does."""
+    if at.function is None:
+        return False
+    callers = [kernel for kernel in at.source.kernels if at.function in at.source.reached(kernel)]
+    return any(
+        _is_allocator(node, at)
+        for function in (at.function, *callers)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call)
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import prod
 from typing import Any
 
-from difftest.analysis.detectors.memory import START, partitions
+from difftest.analysis.detectors.partitions import START, partitions
 from difftest.analysis.detectors.programs import TRIP_COUNTS, programs
 from difftest.analysis.finding import Finding, Severity, Suspicion
 from difftest.lint.rule import PARSER, TODAYS, Breach, Frontend, Group, trace_rule

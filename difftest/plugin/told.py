@@ -110,10 +110,11 @@ class Painted(shapes.ReprEntryNative):
             tw.line(_LABEL.sub(lambda label: tw.markup(label[0], blue=True), line.rstrip("\n")))
 
 
-OF_KERNELS = frozenset(
+OWN_WARNINGS = frozenset(
     {
         "AccumulationWarning",
         "BarrierWarning",
+        "FindingWarning",
         "HazardWarning",
         "IndirectionWarning",
         "LevelWarning",
@@ -124,38 +125,70 @@ OF_KERNELS = frozenset(
         "TruthWarning",
     }
 )
-"""The warnings about a line of a kernel, by their classes."""
-_CATEGORY = re.compile(r": (\w+Warning): ")
+"""The names of the package's own warnings: pytest keeps no more of a warning than its text."""
+_DETECTED = (
+    ("AccumulationWarning", "", "psum-foreign"),
+    ("LostAdditionWarning", "", "scatter-added-twice"),
+    ("RuleWarning", "in a limited range", "activation-range"),
+)
+"""Simulator warnings of hazards: the class, a piece of the rule, and the detector's id."""
 _OF_CASE = re.compile(r"\[[\d, :]*\]|\b(?:b?float|u?int|bool)\w*|\d+")
 """What differs between cases of one warning: shapes and indices, dtypes, counts."""
+_RULE = re.compile(r"^\s*rule:\s*(.*)$", re.MULTILINE)
+_WARNING = re.compile(r"^.*?:\d+: (\w+): (.*)", re.DOTALL)
 
 
 def warned_once(warnings: list[Any]) -> list[Any]:
-    """Return the warnings of a session, of each line of a kernel each warning once.
+    """Return a session's warnings, each of this package's own once for a line of a kernel.
 
-    The same line warns in each test that runs it, of other shapes and dtypes. Of a name that has
-    ended the linter's rule says more than the simulator, which is left out then.
+    Warnings of one line are the same if they name one rule, or differ by numbers alone. The
+    simulator's warning of an ended name is left out where the linter's rule reports it, and its
+    warning of a hazard where the detector does.
     """
 
     def ended(one: Any) -> tuple[Any, str]:
         name = one.message.partition(" ended with NKI")[0].rpartition(": ")[2]
         return one.fslocation, name.replace("=", "")  # of an argument lint writes nl.f(x=)
 
-    told = {ended(one) for one in warnings if "HazardWarning" in one.message}
-    seen: set[tuple[Any, str]] = set()
+    linted = {ended(one) for one in warnings if "HazardWarning" in one.message}
+    kinds = [_kind(one.message) for one in warnings]
+    detected = {
+        (one.fslocation, kind[1])
+        for one, kind in zip(warnings, kinds, strict=True)
+        if kind is not None and kind[0] == "HazardWarning"
+    }
+    seen: set[tuple[Any, ...]] = set()
     kept = []
-    for one in warnings:
-        category = _CATEGORY.search(one.message)
-        if category is not None and category[1] in OF_KERNELS:
-            if category[1] == "LevelWarning" and ended(one) in told:
-                continue
-            what = one.message[category.start() :].partition("\n")[0]
-            key = one.fslocation, _OF_CASE.sub("", what)
-            if key in seen:
-                continue
-            seen.add(key)
-        kept.append(one)
+    for one, kind in zip(warnings, kinds, strict=True):
+        if "LevelWarning" in one.message and ended(one) in linted:
+            continue
+        if kind is None:
+            kept.append(one)
+            continue
+        is_told = (one.fslocation, kind) in seen or (one.fslocation, _hazard(kind)) in detected
+        seen.add((one.fslocation, kind))
+        if not is_told:
+            kept.append(one)
     return kept
+
+
+def _hazard(kind: tuple[str, str]) -> str:
+    """Return the id of the hazard that a simulator's warning is about; empty if it is of none."""
+    name, rule = kind
+    ids = (id for warning, piece, id in _DETECTED if warning == name and piece in rule)
+    return next(ids, "")
+
+
+def _kind(message: str) -> tuple[str, str] | None:
+    """Return the class and the rule of one of the package's own warnings; None for another's."""
+    found = _WARNING.match(message)
+    if found is None or found[1] not in OWN_WARNINGS:
+        return None
+    name, text = found.groups()
+    rule = _RULE.search(text)
+    if name == "HazardWarning":  # "warning psum-foreign: nc_matmul adds to ..."
+        return name, text.partition(":")[0].rpartition(" ")[2]
+    return name, rule[1] if rule else _OF_CASE.sub("#", text.partition("\n")[0])
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, TypeVar
@@ -314,6 +315,25 @@ def warn(warning: Warning, location: Location | None = None) -> None:
         location.line,
         registry=_WARNED.setdefault(location.file, {}),
     )
+
+
+_REPORTED: ContextVar[bool] = ContextVar("difftest_hazards_reported", default=False)
+
+
+def hazards_reported() -> AbstractContextManager[bool]:
+    """Hold that a witness looks at the launches within the block, and reports their hazards."""
+    return set_to(_REPORTED, True)
+
+
+def are_hazards_reported() -> bool:
+    """Return whether a witness reports the hazards of the launch that runs."""
+    return _REPORTED.get()
+
+
+def warn_of_hazard(warning: Warning) -> None:
+    """Warn of a hazard that a detector reports too, unless a witness reports it anyway."""
+    if not are_hazards_reported():
+        warn(warning)
 
 
 _WARNED: dict[str, dict[Any, Any]] = {}

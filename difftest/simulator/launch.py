@@ -24,7 +24,7 @@ from difftest.simulator.arrays import (
 from difftest.simulator.baton import FORWARD, Baton, Order, ProgramStopped, Rank, Turns, one_thread
 from difftest.simulator.core import Core, is_running
 from difftest.simulator.dtypes import Array, as_dtype, as_nki_dtype
-from difftest.simulator.errors import KernelExit, NkiError, guarded
+from difftest.simulator.errors import KernelExit, NkiError, guarded, hazards_reported
 from difftest.simulator.follower import Follower, Followers
 from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.frontend.classic.memories import forces_auto_alloc, note_mixed
@@ -47,7 +47,7 @@ from difftest.simulator.recording import fuse_moves
 from difftest.simulator.strictness import Strictness, judging, said
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Returned, Space, Trace
-from difftest.simulator.witness import TAPES, Testimony, witness
+from difftest.simulator.witness import TAPES, Testimony, Witness, witness
 
 if TYPE_CHECKING:
     from difftest.simulator.exact.run import ExactOutput, ExactRun, ExactSettings
@@ -450,6 +450,12 @@ def _witnessed(runs: Sequence[Launch], *, ranks: bool = False) -> list[Finished]
     told = witness()
     if told is None:
         return _run(runs, ranks=ranks)
+    with hazards_reported():
+        return _told(told, runs, ranks=ranks)
+
+
+def _told(told: Witness, runs: Sequence[Launch], *, ranks: bool) -> list[Finished]:
+    """Run them with a record, and tell a witness of each."""
     finished = _run(runs, ranks=ranks, record=True)
     drawn = {} if ranks else finished[0].core.draws.states
 

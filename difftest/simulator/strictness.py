@@ -17,7 +17,13 @@ import warnings
 from contextlib import AbstractContextManager
 from enum import Enum
 
-from difftest.simulator.errors import Location, NkiError, set_to, warn
+from difftest.simulator.errors import (
+    Location,
+    NkiError,
+    are_hazards_reported,
+    set_to,
+    warn,
+)
 from difftest.simulator.index import as_choice
 
 
@@ -85,9 +91,12 @@ def unheard() -> AbstractContextManager[_Launch]:
     return set_to(_RUNNING, _Launch(Strictness.RELAXED, silent=True))
 
 
-def note(error: NkiError) -> None:
-    """Say, or raise, that a kernel does what the documentation does not promise."""
-    _judge(error, Strictness.DOCUMENTED)
+def note(error: NkiError, *, detected: bool = False) -> None:
+    """Say, or raise, that a kernel does what the documentation does not promise.
+
+    ``detected`` says that a detector reports the same hazard: a witness hears it from there.
+    """
+    _judge(error, Strictness.DOCUMENTED, detected=detected)
 
 
 def doubt(error: NkiError) -> None:
@@ -95,7 +104,7 @@ def doubt(error: NkiError) -> None:
     _judge(error, Strictness.DOCUMENTED, Strictness.SEEN)
 
 
-def _judge(error: NkiError, *strict: Strictness) -> None:
+def _judge(error: NkiError, *strict: Strictness, detected: bool = False) -> None:
     launch = _RUNNING.get()
     if (_CHOSEN.get() if launch is None else launch.strictness) in strict:
         raise error
@@ -104,6 +113,8 @@ def _judge(error: NkiError, *strict: Strictness) -> None:
         if launch.silent or key in launch.said:
             return
         launch.said[key] = error
+    if detected and are_hazards_reported():
+        return
     before = _warned()
     if key not in before:
         warn(RuleWarning(str(error)), error.location)

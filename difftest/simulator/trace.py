@@ -349,6 +349,8 @@ class Seen(Quick):
     """Indices named one place of a destination more than once, and it got values that differ."""
     INDEX_SKIPPED = "index skipped"
     """An index out of bounds was skipped."""
+    PATTERN_SKIPPED = "pattern skipped"
+    """An index in bounds was skipped, because the pattern from there on leaves the tensor."""
 
 
 class Origin(NamedTuple):

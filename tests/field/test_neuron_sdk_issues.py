@@ -16,6 +16,7 @@ from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.nki import isa as nisa32
 from difftest.simulator.frontend.nki import language as nl32
 from tests.every import every
+from tests.unit.analysis.detectors.kernels import findings_in
 
 RNG = np.random.default_rng(0)
 
@@ -326,3 +327,21 @@ def test_issue_1354_a_loop_on_the_device_inside_one_that_is_unrolled():
 
     x = np.array([[1, 0], [0, 1], [5, 5]], np.int32)
     assert launch(kernel, [x]).outputs[0].tolist() == [[2, 3], [6, 6]]
+
+
+def test_issue_1055_a_copy_to_a_partition_inside_a_quadrant():
+    """TEN404: dst start_partition(ii) is not multiple of partitions_per_bank (32)."""
+
+    @nki.jit
+    def kernel(w):
+        out = nl.ndarray((3, 8), nl.float32, buffer=nl.shared_hbm)
+        rows = nl.ndarray((3, 8), nl.float32, buffer=nl.sbuf)
+        loaded = nl.load(w)
+        for row in nl.affine_range(3):
+            rows[nl.ds(row, 1), :] = nl.copy(loaded[:, nl.ds(8 * row, 8)])
+        nl.store(out, rows)
+        return out
+
+    (finding,) = findings_in(kernel, [normal(1, 24)])
+    assert (finding.id, finding.severity.value) == ("partition-start", "warning")
+    assert "from partition 1 on" in finding.happened

@@ -173,9 +173,7 @@ def test_an_argument_out_of_range_in_a_padded_row_stops_nothing():
         return out
 
     x = np.abs(normal(3, 8)) + 1
+    assert found_in(kernel, [x]) == [("activation-range", "warning")]
     with pytest.warns(RuleWarning, match="log got 0.0"):
-        found = found_in(kernel, [x])
-    assert found == [("activation-range", "warning")]
-    with pytest.warns(RuleWarning):
         (result,) = launch(kernel, [x]).outputs
     np.testing.assert_allclose(result, np.log(x), rtol=1e-6)

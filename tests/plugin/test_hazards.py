@@ -138,6 +138,65 @@ def test_a_name_that_has_ended_is_told_once(hazard):
     result.stdout.fnmatch_lines(["*HazardWarning: warning NKU302: nl.dynamic_range ended with *"])
 
 
+TWICE = """
+import numpy as np
+from difftest import kernel_test, sizes
+from kernel import product
+
+
+def reference(a):
+    return a.T.astype(np.float64) @ a
+
+
+@kernel_test(
+    kernel=product,
+    reference=reference,
+    domain={"m": sizes(1, 9)},
+    inputs={"a": "m m"},
+    dtypes=["float32"],
+)
+def test_first(case):
+    case.check()
+
+
+@kernel_test(
+    kernel=product,
+    reference=reference,
+    domain={"m": sizes(10, 19)},
+    inputs={"a": "m m"},
+    dtypes=["float32"],
+)
+def test_second(case):
+    case.check()
+"""
+FOREIGN = """
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+
+@nki.jit
+def product(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    bank = nl.zeros(a.shape, dtype=nl.float32, buffer=nl.psum)
+    nisa.dma_copy(dst=tile, src=a)
+    nisa.nc_matmul(bank, tile, tile, accumulate=True)
+    nisa.tensor_copy(dst=tile, src=bank)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+"""
+
+
+def test_a_hazard_of_a_line_is_told_once_in_a_session(project):
+    """By the detector, though the simulator warns of it in a launch that nobody looks at."""
+    project.pytester.makepyfile(kernel=FOREIGN)
+    project.pytester.makepyfile(test_twice=TWICE)
+    result = project.run("--simulate", "-W", "default", "test_twice.py")
+    result.assert_outcomes(passed=4, warnings=1)  # two tests, and the edges of each
+    result.stdout.fnmatch_lines(["*HazardWarning: warning psum-foreign: nc_matmul adds to *"])
+
+
 def test_a_wrong_value_comes_with_the_hazards_that_may_be_its_reason(hazard):
     wrong = SUM | {"scratch": SUM["scratch"].replace("nl.add", "nl.subtract")}
     result = hazard(wrong).run("--simulate", "-W", "default")

@@ -3,6 +3,9 @@
 A :class:`Canvas` has a cell for each element or, where all accesses are boxes of the tensor's own
 axes, for each part that no box's edge divides: a large output that is stored tile by tile has as
 many cells as tiles. A region is a view of the cells, so that they can be read and painted.
+
+Tensors in HBM that the kernel placed on the same bytes share one canvas: each counts from its own
+address.
 """
 
 from __future__ import annotations
@@ -29,24 +32,32 @@ MOST = 2**26
 
 
 class Canvas:
-    """The cells of one tensor for the regions of some accesses."""
+    """The cells of one tensor for the regions of some accesses.
 
-    def __init__(self, allocation: Allocation, regions: Iterable[Region]) -> None:
-        self.allocation = allocation
+    Parameters
+    ----------
+    tensors : the tensor; or several tensors in HBM, all with an address, that share bytes.
+    regions : the accesses that are going to be painted.
+    """
+
+    def __init__(self, tensors: Sequence[Allocation], regions: Iterable[Region]) -> None:
         regions = list(regions)
         self._edges: list[list[int]] | None = None
-        self._unit = allocation.dtype.itemsize
+        self._begins = _begins(tensors)
+        sizes = {base.id: math.prod(base.shape) * base.dtype.itemsize for base in tensors}
+        size = max(begin + sizes[number] for number, begin in self._begins.items())
+        self._unit = tensors[0].dtype.itemsize
         """Bytes of a cell that is no box."""
-        self._has_places = math.prod(allocation.shape) <= MOST and any(
+        self._has_places = size <= MOST * self._unit and any(
             region.places is not None for region in regions
         )
-        if allocation.viewed:
-            self._unit = math.gcd(self._unit, *(r.dtype.itemsize for r in regions))
+        if len(tensors) > 1 or tensors[0].viewed:
+            widths = [region.dtype.itemsize for region in regions]
+            self._unit = math.gcd(self._unit, *widths, *self._begins.values())
         elif not self._has_places:
-            self._edges = _edges(allocation.shape, regions)
+            self._edges = _edges(tensors[0].shape, regions)
         if self._edges is None:
-            size = math.prod(allocation.shape) * allocation.dtype.itemsize // self._unit
-            self.shape: tuple[int, ...] = (size,)
+            self.shape: tuple[int, ...] = (-(-size // self._unit),)
         else:
             self.shape = tuple(len(edges) - 1 for edges in self._edges)
 
@@ -77,11 +88,18 @@ class Canvas:
             return None
         finer = region.dtype.itemsize // self._unit
         places = region.places.elements
-        return places if finer == 1 else np.add.outer(places * finer, np.arange(finer)).ravel()
+        first = self._first(region)
+        if finer == 1:
+            return places + first if first else places
+        return np.add.outer(places * finer + first, np.arange(finer)).ravel()
+
+    def _first(self, region: Region) -> int:
+        """The first cell of the region's tensor."""
+        return self._begins[region.allocation.id] // self._unit
 
     def _view(self, cells: Cells, region: Region) -> Cells:
         if self._edges is not None:
-            box = _box(self.allocation.shape, region.offset, region.shape, region.strides)
+            box = _box(region.allocation.shape, region.offset, region.shape, region.strides)
             assert box is not None
             return cells[
                 tuple(
@@ -90,13 +108,14 @@ class Canvas:
                 )
             ]
         offset, shape, strides = region.finer(region.dtype.itemsize // self._unit)
+        offset += self._first(region)
         return np.ndarray(shape, cells.dtype, cells, offset * 4, [stride * 4 for stride in strides])
 
     def element(self, region: Region, wrong: NDArray[np.bool_]) -> tuple[int, ...]:
-        """The first element of the tensor where ``wrong``, of the shape of a view, is true."""
+        """The first element of the region's tensor where ``wrong``, of a view's shape, is true."""
         at = first_of(wrong)
         if self._edges is not None:
-            box = _box(self.allocation.shape, region.offset, region.shape, region.strides)
+            box = _box(region.allocation.shape, region.offset, region.shape, region.strides)
             assert box is not None
             return tuple(
                 edges[bisect_left(edges, low) + step]
@@ -104,11 +123,21 @@ class Canvas:
             )
         places, pattern = self._places(region), region.finer(region.dtype.itemsize // self._unit)
         if places is not None:
-            unit = int(places[at])
+            unit = int(places[at]) - self._first(region)
         else:
             steps = zip(at, pattern.strides, strict=True)
             unit = pattern.offset + sum(k * stride for k, stride in steps)
-        return place_of(unit * self._unit // self.allocation.dtype.itemsize, self.allocation)
+        tensor = region.allocation
+        return place_of(unit * self._unit // tensor.dtype.itemsize, tensor)
+
+
+def _begins(tensors: Sequence[Allocation]) -> dict[int, int]:
+    """By the id of each tensor, the bytes from the lowest address to its own."""
+    if len(tensors) == 1:
+        return {tensors[0].id: 0}
+    lows = {tensor.id: tensor.address[1] for tensor in tensors if tensor.address is not None}
+    lowest = min(lows.values())
+    return {number: low - lowest for number, low in lows.items()}
 
 
 def place_of(element: int, allocation: Allocation) -> tuple[int, ...]:

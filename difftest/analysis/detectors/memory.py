@@ -1,7 +1,4 @@
-"""Tensors that do not fit their memory together, and tensors placed over one another.
-
-And operands that begin at a partition from which the engines do not reach so far.
-"""
+"""Tensors that do not fit their memory together, and tensors placed over one another."""
 
 from __future__ import annotations
 
@@ -10,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from difftest.analysis.detectors.meetings import exchanges
-from difftest.analysis.finding import ERROR, NOTE, WARNING, Finding, Found, Hazard, each_line, once
+from difftest.analysis.finding import ERROR, NOTE, WARNING, Finding, Hazard, each_line
 from difftest.analysis.footprint import footprint
 from difftest.analysis.placement import Live, Placement, crowded, parted
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Allocation, Area, Engine, Event, Region, Space, Trace
+from difftest.simulator.trace import Allocation, Area, Event, Region, Space, Trace
 
 SBUF = Hazard("sbuf-full", WARNING, "the live tensors do not fit SBUF")
 PSUM = Hazard("psum-full", ERROR, "the live tensors do not fit the banks of PSUM")
@@ -24,6 +21,9 @@ ALIAS = Hazard(
 UNORDERED = Hazard(
     "address-unordered", WARNING, "a placed tensor is read after a write by another name"
 )
+LARGE = Hazard("tensor-beyond-32-bits", WARNING, "a tensor in HBM has 4 GiB or more")
+OFFSETS = 2**32
+"""Bytes of a tensor from which on offsets into it do not fit 32 bits."""
 NAMED = 5
 """Tensors of the peak that a finding names."""
 
@@ -80,6 +80,27 @@ def _listed(lives: tuple[Live, ...]) -> str:
     if len(lives) > NAMED:
         named.append(f"{len(lives) - NAMED} more")
     return "; ".join(named)
+
+
+def large(trace: Trace, machine: Machine) -> Iterator[Finding]:
+    """Tensors in HBM that are so large that offsets into them do not fit 32 bits."""
+    touched: set[int] = set()
+    for event in trace.events:
+        for region in (*event.reads, *event.writes):
+            tensor = region.allocation
+            if tensor.id in touched or not tensor.space.is_hbm:
+                continue
+            touched.add(tensor.id)
+            size = math.prod(tensor.shape) * tensor.dtype.itemsize
+            if size >= OFFSETS:
+                yield LARGE.found(
+                    f"{event.opcode} touches {tensor}, of {size} bytes",
+                    "offsets into a tensor of 4 GiB or more do not fit 32 bits: DMAs of one were "
+                    "seen to abort, and those of 3 GB to run (inf2)",
+                    "divide it into tensors of less than 2 GiB",
+                    event,
+                    lines=(event.location, tensor.location),
+                )
 
 
 # -- tensors that share bytes ----------------------------------------------------------------------
@@ -301,51 +322,4 @@ def _overwritten(
         over,
         reader,
         lines=lines,
-    )
-
-
-START = Hazard("partition-start", ERROR, "an operand begins where an engine does not reach so far")
-
-_COMPUTE = frozenset({Engine.TENSOR, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD, Engine.UNKNOWN})
-
-
-@once
-def partitions(trace: Trace, machine: Machine) -> Found:
-    """Operands of compute instructions that begin in a quadrant and reach into too many others.
-
-    An engine reads 128 partitions from 0 on, 64 from 64 on, and 32 from 32 or 96 on.
-    """
-    step = machine.start_partition_step
-    for event in trace.events:
-        for region in (*event.reads, *event.writes) if event.engine in _COMPUTE else ():
-            tensor = region.allocation
-            is_first = region.offset < tensor.partition_step and not tensor.address
-            if is_first or region.partitions <= step:
-                continue
-            first = 0 if tensor.space.is_hbm else footprint(region).first
-            reach = _reach(first, step)
-            if 0 < reach < region.partitions:
-                yield _starts_too_far(trace, event, region, first, reach)
-
-
-def _reach(first: int, step: int) -> int:
-    """How many partitions an operand may have that begins at ``first``; 0 for any.
-
-    ``step`` is the size of a quadrant: from the third one on there are two, from an odd one one. Of
-    what begins inside one nothing is known, so that it passes.
-    """
-    quadrant = first // step
-    return 0 if first % step or not quadrant else step * (quadrant & -quadrant)
-
-
-def _starts_too_far(trace: Trace, event: Event, region: Region, first: int, reach: int) -> Finding:
-    return START.found(
-        f"{event.opcode} takes {region.partitions} partitions of {region.allocation} from "
-        f"partition {first} on",
-        "an operand of an engine begins at partition 0; with 64 partitions or fewer at 64 too, "
-        f"with 32 or fewer at 32 and 96 too: from {first} on it has {reach} at most",
-        f"split it into instructions of {reach} partitions, or move it to partition 0 by a DMA, "
-        "which begins anywhere",
-        event,
-        severity=ERROR if trace.dialect == "nki" else WARNING,
     )

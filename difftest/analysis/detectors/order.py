@@ -152,7 +152,7 @@ class Conflict(NamedTuple):
 def _conflicts(turns: list[Turn]) -> Iterator[Conflict]:
     """One conflict of each kind for each pair of source lines."""
     allocation = turns[0].touch.region.allocation
-    canvas = Canvas(allocation, [turn.touch.region for turn in turns])
+    canvas = Canvas([allocation], [turn.touch.region for turn in turns])
     replay = _Replay(canvas, turns)
     for turn in turns:
         yield from replay.write(turn) if turn.touch.writes else replay.read(turn)
@@ -285,7 +285,7 @@ def _judged(
 
 def _used_on_the_way(turns: list[Turn]) -> Conflict | None:
     """A turn that takes what others have added up so far: in another order it is another number."""
-    canvas = Canvas(turns[0].touch.region.allocation, [turn.touch.region for turn in turns])
+    canvas = Canvas([turns[0].touch.region.allocation], [turn.touch.region for turn in turns])
     first = canvas.blank(_NOBODY)
     """The place in ``turns`` of the first that put something into what each cell holds."""
     number = np.array([turn.number for turn in turns] + [_NOBODY], np.int32)
@@ -311,7 +311,7 @@ def _outlives(turns: list[Turn], accesses: Sequence[Touch]) -> bool:
     while True:  # most often the next run overwrites it: no need to look at all that follows
         later = accesses[end : end + many]
         canvas = Canvas(
-            turns[0].touch.region.allocation,
+            [turns[0].touch.region.allocation],
             [turn.touch.region for turn in turns] + [touch.region for touch in later],
         )
         answer = _is_read(_contested(canvas, turns), canvas, later)

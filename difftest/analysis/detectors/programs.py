@@ -21,7 +21,7 @@ import numpy as np
 
 from difftest.analysis.detectors.canvas import Canvas, Cells, first_of
 from difftest.analysis.detectors.meetings import Chains, exchanges, is_meeting
-from difftest.analysis.detectors.survey import Touch, accumulates, survey_of
+from difftest.analysis.detectors.survey import Touch, accumulates, loses_additions, survey_of
 from difftest.analysis.finding import (
     ERROR,
     NOTE,
@@ -53,7 +53,17 @@ TRIP_COUNTS = Hazard(
 ADDRESSES = Hazard(
     "program-other-address", WARNING, "two programs exchange tensors that lie at other addresses"
 )
-HAZARDS = (RACE, WRITTEN_TWICE, IGNORED_ID, ORDER, OTHER_BARRIER, TRIP_COUNTS, ADDRESSES)
+NAME_TWICE = Hazard("shared-name-twice", WARNING, "two tensors in shared HBM have one name")
+HAZARDS = (
+    RACE,
+    WRITTEN_TWICE,
+    IGNORED_ID,
+    ORDER,
+    OTHER_BARRIER,
+    TRIP_COUNTS,
+    ADDRESSES,
+    NAME_TWICE,
+)
 
 _NOBODY = -1
 _RULE = (
@@ -73,10 +83,10 @@ class _Epochs(NamedTuple):
     own: Mapping[int, Mapping[int, int]]
     """By the id of a tensor: at barriers on it alone. Tensors without any have none."""
 
-    def of(self, event: Event, allocation: Allocation) -> int:
-        """Meetings that surely order accesses to a tensor."""
-        own = self.own.get(allocation.id)
-        return 0 if own is None else own[event.number]
+    def of(self, event: Event, tensors: Iterable[Allocation]) -> int:
+        """Return the number of meetings that surely order accesses to these tensors."""
+        owns = (self.own.get(tensor.id) for tensor in tensors)
+        return sum(own[event.number] for own in owns if own is not None)
 
 
 def programs(trace: Trace, machine: Machine) -> Found:
@@ -87,6 +97,8 @@ def programs(trace: Trace, machine: Machine) -> Found:
         yield race if trace.dialect == "nki" else _without_barriers(race)
     yield from _trip_counts(trace)
     yield from _addresses(trace)
+    if trace.dialect == "nki":
+        yield from _names(trace)
 
 
 def _without_barriers(race: Finding | Suspicion) -> Finding | Suspicion:
@@ -117,13 +129,42 @@ def _told_once(results: Found) -> Found:
 
 def _all_races(trace: Trace) -> Found:
     epochs, chains = _epochs(trace), Chains(trace)
-    for accesses in survey_of(trace).accesses.values():
-        allocation = accesses[0].region.allocation
-        if allocation.space is not Space.SHARED_HBM:
-            continue
-        touches = [touch for touch in accesses if not is_meeting(touch.event)]
+    accesses = survey_of(trace).accesses
+    facts = _RaceFacts(trace.divided, at_once=trace.dialect == "nki" or len(set(trace.cores)) > 1)
+    for tensors in _memories(trace):
+        touched = [touch for tensor in tensors for touch in accesses.get(tensor.id, ())]
+        touches = [touch for touch in touched if not is_meeting(touch.event)]
+        if len(tensors) > 1:
+            touches.sort(key=lambda touch: (touch.event.number, touch.writes))
         if len({touch.event.program for touch in touches}) > 1:
-            yield from _races(touches, allocation, epochs, chains, divided=trace.divided)
+            yield from _races(touches, tensors, epochs, chains, facts)
+
+
+def _memories(trace: Trace) -> Iterator[list[Allocation]]:
+    """Tensors in shared HBM that may be touched by several programs.
+
+    Tensors that the kernel placed on the same bytes are one list, any other is a list of its own.
+    """
+    survey = survey_of(trace)
+    grouped_ids = {tensor.id for tensors in survey.sharing for tensor in tensors}
+    yield from survey.sharing
+    for number, touches in survey.accesses.items():
+        tensor = touches[0].region.allocation
+        if tensor.space is Space.SHARED_HBM and number not in grouped_ids:
+            yield [tensor]
+
+
+class _RaceFacts(NamedTuple):
+    """Facts of a launch that decide how severe a race is.
+
+    Attributes
+    ----------
+    divided : whether the kernel asks which program it is.
+    at_once : whether the programs surely run at once, on cores of their own.
+    """
+
+    divided: bool
+    at_once: bool
 
 
 def _epochs(trace: Trace) -> _Epochs:
@@ -151,7 +192,8 @@ class Race(NamedTuple):
     """Two programs that touch one element, of which one writes it, with no order between them."""
 
     kind: str
-    """"read": the second one reads what the first one writes; "written": both write it."""
+    """"read": the second one reads what the first one writes; "written": both write it; "added":
+    both add to it, through indices."""
     first: Touch
     second: Touch
     element: tuple[int, ...]
@@ -162,11 +204,15 @@ class Race(NamedTuple):
 
 
 def _races(
-    touches: list[Touch], allocation: Allocation, epochs: _Epochs, chains: Chains, *, divided: bool
+    touches: list[Touch],
+    tensors: list[Allocation],
+    epochs: _Epochs,
+    chains: Chains,
+    facts: _RaceFacts,
 ) -> Found:
     """One race of each kind for each pair of source lines."""
     said: set[tuple[object, ...]] = set()
-    canvas = Canvas(allocation, [touch.region for touch in touches])
+    canvas = Canvas(tensors, [touch.region for touch in touches])
     told: set[tuple[object, ...]] = set()
     for inside in _grouped(touches, lambda touch: epochs.any[touch.event.number]):
         for race in _Epoch(canvas, inside).races():
@@ -174,8 +220,8 @@ def _races(
             if (race.kind, *lines, race.exact, race.own) not in told:
                 told.add((race.kind, *lines, race.exact, race.own))
                 said.add(lines)
-                yield _judged(race, divided=divided)
-    for inside in _grouped(touches, lambda touch: epochs.of(touch.event, allocation)):
+                yield _judged(race, facts)
+    for inside in _grouped(touches, lambda touch: epochs.of(touch.event, tensors)):
         met = {epochs.any[touch.event.number] for touch in inside}
         if len(met) > 1 and any(_Epoch(canvas, inside).races()):
             yield from _behind_other_barriers(canvas, inside, chains, said)
@@ -221,7 +267,9 @@ class _Epoch:
         programs = [self.number[touch.event.program] for touch in self.writes]
         self.program = np.array([*programs, _NOBODY], np.int32)
         self.adds = np.array([*map(accumulates, self.writes), False])
-        """By the place of a write, whose it is, and whether it adds; of nobody, nobody's."""
+        self.loses = np.array([*map(loses_additions, self.writes), False])
+        """By the place of a write, whose it is, whether it adds, and whether another addition can
+        undo that; of nobody, nobody's."""
 
     def races(self) -> Iterator[Race]:
         """Two programs' writes of an element, then reads of what another program writes."""
@@ -231,7 +279,9 @@ class _Epoch:
         for place, touch in enumerate(self.writes):
             under = self.canvas.take(last, touch.region)
             foreign = (under != _NOBODY) & (self.program[under] != self.program[place])
-            yield from self._race("written", touch, np.where(foreign, under, _NOBODY))
+            others = np.where(foreign, under, _NOBODY)
+            yield from self._race("written", touch, others)
+            yield from self._additions(touch, others)
             other = self.canvas.take(before, touch.region)
             self.canvas.put(before, touch.region, np.where(foreign, under, other))
             self.canvas.put(last, touch.region, place)
@@ -256,12 +306,26 @@ class _Epoch:
     def _race(self, kind: str, touch: Touch, others: Cells, *, own: bool = False) -> Iterator[Race]:
         """A touch of cells of which some are another program's: ``others`` has its writes."""
         wrong = others != _NOBODY
-        if accumulates(touch):  # of two that add, through indices, others tell
+        if accumulates(touch):  # two that both add are a race of their own kind
             wrong &= ~self.adds[others]
         if wrong.any():
             first = self.writes[int(others[first_of(wrong)])]
-            exact = all(self.canvas.knows(side.region) for side in (first, touch))
+            exact = self._knows(first, touch)
             yield Race(kind, first, touch, self.canvas.element(touch.region, wrong), own, exact)
+
+    def _additions(self, touch: Touch, others: Cells) -> Iterator[Race]:
+        """Additions to cells to which another program adds: ``others`` has its writes."""
+        if not loses_additions(touch):
+            return
+        wrong = (others != _NOBODY) & self.loses[others]
+        if wrong.any():
+            first = self.writes[int(others[first_of(wrong)])]
+            if self._knows(first, touch):
+                yield Race("added", first, touch, self.canvas.element(touch.region, wrong))
+
+    def _knows(self, *touches: Touch) -> bool:
+        """Whether the canvas has exactly what is touched."""
+        return all(self.canvas.knows(touch.region) for touch in touches)
 
 
 def _statement(touch: Touch) -> tuple[object, ...]:
@@ -269,7 +333,10 @@ def _statement(touch: Touch) -> tuple[object, ...]:
     return (touch.event.stack, *touch.region[1:4])
 
 
-def _judged(race: Race, *, divided: bool) -> Finding | Suspicion:
+def _judged(race: Race, facts: _RaceFacts) -> Finding | Suspicion:
+    if race.kind == "added":  # sums agree in any order of a simulator
+        severity = ERROR if facts.at_once else WARNING
+        return replace(_finding(RACE, race), severity=severity)
     in_part = not (race.first.region.whole and race.second.region.whole)
     if not race.exact or (race.kind == "written" and in_part):
         return Suspicion(_finding(ORDER, race))
@@ -278,7 +345,7 @@ def _judged(race: Race, *, divided: bool) -> Finding | Suspicion:
         # Who reads what it wrote itself gets the same from the other one where each program does
         # all of the work. The writes are told of in any case.
         return Suspicion(finding) if race.own else finding
-    if not divided:  # all programs do the same
+    if not facts.divided:  # all programs do the same
         agrees = _finding(IGNORED_ID, race)
     else:  # who asks for its number and writes the same has nothing to divide
         replicated = _statement(race.first) == _statement(race.second)
@@ -296,13 +363,22 @@ _REMEDIES = {
 }
 
 
+_VERBS = {
+    "read": ("reads", "writes"),
+    "written": ("writes", "writes too"),
+    "added": ("adds to", "adds to as well"),
+}
+
+
 def _finding(hazard: Hazard, race: Race) -> Finding:
     first, second = race.first, race.second
-    verb, other = ("reads", "writes") if race.kind == "read" else ("writes", "writes too")
+    verb, other = _VERBS[race.kind]
     happened = (
         f"program {_named(second.event)} {verb} element {list(race.element)} of "
         f"{second.region.allocation}, which program {_named(first.event)} {other}"
     )
+    if first.region.allocation is not second.region.allocation:
+        happened += f" by the name of {first.region.allocation}, placed on the same bytes"
     if hazard is OTHER_BARRIER:
         happened += "; the barrier or sendrecv between them is on another tensor"
     finding = hazard.found(happened, _RULE, _REMEDIES[hazard], second.event, first.event)
@@ -371,6 +447,23 @@ def _addresses(trace: Trace) -> Found:
                 "what two cores exchange lies at equal addresses on both (trn2)",
                 "place the tensor at one address in all programs",
                 *pair,
+            )
+
+
+def _names(trace: Trace) -> Found:
+    """Tensors in shared HBM to which a program gives a name that it has given before.
+
+    Each program makes them all, so that a tensor is in the trace once for all programs.
+    """
+    shared = (base for base in trace.allocations if base.space is Space.SHARED_HBM and base.name)
+    for name, (first, *others) in grouped(shared, lambda base: base.name).items():
+        for other in others:
+            yield NAME_TWICE.found(
+                f"the kernel makes {first} and {other} by the name {name!r}",
+                "the compiler links the cores' tensors in shared HBM by their names: tensors of "
+                "one name point to the same memory (SDK 2.28)",
+                "give each tensor a name of its own, or none",
+                lines=(other.location, first.location),
             )
 
 

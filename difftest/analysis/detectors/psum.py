@@ -138,7 +138,7 @@ def _foreign(touches: list[Touch], machine: Machine, *, modern: bool) -> Iterato
         others = [touch for touch in others if not touch.event.clears]
     if not others or (modern and machine.nc_version >= 4):
         return
-    canvas = Canvas(touches[0].region.allocation, [touch.region for touch in touches])
+    canvas = Canvas([touches[0].region.allocation], [touch.region for touch in touches])
     cells = canvas.blank(0)  # the place of what wrote last, from 1 on, if it is foreign
     foreign = {touch.event for touch in others}
     for number, touch in enumerate(touches, 1):

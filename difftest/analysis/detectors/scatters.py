@@ -14,7 +14,13 @@ import numpy as np
 
 from difftest.analysis.detectors.canvas import Canvas, first_of, place_of
 from difftest.analysis.detectors.meetings import is_meeting
-from difftest.analysis.detectors.survey import Touch, accumulates, adds, survey_of
+from difftest.analysis.detectors.survey import (
+    Touch,
+    accumulates,
+    adds,
+    loses_additions,
+    survey_of,
+)
 from difftest.analysis.finding import ERROR, NOTE, WARNING, Finding, Found, Hazard, once
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Engine, Event, Purpose, Region, Seen, Sight, Trace
@@ -30,8 +36,11 @@ VIEW = Hazard(
     NOTE,
     "a scatter that skips indices has a part of a tensor as its source",
 )
+PATTERN = Hazard(
+    "skipped-pattern", NOTE, "an index in bounds is skipped because its pattern leaves the tensor"
+)
 OFFSET = Hazard("offset-in-view", NOTE, "a DMA's offset is read from inside a tensor")
-HAZARDS = (ADDED_TWICE, TWICE, AFTER_WRITE, SKIPPED, VIEW)
+HAZARDS = (ADDED_TWICE, TWICE, AFTER_WRITE, SKIPPED, VIEW, PATTERN)
 
 _NOBODY = -1
 
@@ -59,6 +68,8 @@ def _seen(trace: Trace, machine: Machine) -> Iterator[Finding]:
                     "let the indices differ, also those of padded rows whose place is read",
                     event,
                 )
+            elif sight.what is Seen.PATTERN_SKIPPED:
+                yield _left_by_pattern(event, sight)
             elif sight.what is Seen.INDEX_SKIPPED and not aborts:
                 yield from _from_a_view(event, sight)
             elif sight.what is Seen.INDEX_SKIPPED and machine.nc_version >= 3:
@@ -86,6 +97,17 @@ def _from_a_view(event: Event, sight: Sight) -> Iterator[Finding]:
         "a DMA that skips was once seen to write all the same where its source was a view of a "
         "part of a tensor (trn2, one remark, low confidence)",
         "copy the part to a tile of its own first",
+        event,
+    )
+
+
+def _left_by_pattern(event: Event, sight: Sight) -> Finding:
+    """An index in bounds, from which on the pattern leaves the tensor."""
+    return PATTERN.found(
+        f"{event.opcode} skips {sight.elements} of {sight.of} indices that are in bounds, the "
+        f"first is {sight.value:.0f}: the pattern from there on leaves the tensor",
+        "oob_mode.skip leaves out all that an index names where a part of it is out of bounds",
+        "end the pattern inside the tensor, or let the last index be one whose pattern fits",
         event,
     )
 
@@ -121,27 +143,32 @@ def _additions(trace: Trace) -> Iterator[Finding]:
 
 
 def _of_tensor(writes: list[Touch], allocation: Allocation) -> Iterator[Finding]:
-    canvas = Canvas(allocation, [touch.region for touch in writes])
-    plain, added = canvas.blank(_NOBODY), canvas.blank(_NOBODY)
-    """The place in ``writes`` of the last plain write, and of the last addition, of each cell."""
+    """Additions through indices to a tensor; those of two programs are races of programs."""
+    canvas = Canvas([allocation], [touch.region for touch in writes])
+    plain = canvas.blank(_NOBODY)
+    """The place in ``writes`` of the last plain write of each cell."""
+    added = {touch.event.program: canvas.blank(_NOBODY) for touch in writes}
+    """By program, the place of its last addition to each cell."""
     for place, touch in enumerate(writes):
         event, region = touch.event, touch.region
         if is_meeting(event):
-            plain[...] = added[...] = _NOBODY
+            for cells in (plain, *added.values()):
+                cells[...] = _NOBODY
         elif not accumulates(touch):
             if canvas.knows(region):  # a scatter goes the way of the one that adds
                 scattered = event.purpose is Purpose.SCATTER
                 canvas.put(plain, region, _NOBODY if scattered else place)
-        elif event.attributes.op is None:  # nl.atomic_rmw names one: its additions all arrive
+        elif loses_additions(touch):
             yield from _twice(event, region)
-            for cells in (added, plain):
+            own = added[event.program]
+            for cells in (own, plain):
                 before = canvas.take(cells, region)
                 wrong = before != _NOBODY
                 if wrong.any() and (cells is plain or canvas.knows(region)):
                     other = writes[int(before[first_of(wrong)])].event
                     at = f"element {list(canvas.element(region, wrong))}"
-                    yield _again(event, other, at) if cells is added else _after(event, other, at)
-            canvas.put(added, region, place)
+                    yield _again(event, other, at) if cells is own else _after(event, other, at)
+            canvas.put(own, region, place)
 
 
 def _twice(event: Event, region: Region) -> Iterator[Finding]:

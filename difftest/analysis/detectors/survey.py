@@ -6,7 +6,7 @@ And of loops that claim to be independent, who touches one tensor in each turn.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -59,7 +59,9 @@ class Survey:
     accesses : by the id of the allocation, the accesses to it in program order, an instruction's
         reads before its writes. Left out are tensors that nothing writes, a kernel's inputs, and
         those of which no reader can say anything: in SBUF, or in HBM where nothing scatters, all
-        accesses by one program in the one turn of the loops that made the tensor.
+        accesses by one program in the one turn of the loops that made the tensor. Tensors of
+        ``sharing`` are never left out.
+    sharing : the tensors in shared HBM that the kernel placed on the same bytes, group by group.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -72,6 +74,7 @@ class Survey:
         self._loops: list[tuple[Iteration, ...]] = []
         """The loops around the events from each of them on."""
         self._divide(trace)
+        self.sharing = sharing_bytes(trace.allocations)
         self.accesses = self._gathered(trace)
 
     def _divide(self, trace: Trace) -> None:
@@ -93,6 +96,8 @@ class Survey:
 
     def _gathered(self, trace: Trace) -> dict[int, list[Touch]]:
         shared = {base for base in trace.allocations if base.writes and not self._is_local(base)}
+        for tensors in self.sharing:
+            shared.update(tensors)
         accesses: dict[int, list[Touch]] = {}
         if not shared:
             return accesses
@@ -112,6 +117,27 @@ class Survey:
         if turn < len(self._begins) and self._begins[turn] <= tensor.last:
             return False
         return not tensor.loops or tensor.loops is self._loops[turn - 1]
+
+
+def sharing_bytes(tensors: Iterable[Allocation]) -> list[list[Allocation]]:
+    """Return the groups of tensors in shared HBM that overlap by their addresses.
+
+    Two tensors of one group share a byte, or a chain of tensors between them does. A tensor that
+    shares nothing is in no group.
+    """
+    placed = [
+        (area.low, area.high, tensor)
+        for tensor in tensors
+        if tensor.space is Space.SHARED_HBM and (area := tensor.area) is not None
+    ]
+    groups: list[list[Allocation]] = []
+    reached = -1
+    for low, high, tensor in sorted(placed, key=lambda place: place[:2]):
+        if low >= reached:
+            groups.append([])
+        groups[-1].append(tensor)
+        reached = max(reached, high)
+    return [group for group in groups if len(group) > 1]
 
 
 _SURVEYS: WeakKeyDictionary[Trace, Survey] = WeakKeyDictionary()
@@ -200,6 +226,15 @@ def accumulates(touch: Touch) -> bool:
         return True
     into = event.attributes.accumulate or (event.purpose is Purpose.SCATTER and adds(event))
     return into and (touch.writes or touch.region.role == "dst")
+
+
+def loses_additions(touch: Touch) -> bool:
+    """Return whether a touch is a scatter's addition in HBM that another addition can undo.
+
+    ``nl.atomic_rmw`` names its operator, and all its additions arrive.
+    """
+    event = touch.event
+    return accumulates(touch) and event.purpose is Purpose.SCATTER and event.attributes.op is None
 
 
 def is_within(loops: tuple[Iteration, ...], event: Event) -> bool:

@@ -338,4 +338,4 @@ def check_range(values: Array, name: str) -> None:
             "is invalid",
         )
         see(current(), Seen.OUT_OF_RANGE, "", outside, values)
-        note(error)
+        note(error, detected=True)

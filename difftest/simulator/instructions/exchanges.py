@@ -200,9 +200,13 @@ _DIM, _DIM_ON_CHIP = (
 
 
 def _along(call: Call) -> None:
-    """On chip a gather is along either of two dimensions, and there is no third (v2.32.0)."""
+    """On chip a gather is along either of two dimensions, in HBM along the first (v2.32.0)."""
+    (_DIM if call["src"].space.is_hbm else _DIM_ON_CHIP)(call)
+
+
+def _two_dimensions_on_chip(call: Call) -> None:
+    """Collectives in SBUF "currently only operate on 2D tensors" (``ncc.all_gather``, v2.32.0)."""
     src = call["src"]
-    (_DIM if src.space.is_hbm else _DIM_ON_CHIP)(call)
     third = len(src.shape) > 2 and not src.space.is_hbm
     limits(call, (third, "src has two dimensions on chip", f"src {list(src.shape)}"))
 
@@ -243,7 +247,9 @@ def _collective(
 ) -> Callable[[Callable[[Act], None]], Instruction]:
     """The record of a collective, of which an act moves one tensor of each side."""
     sides = (*srcs, "dst")
-    memories = (one_memory(*sides),) if buffers is DMA_SPACES else ()
+    memories: tuple[Rule, ...] = ()
+    if buffers is DMA_SPACES:
+        memories = (one_memory(*sides), _two_dimensions_on_chip)
     fields = {
         "operands": tuple(Role(name=name, buffers=buffers) for name in srcs),
         "destinations": (Role(name="dst", buffers=buffers, shape=shape),),

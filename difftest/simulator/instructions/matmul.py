@@ -29,7 +29,7 @@ from difftest.simulator.errors import (
     ShapeError,
     kernel_location,
     refused,
-    warn,
+    warn_of_hazard,
 )
 from difftest.simulator.instructions.checks import wrong_buffer
 from difftest.simulator.instructions.gate import write
@@ -319,7 +319,7 @@ def _check_start(core: Core, dst: Any) -> None:
     if dst._fresh() is not None:
         raise SUM_WITHOUT_START(f"{dst!r}, of which elements were never written")
     if core.machine.nc_version < 4:
-        warn(
+        warn_of_hazard(
             AccumulationWarning(
                 f"nc_matmul adds to {dst!r}, which another instruction wrote: that is undefined "
                 f"on NeuronCore-v2 and v3 ({kernel_location()}). Use accumulate=False for the "

@@ -127,10 +127,10 @@ def _exchange(record: Instruction, dsts: Any, operands: Any, options: Any, **_: 
     where, channels = record.name, dict(zip(record.options, options, strict=True))
     if any(len(side) != len(dsts) for side in operands):
         raise wrong_kind(dsts, "a list of as many as srcs", where, "dsts")
-    if len(dsts) > 1:
+    ids = channels.get("channel_ids")
+    if len(dsts) > 1 and ids is None:  # a channel has one tensor, so that nothing is coalesced
         for dst in dsts:
             need_tile(dst, "several dsts", where, HBM)
-    ids = channels.get("channel_ids")
     if ids is not None and (ids != tuple(range(len(dsts))) or len(ids) > MOST_CHANNELS):
         takes = f"consecutive integers from 0, one for each of up to {MOST_CHANNELS} channels"
         raise wrong_kind(ids, takes, where, "channel_ids")

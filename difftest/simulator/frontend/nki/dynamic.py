@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from difftest.simulator.core import current
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import Array, DType, name_of
 from difftest.simulator.errors import (
@@ -29,9 +30,11 @@ from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
 from difftest.simulator.index import as_integer, left_tensor
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.checks import check_indices, need_tile, wrong_kind
+from difftest.simulator.instructions.observing import see
 from difftest.simulator.instructions.record import SBUF_ONLY
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Seen
 
 
 class Rows(NamedTuple):
@@ -145,6 +148,18 @@ class DynamicView(Moving, Views, IndirectTile):
             return None
         settled: Tile = self._owner._with_pattern(moved, self.dtype)
         return settled
+
+    def _resolve(
+        self, *, skip: bool, where: Array | None = None
+    ) -> tuple[tuple[Array, ...], Array]:
+        """:meth:`_locate`; of rows that are skipped, note those whose index is in bounds."""
+        resolved = super()._resolve(skip=skip, where=where)
+        if skip:
+            rows = self._offsets()
+            in_bounds = (rows >= 0) & (rows < self._rows.size)
+            inside = resolved[1].reshape(len(rows), -1)[:, 0]
+            see(current(), Seen.PATTERN_SKIPPED, "", in_bounds & ~inside, rows)
+        return resolved
 
     def _locate(self, where: Array | None = None) -> tuple[tuple[Array, ...], Array]:
         """Addresses of all elements, and which rows (of a whole pattern, all or none) fit."""

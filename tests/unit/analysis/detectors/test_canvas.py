@@ -60,7 +60,7 @@ def test_what_is_said_to_be_apart_is(drawn):
 def test_a_canvas_has_exactly_the_elements_of_a_region(drawn):
     whole, owned = drawn
     regions = [region for _, region in owned]
-    canvas = Canvas(whole, regions)
+    canvas = Canvas([whole], regions)
     for painted in regions:
         cells = canvas.blank(0)
         canvas.put(cells, painted, 1)
@@ -130,7 +130,7 @@ def test_the_short_cut_does_not_see_what_is_not_there(owned):
 )
 def test_a_box_that_is_walked_as_one_line_has_no_cell_for_each_element(line, cells):
     """A scatter that may write anywhere has such a region: nki-library's moe_cte has 168."""
-    canvas = Canvas(CUBE, [line])
+    canvas = Canvas([CUBE], [line])
     assert canvas.shape == cells
     assert canvas.take(canvas.blank(1), line).all()
 

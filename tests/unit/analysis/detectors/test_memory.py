@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from difftest.analysis.detectors.memory import large
 from difftest.simulator import TRN1, TRN2
 from difftest.simulator.frontend.classic import compiler as ncc
 from difftest.simulator.frontend.classic import isa as nisa
@@ -10,6 +11,7 @@ from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.nki import isa as nisa32
 from difftest.simulator.frontend.nki import language as nl32
 from difftest.simulator.frontend.nki.kernel import jit
+from difftest.simulator.trace import Allocation, Engine, Event, Kind, Region, Space, Trace
 from tests.every import every
 from tests.unit.analysis.detectors.kernels import findings_in, found_in, normal
 
@@ -286,3 +288,28 @@ def test_blocks_have_live_ranges_of_their_own(ahead, found):
 
     got = [one for one in found_in(kernel, [normal(128, 1)]) if one[0] == "sbuf-full"]
     assert got == found
+
+
+def trace_of(space, shape, dtype):
+    """A trace with one DMA of a row of a tensor, made without the tensor's data."""
+    tensor = Allocation(0, space, shape, np.dtype(dtype), 0, None)
+    row = Region(tensor, 0, (1, shape[1]), (shape[1], 1), role="src")
+    event = Event(0, Kind("dma_copy", Engine.DMA), (), (row,))
+    return Trace(dialect="nki", machine="trn2", allocations=[tensor], events=[event, event])
+
+
+@every(
+    "shape, dtype, found",
+    [
+        ((2**20, 1024), np.float32, 1),
+        ((2**20, 1023), np.float32, 0),
+        ((2**20, 2048), np.float16, 1),
+        ((2**20, 2048), np.int8, 0),
+    ],
+)
+def test_offsets_into_a_tensor_that_do_not_fit_32_bits(shape, dtype, found):
+    for space in (Space.SHARED_HBM, Space.PRIVATE_HBM):
+        got = [*large(trace_of(space, shape, dtype), TRN2)]
+        assert [(one.id, one.severity.value) for one in got] == [
+            ("tensor-beyond-32-bits", "warning")
+        ] * found

@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from difftest.simulator import TRN2, TRN3, RuleWarning
+from difftest.simulator import TRN2, TRN3, RuleWarning, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.nki import isa as isa32
@@ -75,8 +75,7 @@ def test_a_nan_in_a_row_that_stays_in_the_kernel():
 def test_a_nan_beside_one_that_came_in_is_told_apart():
     rows = np.abs(normal(4, 8))
     rows[1, 1], rows[3, 3] = np.nan, -1
-    with pytest.warns(RuleWarning, match="sqrt got"):
-        found = findings_in(by(nl.sqrt), [rows])
+    found = findings_in(by(nl.sqrt), [rows])
     made = next(one for one in found if one.id == "nan-made")
     assert "1 of 32 elements, the first at [3, 3]" in made.happened
 
@@ -193,7 +192,8 @@ def test_an_argument_outside_the_range_is_a_warning_and_the_kernel_runs():
     assert found_in(by(nl.log), [data]) == []
     data[2, 5] = 0
     with pytest.warns(RuleWarning, match="log got 0.0"):
-        found = findings_in(by(nl.log), [data])
+        launch(by(nl.log), [data])  # nobody looks for hazards
+    found = findings_in(by(nl.log), [data])
     ranged = next(one for one in found if one.id == "activation-range")
     assert ranged.severity.value == "warning"
     assert "activation(log) got 0.0, outside its range (1 of 32 elements" in ranged.happened

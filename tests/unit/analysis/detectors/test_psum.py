@@ -1,7 +1,5 @@
 """Accumulation in PSUM: planted mistakes of each kind, and what is allowed beside them."""
 
-import pytest
-
 from difftest.simulator import TRN1, TRN2, TRN3
 from difftest.simulator.frontend.classic import isa as old_nisa
 from difftest.simulator.frontend.classic import language as old_nl
@@ -15,7 +13,6 @@ with embedded():
     import nki.language as nl
 
 X = normal(128, 256)
-ADDS = "ignore::difftest.simulator.instructions.matmul.AccumulationWarning"
 
 
 def psum(*shape):
@@ -161,7 +158,6 @@ def on_memset(accumulate):
     return nki.jit(kernel)
 
 
-@pytest.mark.filterwarnings(ADDS)
 @every(
     "accumulate, machine, found",
     [

@@ -167,3 +167,51 @@ def test_a_scatter_by_a_pattern_reaches_its_columns_of_each_row(half, offset, fo
     arrays = [normal(4, 8), np.int32([[3], [1], [4], [9]]), normal(16, 2, 8)]
     got = found_in(added_to_a_half(half, offset), arrays)
     assert [id for id, _ in got] == found
+
+
+def picked(indices, offset, *, moves="gather", vector=True):
+    """Rows of ``table`` that indices name, each ``offset`` elements further on, some skipped."""
+
+    def kernel(table, rows):
+        out = nl32.ndarray((8, 16), dtype=table.dtype, buffer=nl32.shared_hbm)
+        nisa32.dma_copy(dst=out, src=table)
+        at = nl32.ndarray(rows.shape, dtype=rows.dtype, buffer=nl32.sbuf)
+        nisa32.dma_copy(dst=at, src=rows)
+        count = len(indices)
+        tile = nl32.ndarray((count, 16), dtype=table.dtype, buffer=nl32.sbuf)
+        nisa32.memset(dst=tile, value=0.0)
+        moving = {"vector_offset": at} if vector else {"scalar_offset": at}
+        place = table.ap([[16, count], [1, 16]], offset=offset, indirect_dim=0, **moving)
+        if moves == "gather":
+            nisa32.dma_copy(dst=tile, src=place, oob_mode=nisa32.oob_mode.skip)
+            nisa32.dma_copy(dst=out[0:count], src=tile)
+        else:
+            nisa32.dma_copy(dst=place, src=tile, oob_mode=nisa32.oob_mode.skip)
+        return out
+
+    findings = findings_in(kernel, [normal(8, 16), np.int32(indices).reshape(-1, 1)])
+    return [one for one in findings if one.id == "skipped-pattern"]
+
+
+@every("moves", ["gather", "scatter"])
+@every(
+    "indices, offset, said",
+    [
+        ((0, 7), 0, 0),
+        ((0, 8), 0, 0),
+        ((0, 6), 4, 0),
+        ((0, 7), 4, 1),
+        ((0, 8), 4, 0),
+    ],
+)
+def test_an_index_in_bounds_whose_pattern_leaves_is_told(indices, offset, said, moves):
+    found = picked(indices, offset, moves=moves)
+    assert [one.severity.value for one in found] == ["note"] * said
+    if said:
+        assert "skips 1 of 2 indices that are in bounds, the first is 7:" in found[0].happened
+
+
+@every("index, said", [(6, 0), (7, 1), (8, 0)])
+def test_one_offset_that_moves_a_whole_pattern_is_told_too(index, said):
+    found = picked((index,), 4, vector=False)
+    assert len(found) == said

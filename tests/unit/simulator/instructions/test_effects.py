@@ -13,6 +13,7 @@ from difftest.simulator import (
     BufferError,
     DtypeError,
     KernelError,
+    LimitError,
     ShapeError,
     launch,
     launch_ranks,
@@ -61,6 +62,8 @@ LEGAL = {
     "all_to_all_v": BY_TABLE,
 }
 ON_CHIP = (lambda: [nl.zeros((4, 2), nl.float32)], lambda: [[nl.zeros((4, 2), nl.float32)]])
+CUBES = (lambda: [nl.zeros((4, 2, 2), nl.float32)], lambda: [[nl.zeros((4, 2, 2), nl.float32)]])
+CHANNELS = ("srcs_by_channel", "srcs0_by_channel", "srcs1_by_channel", "dsts_by_channel")
 BROKEN = {
     "one_memory": (
         {"dsts": ON_CHIP[0], "dsts_by_channel": ON_CHIP[1]},
@@ -75,6 +78,11 @@ BROKEN = {
     "one_of(op": ({"op": nl.multiply}, KernelError, "one of three operators"),
     "one_of(collective_dim": ({"collective_dim": 1}, KernelError, "along few dimensions"),
     "_along": ({"collective_dim": 1}, KernelError, "along few dimensions"),
+    "_two_dimensions_on_chip": (
+        dict.fromkeys(("srcs", "dsts"), CUBES[0]) | dict.fromkeys(CHANNELS, CUBES[1]),
+        LimitError,
+        "two dimensions on chip",
+    ),
     "_divides": ({"srcs": hbm(3)}, ShapeError, "splits src evenly"),
     "same_shape": ({"srcs1_by_channel": channel(3)}, ShapeError, "of one shape"),
     "one_of(has_rdispls": ({"has_rdispls": True}, KernelError, "current limitations"),

@@ -12,7 +12,7 @@ import numpy as np
 
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import INT32, is_integer, name_of
-from difftest.simulator.errors import DtypeError, kernel_location, warn
+from difftest.simulator.errors import DtypeError, kernel_location, warn, warn_of_hazard
 from difftest.simulator.frontend.arguments import no_member, not_taken
 from difftest.simulator.frontend.dispatch import declare
 from difftest.simulator.frontend.nki import constants
@@ -199,7 +199,7 @@ def _indirect(dst, srcs, operator, factors, *, skip, unique):
         kept = rows[(rows >= 0) & (rows < dst._rows.size)]
         if len(np.unique(kept)) < len(kept):
             name, line = dst._owner, kernel_location()
-            warn(
+            warn_of_hazard(
                 LostAdditionWarning(
                     f"dma_compute adds to a row of {name!r} twice ({line}): indices are to be "
                     "unique, and on a device an addition may be lost"
