@@ -79,7 +79,7 @@ class Owners:
         return np.ndarray(like.shape, _OWNER, owners, first * _OWNER.itemsize, steps)
 
 
-class Lines(NamedTuple):
+class RoundingSites(NamedTuple):
     """The lines and calls that a tensor's numbers have behind them, as :class:`Held` has them."""
 
     sum: Location | None = None
@@ -91,7 +91,7 @@ def holding(
     tile: Tile,
     numbers: Bounded,
     where: Array | None,
-    lines: Lines,
+    lines: RoundingSites,
     first: int = 0,
 ) -> Held:
     """What a tile's tensor holds with these numbers; before they were the machine's own.

@@ -48,7 +48,7 @@ from difftest.simulator.exact.contract import (
     narrowed_of,
 )
 from difftest.simulator.exact.contract import ExactSettings as ExactSettings
-from difftest.simulator.exact.held import Lines, Owners, holding, ids_of, raw_values
+from difftest.simulator.exact.held import Owners, RoundingSites, holding, ids_of, raw_values
 from difftest.simulator.exact.losses import Loss, Losses
 from difftest.simulator.exact.numbers import (
     RULES,
@@ -402,7 +402,7 @@ class Shadow(Follower):
             return
         if numbers is None:
             numbers = Bounded(raw_values(tile).astype(np.float64))
-        lines = Lines(line, product, narrowed)
+        lines = RoundingSites(line, product, narrowed)
         storage.exact = holding(tile, numbers, where, lines, self._next_id)
         self._next_id += storage.exact.value.size
         if self.losses is not None:

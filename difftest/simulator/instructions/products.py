@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from difftest.simulator.dtypes import Array
+from difftest.simulator.machine import TRN2
 
 
 class Padding(NamedTuple):
@@ -37,7 +38,7 @@ class Padding(NamedTuple):
     widest: int
 
 
-PADDINGS = (Padding(0, 1, 1, 4096), Padding(8, 16, 12, 256))
+PADDINGS = (Padding(0, 1, 1, 2**12), Padding(8, 16, 12, 2**8))
 """The first fits OpenBLAS's kernels for AVX-512 and AVX.
 
 In its kernels for AVX2 (Haswell, Zen), the first and the last 8 columns of a block add in another
@@ -45,16 +46,16 @@ order. So do rows beyond a multiple of 12. Products of more than 384 columns hav
 Measured with OpenBLAS 0.3.23 and 0.3.34, on one thread.
 """
 
-DEEPEST = 128
+DEEPEST = TRN2.partitions
 """The deepest single product. BLAS splits deeper ones at a depth that depends on their width."""
 
 _PERIOD = 5
 """How many different columns the samples repeat: no period of BLAS's inner loops."""
-_FEW = ((128, 512), (127, 257), (37, 48), (12, 200), (128, 1))
-_SAMPLES = {
-    128: (*_FEW, (128, 500), (5, 512), (100, 100), (128, 16), (2, 130), (1, 96), (30, 5), (1, 1)),
-    61: _FEW,
-}
+_ROWS = TRN2.gemm_stationary_fmax
+_COLUMNS = TRN2.gemm_moving_fmax
+_FEW = ((_ROWS, _COLUMNS), (127, 257), (37, 48), (12, 200), (_ROWS, 1))
+_MORE = ((_ROWS, 500), (5, _COLUMNS), (100, 100), (_ROWS, 16), (2, 130), (1, 96), (30, 5), (1, 1))
+_SAMPLES = {DEEPEST: (*_FEW, *_MORE), 61: _FEW}
 """The sizes [M, N] of sample products, by depth: full tiles, remainders of each size, vectors."""
 
 
@@ -94,7 +95,7 @@ def is_uniform(padding: Padding) -> bool:
     random = np.random.default_rng(0)
     for depth, sizes in _SAMPLES.items():
         different = random.standard_normal((2, depth, _PERIOD)).astype(np.float32)
-        left, right = np.tile(different, 512 // _PERIOD + 1)
+        left, right = np.tile(different, _COLUMNS // _PERIOD + 1)
         wanted: Array | None = None
         for rows, columns in sizes:
             got = np.empty((rows, columns), np.float32)

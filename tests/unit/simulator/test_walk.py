@@ -107,8 +107,8 @@ def classic_stored(tile):
 @every(
     "setup, how, most",
     [
-        (todays_product, {}, Walk(10, 21)),
-        (todays_product, {"exact": True}, Walk(18, 57)),
+        (todays_product, {}, Walk(12, 28)),
+        (todays_product, {"exact": True}, Walk(19, 57)),
         (classic_product, {}, Walk(12, 28)),
         (todays_sum, {}, Walk(13, 23)),
         (classic_sum, {}, Walk(14, 29)),
