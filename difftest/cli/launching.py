@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -29,6 +28,7 @@ from difftest.simulator import (
     launch_ranks,
 )
 from difftest.simulator.dtypes import as_dtype
+from difftest.simulator.frontend.annotations import signature_shown
 from difftest.simulator.frontend.classic.typing import is_mutable
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.frontend.nki.kernel import as_nki_kernel
@@ -88,7 +88,7 @@ def bounded(kernel: Any, arguments: KernelArguments, bounds: Mapping[str, int]) 
 
 def input_names(kernel: Any, arrays: Sequence[Any]) -> list[str]:
     """The parameters that arrays in this order go to."""
-    parameters = inspect.signature(getattr(kernel, "function", kernel)).parameters
+    parameters = signature_shown(getattr(kernel, "function", kernel)).parameters
     return list(parameters)[: len(arrays)]
 
 
@@ -174,7 +174,7 @@ def launched(
 
 def _misuses(kernel: Any, arguments: KernelArguments, result: LaunchResult) -> Iterator[str]:
     """A test names what is written in place; without one a kernel says it, or returns that."""
-    parameters = inspect.signature(getattr(kernel, "function", kernel)).parameters
+    parameters = signature_shown(getattr(kernel, "function", kernel)).parameters
     for name, array in zip(input_names(kernel, arguments.arrays), arguments.arrays, strict=False):
         is_output = is_mutable(parameters[name].annotation)
         if arguments.outputs is not None:

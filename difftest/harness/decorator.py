@@ -19,6 +19,7 @@ from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.strategies import cases
+from difftest.simulator.frontend.annotations import signature_shown
 
 __tracebackhide__ = True  # a failure's text says all: pytest shows no frame of this module
 
@@ -86,7 +87,7 @@ kernel_test = _test_of(KernelSpec)
 
 def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
     """The Hypothesis test of ``spec`` whose body is ``function``."""
-    signature = inspect.signature(function)
+    signature = signature_shown(function)
     names = tuple(signature.parameters)
     received = f"kernel_test: received {function.__qualname__}{signature}"
     owner, _, _ = function.__qualname__.rpartition(".")

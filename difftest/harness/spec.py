@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
@@ -18,6 +17,7 @@ from difftest.harness.rounding import Array, is_float
 from difftest.harness.signature import arguments_for, call_of, name_of, shown, signature_of
 from difftest.harness.spec_arguments import SpecError, checked, gridded, matched, refused, sized
 from difftest.simulator.dtypes import NAMES, TFLOAT32
+from difftest.simulator.frontend.annotations import signature_shown
 from difftest.simulator.machine import MACHINES
 
 Value: TypeAlias = int | float | str | bool | tuple[tuple[int, ...], ...]
@@ -250,7 +250,7 @@ def elements_of(spec: KernelSpec, values: Mapping[str, Value]) -> int:
 
 def names_of(function: Callable[..., Any]) -> tuple[str, ...]:
     """The parameters of a function of the domain."""
-    signature = signature_of(function) or inspect.signature(function)  # says why there is none
+    signature = signature_of(function) or signature_shown(function)  # says why there is none
     return tuple(signature.parameters)
 
 

@@ -26,6 +26,7 @@ from difftest.simulator.core import Core, is_running
 from difftest.simulator.dtypes import Array, as_dtype, as_nki_dtype
 from difftest.simulator.errors import KernelExit, NkiError
 from difftest.simulator.follower import Follower, Followers
+from difftest.simulator.frontend.annotations import signature_shown
 from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.frontend.classic.memories import forces_auto_alloc, note_mixed
 from difftest.simulator.frontend.classic.tensor import Tensor
@@ -368,13 +369,13 @@ def _call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         raise KernelExit(error).with_traceback(error.__traceback__) from None
 
 
-_kept = functools.lru_cache(maxsize=8)(inspect.signature)  # each case asks
+_kept = functools.lru_cache(maxsize=8)(signature_shown)  # each case asks
 
 
 def _bind(
     function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
 ) -> inspect.BoundArguments:
-    signature = (_kept if isinstance(function, FunctionType) else inspect.signature)(function)
+    signature = (_kept if isinstance(function, FunctionType) else signature_shown)(function)
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
