@@ -126,6 +126,13 @@ def misdirected(config: pytest.Config) -> str:
     return ""
 
 
+def usage_error(config: pytest.Config) -> str:
+    """Return what is wrong with the backends that were asked for; empty if nothing is."""
+    from difftest.plugin.dialects import unanswered
+
+    return misdirected(config) or unanswered(config)
+
+
 def make_importable(config: pytest.Config) -> None:
     """Let modules that hold kernels be imported for their other tests, where no SDK is.
 

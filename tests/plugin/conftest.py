@@ -26,6 +26,7 @@ from difftest.plugin.profiles import PROFILES
 collect_ignore = ["pages"]  # of test_docs.py
 
 for _name in (
+    "backends.absent",
     "backends.embedded",
     "simulator.oracle.judge",
     "harness.decorator",
@@ -33,6 +34,7 @@ for _name in (
     "harness.explicit",
     "harness.coverage",
     "host.installation",
+    "plugin.dialects",
     "plugin.profiles",
     "plugin.told",
     "plugin.summary",
