@@ -42,7 +42,7 @@ def pytest_load_initial_conftests(
 
     What counts is what was asked for when conftests have declared their options.
     """
-    from difftest.plugin.options import SESSION, add_options, read_request, share_out
+    from difftest.plugin.options import SESSION, add, add_options, read_request, share_out
     from difftest.plugin.session import prepare, start_session
 
     namespace = early_config.known_args_namespace
@@ -65,7 +65,7 @@ def pytest_load_initial_conftests(
     add_options(parser, early_config, args)
     early_config.stash[SESSION] = start_session(early_config, request)
     if request.wants_backends:  # a kernel that cannot be imported stops no other's tests
-        args.append("--continue-on-collection-errors")
+        add(args, "--continue-on-collection-errors")
     if request.wants_backends and early_config.pluginmanager.hasplugin("xdist"):
         share_out(request, namespace, args)
     return result

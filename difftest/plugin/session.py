@@ -61,6 +61,7 @@ def prepare(config: pytest.Config, request: Request) -> ExitStack:
     gc.disable()  # not frozen: Hypothesis asks the collector who holds trio's random numbers
     sys.meta_path.insert(0, _Plain)
     done.callback(sys.meta_path.remove, _Plain)
+    from difftest.harness.simplest import make_random_numbers
     from difftest.plugin.profiles import default_profile
 
     done.enter_context(default_profile(request.device))
@@ -73,6 +74,7 @@ def prepare(config: pytest.Config, request: Request) -> ExitStack:
             backends = select_backends(request.simulate, False, request.level)
             if any(backend.name in ("embedded", "plain") for backend in backends):
                 done.enter_context(embedded_with_predictions(request.level))
+    make_random_numbers()
     gc.freeze()  # what is loaded stays: each collection of garbage would look through it
     if config.invocation_params.plugins:  # a program that runs pytest, and goes on
         done.callback(gc.unfreeze)
