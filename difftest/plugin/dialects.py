@@ -130,21 +130,55 @@ def unanswered(config: pytest.Config) -> str:
     return "\n".join(texts)
 
 
-def left_out_lines(rows: Collection[LeftOut], *, verbose: bool) -> Iterator[str]:
-    """Yield the lines of the summary: for each backend and dialect the count and the reason."""
+class Group(NamedTuple):
+    """Kernels of one dialect that one backend does not run.
+
+    Attributes
+    ----------
+    backend, dialect : name of the backend; package that the kernels import.
+    kernels : modules and names.
+    tests : node ids of the tests of which the backend runs no other kernel either.
+    reason : text of the error with which the backend refuses them.
+    """
+
+    backend: str
+    dialect: str
+    kernels: list[str]
+    tests: list[str]
+    reason: str
+
+
+def groups_of(rows: Collection[LeftOut]) -> list[Group]:
+    """Return what is left out by backend and dialect, sorted."""
     groups: defaultdict[tuple[str, str, str], list[LeftOut]] = defaultdict(list)
     for row in sorted(rows):
         groups[row.backend, row.dialect, row.reason].append(row)
-    for (backend, dialect, reason), group in groups.items():
-        kernels = sorted({row.kernel for row in group})
-        tests = {row.test for row in group if row.is_alone}
-        _, *said = (line.strip() for line in reason.splitlines())
-        count = f"{len(kernels)} kernel{'s' if len(kernels) > 1 else ''} of {dialect}"
-        whole = f", with {len(tests)} test{'s' if len(tests) > 1 else ''} of no other kernel"
-        yield f"left out on {backend}: {count}{whole if tests else ''}"
-        yield from (f"  {line}" for line in said)
-        for kernel in kernels if verbose else ():
+    return [
+        Group(
+            backend,
+            dialect,
+            kernels=sorted({row.kernel for row in group}),
+            tests=sorted({row.test for row in group if row.is_alone}),
+            reason=reason,
+        )
+        for (backend, dialect, reason), group in groups.items()
+    ]
+
+
+def left_out_lines(rows: Collection[LeftOut], *, verbose: bool) -> Iterator[str]:
+    """Yield the lines of the summary: for each backend and dialect the count and the reason."""
+    for group in groups_of(rows):
+        count = f"{_counted(group.kernels, 'kernel')} of {group.dialect}"
+        whole = f", with {_counted(group.tests, 'test')} of no other kernel" if group.tests else ""
+        yield f"left out on {group.backend}: {count}{whole}"
+        _, *said = group.reason.splitlines()
+        yield from said
+        for kernel in group.kernels if verbose else ():
             yield f"  kernel: {kernel}"
+
+
+def _counted(things: Collection[str], noun: str) -> str:
+    return f"{len(things)} {noun}{'s' if len(things) > 1 else ''}"
 
 
 def as_plain(rows: Collection[LeftOut]) -> list[tuple[Any, ...]]:

@@ -368,10 +368,12 @@ def pytest_terminal_summary(
     if session.request.report is not None:
         from difftest.breakdown import broken, unless_broken
         from difftest.host.versions import versions
+        from difftest.plugin.dialects import groups_of
         from difftest.plugin.options import REPORT
         from difftest.report.document import session_document, write_report
 
-        left = session.uncollected, int(exitstatus)
+        groups = [group._asdict() for group in groups_of(session.left_out)]
+        left = session.uncollected, groups, int(exitstatus)
         with unless_broken(REPORT.name):
             document = session_document(versions(), backends, reports, session.stopped, left)
             write_report(Path(session.request.report), document)

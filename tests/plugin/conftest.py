@@ -33,6 +33,7 @@ for _name in (
     "harness.edges",
     "harness.explicit",
     "harness.coverage",
+    "lint.check",
     "host.installation",
     "plugin.dialects",
     "plugin.profiles",

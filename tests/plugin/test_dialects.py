@@ -1,5 +1,6 @@
 """Tests of both dialects' kernels with an SDK that has one of them, or both."""
 
+import json
 import os
 import subprocess
 import sys
@@ -130,7 +131,7 @@ def test_each_kernel_runs_that_has_its_dialect_and_the_others_are_counted(
     machine = computer(situation)
     for dialects in (("classic",), ("newer",), ("classic", "newer"), ("either",)):
         machine.add_test(*dialects)
-    result = machine.run("--simulate=sdk", "-v")
+    result = machine.run("--simulate=sdk", "-v", "--difftest-report=report.json")
     tests = 2 * (4 if situation == "both" else 3)
     result.assert_outcomes(passed=tests, deselected=8 - tests)
     if missing:
@@ -138,6 +139,14 @@ def test_each_kernel_runs_that_has_its_dialect_and_the_others_are_counted(
     else:
         result.stdout.no_fnmatch_line("*left out*")
         result.stdout.fnmatch_lines(["twins: all bits agree in all cases of 1 pair"])
+    groups = json.loads((machine.folder / "report.json").read_text())["left_out"]
+    assert [(group["backend"], group["dialect"]) for group in groups] == (
+        [("sdk", missing)] if missing else []
+    )
+    for group in groups:
+        (kernel,) = group["kernels"]
+        assert kernel == f"kernel_{'newer' if missing == 'nki' else 'classic'}.add"
+        assert len(group["tests"]) == 1
 
 
 def test_workers_tell_the_kernels_that_they_leave_out(computer):
