@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 import numpy as np
 
+from difftest.annotations import signature_shown
 from difftest.backends.embedded import forget_caller, is_defect
 from difftest.backends.sdk import CLASSIC, dialect_of, function_of
 from difftest.cli.run import level_option
@@ -28,7 +29,6 @@ from difftest.simulator import (
     launch_ranks,
 )
 from difftest.simulator.dtypes import as_dtype
-from difftest.simulator.frontend.annotations import signature_shown
 from difftest.simulator.frontend.classic.typing import is_mutable
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.frontend.nki.kernel import as_nki_kernel

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, ParamSpec
 
 import hypothesis
 
+from difftest.annotations import signature_shown
 from difftest.harness.bound import BoundCase, runnable
 from difftest.harness.case import Case
 from difftest.harness.edges import check_edges
@@ -19,7 +20,6 @@ from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.strategies import cases
-from difftest.simulator.frontend.annotations import signature_shown
 
 __tracebackhide__ = True  # a failure's text says all: pytest shows no frame of this module
 

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, TypeGuard
 import numpy as np
 from hypothesis.strategies import SearchStrategy
 
+from difftest.annotations import signature_shown
 from difftest.harness.case import Case, plain
 from difftest.harness.limits import too_large
 from difftest.harness.recipes import Recipe
@@ -17,7 +18,6 @@ from difftest.harness.rounding import Array, is_float
 from difftest.harness.signature import arguments_for, call_of, name_of, shown, signature_of
 from difftest.harness.spec_arguments import SpecError, checked, gridded, matched, refused, sized
 from difftest.simulator.dtypes import NAMES, TFLOAT32
-from difftest.simulator.frontend.annotations import signature_shown
 from difftest.simulator.machine import MACHINES
 
 Value: TypeAlias = int | float | str | bool | tuple[tuple[int, ...], ...]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from difftest.annotations import signature_shown
 from difftest.simulator.arrays import (
     Arguments,
     as_arrays,
@@ -26,7 +27,6 @@ from difftest.simulator.core import Core, is_running
 from difftest.simulator.dtypes import Array, as_dtype, as_nki_dtype
 from difftest.simulator.errors import KernelExit, NkiError
 from difftest.simulator.follower import Follower, Followers
-from difftest.simulator.frontend.annotations import signature_shown
 from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.frontend.classic.memories import forces_auto_alloc, note_mixed
 from difftest.simulator.frontend.classic.tensor import Tensor

@@ -26,11 +26,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from difftest.annotations import signature_shown
 from difftest.backends.base import BackendMissingError, KernelCall, Ran
 from difftest.backends.device.core import ARTIFACTS, Device, DeviceError, device_backend, keep_neffs
 from difftest.backends.sdk import CLASSIC, function_of, launched
 from difftest.course.assignment import ITERATIONS, WARMUP, PerformanceTest
-from difftest.simulator.frontend.annotations import signature_shown
 
 NRTPY_PYTHON = "DIFFTEST_NRTPY_PYTHON"
 TOOLS = ("neuron-explorer", "neuron-profile")

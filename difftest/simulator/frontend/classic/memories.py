@@ -10,9 +10,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from difftest.annotations import signature_shown
 from difftest.simulator.core import Core, current, is_running
 from difftest.simulator.errors import KernelError, LimitError, ShapeError, missing_name, refused
-from difftest.simulator.frontend.annotations import signature_shown
 from difftest.simulator.frontend.arguments import nc_version, not_taken
 from difftest.simulator.frontend.classic.calls import ISA
 from difftest.simulator.frontend.dispatch import fitting

@@ -9,8 +9,8 @@ import dataclasses
 from types import new_class
 from typing import Any
 
+from difftest.annotations import own_annotations
 from difftest.simulator.errors import SignatureError
-from difftest.simulator.frontend.annotations import own_annotations
 from difftest.simulator.frontend.arguments import Members, Numbered, as_member, no_member, not_taken
 from difftest.simulator.frontend.nki.levels import READ_AS, check_level
 from difftest.simulator.trace import Engine, Iteration, LoopKind, Quick, Space

@@ -5,9 +5,9 @@ import sys
 import numpy as np
 import pytest
 
+from difftest.annotations import own_annotations, signature_shown
 from difftest.harness.signature import signature_of
 from difftest.simulator import launch
-from difftest.simulator.frontend.annotations import own_annotations, signature_shown
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from tests.every import every
