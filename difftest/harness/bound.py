@@ -52,6 +52,11 @@ def titles(kernels: tuple[Callable[..., Any], ...]) -> tuple[str, ...]:
     return told_apart([name_of(k) for k in kernels], packages, [home_of(k) for k in kernels])
 
 
+def running(kernel: Callable[..., Any], backends: tuple[Backend, ...]) -> tuple[Backend, ...]:
+    """Return the backends that run the dialect of a kernel."""
+    return tuple(backend for backend in backends if refusal_of(backend, kernel) is None)
+
+
 def runnable(spec: KernelSpec, backends: tuple[Backend, ...]) -> Iterator[tuple[KernelSpec, Any]]:
     """Yield the spec of each kernel with the backends that run its dialect.
 
@@ -59,10 +64,7 @@ def runnable(spec: KernelSpec, backends: tuple[Backend, ...]) -> Iterator[tuple[
     it.
     """
     specs = alone(spec)
-    pairs = [
-        (part, tuple(one for one in backends if refusal_of(one, part.kernel) is None))
-        for part in specs
-    ]
+    pairs = [(part, running(part.kernel, backends)) for part in specs]
     if not any(chosen for _, chosen in pairs):
         pairs = [(specs[0], backends)]
     for part, chosen in pairs:
@@ -78,8 +80,8 @@ def check_each(runner: Runner, spec: KernelSpec, case: Case) -> dict[str, Verdic
     __tracebackhide__ = True
     runner.right = {}
     if not spec.others:
-        ((_, backends),) = runnable(spec, runner.backends)
-        with runner.on(backends):
+        # Without any backend of its dialect, all of them say why.
+        with runner.on(running(spec.kernel, runner.backends) or runner.backends):
             return runner.check(spec, case)
     reference = runner.reference(spec, case)
     verdicts: dict[str, Verdict] = {}
