@@ -1,5 +1,6 @@
 """What a call leaves behind: random states of any generator are compared, and put back."""
 
+import gc
 import os
 import random
 import sys
@@ -10,6 +11,7 @@ import warnings
 import numpy as np
 import pytest
 
+from difftest.harness import limits
 from difftest.harness.limits import LIMITS, USED, CaseLimitError, limit, within_limits
 from tests.every import every
 
@@ -99,3 +101,63 @@ def test_what_stops_a_call_takes_none_of_its_memory():
 def test_the_tightest_limit_holds():
     with limit(2.0, None), limit(1.0, None), limit(3.0, None):
         assert LIMITS.seconds == 1.0
+
+
+class Destroyed:
+    """Is destroyed only after a call's time is over."""
+
+    def __del__(self):
+        while not LIMITS.stops:
+            pass
+
+
+def collected(phase, info):
+    """A callback of the garbage collector that lasts until a call's time is over."""
+    while phase == "stop" and not LIMITS.stops:
+        pass
+
+
+def destroy():
+    Destroyed()
+
+
+def collect():
+    gc.callbacks.append(collected)
+    try:
+        gc.collect()
+    finally:
+        gc.callbacks.remove(collected)
+
+
+@every("swallow", [destroy, collect])
+def test_an_error_of_the_clock_that_python_swallows_is_not_reported_and_comes_again(
+    swallow, monkeypatch
+):
+    """Pytest would fail the test for what Python reports."""
+    monkeypatch.setattr(limits, "AGAIN", 0.02)
+    reported = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: reported.append(told.exc_type))
+
+    def lasts():
+        swallow()
+        while True:
+            pass
+
+    hook = sys.unraisablehook
+    with limit(0.05, None), pytest.raises(CaseLimitError, match="ran for more than"):
+        within_limits(lasts)
+    assert reported == []
+    assert sys.unraisablehook is hook
+
+
+def test_what_a_call_itself_raises_there_is_reported(monkeypatch):
+    reported = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: reported.append(told.exc_type))
+
+    class Broken:
+        def __del__(self):
+            raise ValueError("of the kernel's")
+
+    with limit(60, None):
+        within_limits(lambda: Broken() and None)
+    assert reported == [ValueError]
