@@ -1,7 +1,7 @@
 """CI deals the files of tests over the Pythons that are there: each file to one of them.
 
 Which one follows from the file's place among all files and the number of the commit. Neighbours,
-which often take alike, go to different ones. Within as many commits as there are Pythons, four at
+which often take alike, go to different ones. Within as many commits as there are Pythons, five at
 most, each test meets each of them, as long as no file comes or goes. What is collected is dealt
 before it is imported: to import all tests takes a Python 20 seconds of processor time.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-PYTHONS = ("3.10", "3.11", "3.12", "3.13")
+PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 _LOOK = ("uv", "python", "find", "--system", "--no-python-downloads")
 _LOOK += ("--python-preference", "only-system")
 """What tox-uv looks with; uv stands on the PATH of its environments."""

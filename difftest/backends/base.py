@@ -187,6 +187,10 @@ class BackendMissingError(Exception):
     """A backend was asked for and is not here: what was found, and how to get it."""
 
 
+class DialectError(BackendMissingError):
+    """The backend does not run kernels of this dialect here."""
+
+
 def poisoned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """An array in which nothing is written yet: a marked NaN, or 0xA5 bytes in integers."""
     array: Array = np.full(shape, np.nan if is_float(dtype) else 1, dtype)

@@ -27,6 +27,7 @@ from difftest.backends.base import (
     Backend,
     BackendMissingError,
     Crashed,
+    DialectError,
     KernelCall,
     Outcome,
     Ran,
@@ -141,22 +142,31 @@ def _version(distribution: str) -> str:
         return ""
 
 
-class DialectError(BackendMissingError):
-    """The kernel is written for a generation of NKI that cannot run it here."""
+DECLARED = "__difftest_dialect__"
+"""The attribute in which a kernel that was only imported keeps its dialect."""
 
 
 def dialect_of(kernel: Callable[..., Any]) -> str | None:
-    """``classic`` or ``newer``, by what the kernel's file imports; None if unclear."""
+    """Return the dialect of a kernel, ``classic`` or ``newer``; None if it is unclear.
+
+    The imports of the kernel's file decide. The class of the kernel decides if no function shows,
+    or if the file imports both dialects.
+    """
+    declared: str | None = getattr(kernel, DECLARED, None)
+    if declared is not None:
+        return declared
     function = function_of(kernel)
-    if function is None:
-        return None
+    names = {} if function is None else function.__globals__
     dialects = {
         dialect
-        for value in function.__globals__.values()
+        for value in names.values()
         for dialect, package in PACKAGES.items()
         if is_of(value, package)
     }
-    return dialects.pop() if len(dialects) == 1 else None
+    if len(dialects) == 1:
+        return dialects.pop()
+    made_by = (dialect for dialect, package in PACKAGES.items() if is_of(type(kernel), package))
+    return next(made_by, None)
 
 
 def is_of(value: object, package: str) -> bool:
@@ -170,6 +180,18 @@ def close_backend(backend: Backend) -> None:
     if (close := getattr(backend, "close", None)) is not None:
         close()
 
+
+def refusal_of(backend: Backend, kernel: Callable[..., Any]) -> DialectError | None:
+    """Return the error with which a backend refuses a kernel for its dialect, or None."""
+    refusal: Callable[..., DialectError | None] | None = getattr(backend, "refusal", None)
+    return None if refusal is None else refusal(kernel)
+
+
+REMEDIES = {
+    CLASSIC: "port the kernel (NKI migration guide, 0.1.0 to 0.2.0), or use an SDK of 2.21 to 2.29",
+    NEWER: "use an SDK from 2.29 on",
+}
+"""How to have the kernels of each dialect run."""
 
 B = TypeVar("B", bound=Backend)
 
@@ -192,32 +214,32 @@ class ByDialect(Generic[B]):
         """Run the kernel on its generation; without that, say so and compile nothing."""
         if call.ranks:
             return Unsupported(NotImplementedError(f"{self.name} runs no ranks; the embedded does"))
-        try:
-            backend = self.backend_for(call.kernel)
-        except DialectError as error:
-            return Crashed(error)
-        return backend.run(call)
+        refusal = self.refusal(call.kernel)
+        return self.backend_for(call.kernel).run(call) if refusal is None else Crashed(refusal)
 
-    def takes(self, kernel: Callable[..., Any]) -> bool:
-        """Whether the generation that the kernel is written for is here."""
-        return dialect_of(kernel) in (None, *self.backends)
-
-    def backend_for(self, kernel: Callable[..., Any]) -> B:
-        """The backend of the kernel's dialect; without one, a DialectError."""
+    def refusal(self, kernel: Callable[..., Any]) -> DialectError | None:
+        """Return the error that says why no generation here runs the kernel, or None."""
         dialect = dialect_of(kernel)
         if dialect is None or dialect in self.backends:
-            return self._first if dialect is None else self.backends[dialect]
-        remedy = {
-            CLASSIC: "port the kernel (NKI migration guide, 0.1.0 to 0.2.0), or use an SDK of 2.21 "
-            "to 2.29",
-            NEWER: "use an SDK from 2.29 on",
-        }
-        raise DialectError(
+            return None
+        return DialectError(
             f"the kernel is written for {PACKAGES[dialect]} ({dialect}); {self.name} runs "
             f"{' and '.join(self.backends)} kernels here.\n"
             f"  found:  {self._lacks[dialect]}\n"
-            f"  remedy: {remedy[dialect]}"
+            f"  remedy: {REMEDIES[dialect]}"
         )
+
+    def backend_for(self, kernel: Callable[..., Any]) -> B:
+        """Return the backend of the kernel's dialect.
+
+        Raises
+        ------
+        DialectError : no generation here runs the kernel.
+        """
+        if (refusal := self.refusal(kernel)) is not None:
+            raise refusal
+        dialect = dialect_of(kernel)
+        return self._first if dialect is None else self.backends[dialect]
 
 
 class SdkSimulator:

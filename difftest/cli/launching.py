@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 import numpy as np
 
+from difftest.annotations import signature_shown
 from difftest.backends.embedded import forget_caller, is_defect
 from difftest.backends.sdk import CLASSIC, dialect_of, function_of
 from difftest.cli.run import level_option
@@ -89,7 +89,7 @@ def bounded(kernel: Any, arguments: KernelArguments, bounds: Mapping[str, int]) 
 
 def input_names(kernel: Any, arrays: Sequence[Any]) -> list[str]:
     """The parameters that arrays in this order go to."""
-    parameters = inspect.signature(getattr(kernel, "function", kernel)).parameters
+    parameters = signature_shown(getattr(kernel, "function", kernel)).parameters
     return list(parameters)[: len(arrays)]
 
 
@@ -187,7 +187,7 @@ def launched(
 def _misuses(kernel: Any, arguments: KernelArguments, result: LaunchResult) -> Iterator[str]:
     """A test names what is written in place; without one a kernel says it, or returns that."""
     function = getattr(kernel, "function", kernel)
-    mutable = mutable_parameters(function, inspect.signature(function))
+    mutable = mutable_parameters(function, signature_shown(function))
     arrays = dict(zip(input_names(kernel, arguments.arrays), arguments.arrays, strict=False))
     arrays |= {n: of for n, of in arguments.keywords.items() if isinstance(of, np.ndarray)}
     for name, array in arrays.items():

@@ -42,6 +42,10 @@ class LazyGroup(click.Group):
         if (module := self.modules[name]) not in sys.modules:
             gc.disable()
             import_module(module)
+            if "hypothesis" in sys.modules:
+                from difftest.harness.simplest import make_random_numbers
+
+                make_random_numbers()
             gc.freeze()  # what is loaded stays: each collection of garbage would look through it
             gc.enable()
         command: click.Command = getattr(sys.modules[module], name)

@@ -8,6 +8,7 @@ of those, and shows what it asks behind: ``columns % 64 == 33``.
 from __future__ import annotations
 
 import contextlib
+import dis
 import functools
 import itertools
 import math
@@ -45,7 +46,8 @@ _SECONDS, _MEBIBYTES, _DEEP = 2.4, 1024, 500  # of CPU, for all runs; and calls 
 _ASKED, _POINTS, _ALONE, _SAMPLED, _KEPT = 2**11, 2**15, 2**11, 2**12, 64
 """Values of a name, points of several, or of no array, places looked at, and kept, at most."""
 _FLOATS, _LARGE = 8, 2.0**18  # so many, and smaller: a large one hides something, and is no data
-
+_LOADS = ("LOAD_CONST", "LOAD_SMALL_INT", "RETURN_CONST")
+"""The instructions of all Pythons that bring a constant."""
 _PART, _WIDEST = "·", 2**31  # between a name and the number of a choice; what is more is no size
 
 Ranges = Mapping[str, Sequence[int]]
@@ -282,7 +284,7 @@ class Search:
 
     def _points(self, names: Sequence[str], ranges: Ranges, text: str) -> dict[str, Array]:
         """All values of a name, all of several together; some where there are many."""
-        near = {n + i for n in _code(text).co_consts if type(n) is int for i in (-1, 0, 1, 2)}
+        near = {n + i for n in _integers(text) for i in (-1, 0, 1, 2)}
         most, axes = 1.0 * (_POINTS if _is_of_arrays(text) else _ALONE), dict[str, list[int]]()
         for name in sorted(names, key=lambda name: len(ranges[name])):
             own, count = ranges[name], min(_ASKED, 8 + int(most ** (1 / (len(names) - len(axes)))))
@@ -334,6 +336,16 @@ class Search:
 @functools.lru_cache(maxsize=4096)
 def _code(text: str) -> CodeType:
     return compile(text, "<condition>", "eval")
+
+
+@functools.lru_cache(maxsize=4096)
+def _integers(text: str) -> frozenset[int]:
+    """Return the integers in a condition.
+
+    Python 3.14 keeps those up to 255 in the instructions, and not among the constants.
+    """
+    loaded = (step.argval for step in dis.get_instructions(_code(text)) if step.opname in _LOADS)
+    return frozenset(value for value in loaded if type(value) is int)
 
 
 @functools.lru_cache(maxsize=4096)

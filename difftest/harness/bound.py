@@ -17,7 +17,7 @@ import numpy as np
 
 from difftest.backends.base import Backend
 from difftest.backends.embedded import EmbeddedSimulator
-from difftest.backends.sdk import CLASSIC, PACKAGES, dialect_of
+from difftest.backends.sdk import CLASSIC, PACKAGES, dialect_of, refusal_of
 from difftest.harness.case import Case
 from difftest.harness.compare import are_equal
 from difftest.harness.explicit import case_from_json
@@ -53,18 +53,23 @@ def titles(kernels: tuple[Callable[..., Any], ...]) -> tuple[str, ...]:
     return told_apart([name_of(k) for k in kernels], packages, [home_of(k) for k in kernels])
 
 
-def runnable(spec: KernelSpec, backends: tuple[Backend, ...]) -> Iterator[tuple[KernelSpec, Any]]:
-    """The spec of each kernel with the backends that it runs on.
+def running(kernel: Callable[..., Any], backends: tuple[Backend, ...]) -> tuple[Backend, ...]:
+    """Return the backends that run the dialect of a kernel."""
+    return tuple(backend for backend in backends if refusal_of(backend, kernel) is None)
 
-    A backend that takes none of the kernels gets the first: it says why it cannot run it.
+
+def runnable(spec: KernelSpec, backends: tuple[Backend, ...]) -> Iterator[tuple[KernelSpec, Any]]:
+    """Yield the spec of each kernel with the backends that run its dialect.
+
+    If no backend runs any of the kernels, all of them get the first: they say why they cannot run
+    it.
     """
     specs = alone(spec)
-    taken = [
-        (backend, [part for part in specs if getattr(backend, "takes", callable)(part.kernel)])
-        for backend in backends
-    ]
-    for part in specs:
-        if chosen := tuple(backend for backend, parts in taken if part in (parts or specs[:1])):
+    pairs = [(part, running(part.kernel, backends)) for part in specs]
+    if not any(chosen for _, chosen in pairs):
+        pairs = [(specs[0], backends)]
+    for part, chosen in pairs:
+        if chosen:
             yield part, chosen
 
 
@@ -76,7 +81,9 @@ def check_each(runner: Runner, spec: KernelSpec, case: Case) -> dict[str, Verdic
     __tracebackhide__ = True
     runner.right = {}
     if not spec.others:
-        return runner.check(spec, case)
+        # Without any backend of its dialect, all of them say why.
+        with runner.on(running(spec.kernel, runner.backends) or runner.backends):
+            return runner.check(spec, case)
     reference = runner.reference(spec, case)
     verdicts: dict[str, Verdict] = {}
     failures: dict[str, DifferentialFailure] = {}

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, ParamSpec
 
 import hypothesis
 
+from difftest.annotations import signature_shown
 from difftest.harness.bound import BoundCase, runnable
 from difftest.harness.case import Case
 from difftest.harness.edges import check_edges
@@ -87,7 +88,7 @@ kernel_test = _test_of(KernelSpec)
 
 def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
     """The Hypothesis test of ``spec`` whose body is ``function``."""
-    signature = inspect.signature(function)
+    signature = signature_shown(function)
     names = tuple(signature.parameters)
     received = f"kernel_test: received {function.__qualname__}{signature}"
     owner, _, _ = function.__qualname__.rpartition(".")

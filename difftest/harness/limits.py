@@ -248,6 +248,7 @@ def _start_clock(after: contextlib.ExitStack, expired: threading.Event) -> None:
     """Raise in this thread, and in those that it will start, when the time is over, and again.
 
     What is raised in a ``__del__`` or in a callback of the garbage collector goes no further.
+    Python reports it to a hook, where pytest would make it the test's failure.
     """
     seconds, over = min(LIMITS.seconds or 0.0, threading.TIMEOUT_MAX), threading.Event()
     me, before = threading.get_ident(), {thread.ident for thread in threading.enumerate()}
@@ -276,6 +277,14 @@ def _start_clock(after: contextlib.ExitStack, expired: threading.Event) -> None:
                 clock.join()
         LIMITS.stops = 0
 
+    report = sys.unraisablehook
+
+    def report_others(unraisable: Any) -> None:
+        if not issubclass(unraisable.exc_type, ExpiredError):
+            report(unraisable)
+
+    after.callback(setattr, sys, "unraisablehook", report)
+    sys.unraisablehook = report_others
     if has_signal:
         after.callback(signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, stop))
     clock = threading.Thread(target=expire)

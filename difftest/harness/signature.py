@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from difftest.annotations import signature_shown
 from difftest.backends.frames import function_of
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -63,12 +64,12 @@ def shown(function: Callable[..., Any]) -> str:
 def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
     """The signature; None of a compiled or wrapped function that shows none."""
     try:
-        return (_kept if isinstance(function, Hashable) else inspect.signature)(function)
+        return (_kept if isinstance(function, Hashable) else signature_shown)(function)
     except (TypeError, ValueError):
         return None
 
 
-_kept = lru_cache(maxsize=1024)(inspect.signature)  # it is asked for in each case
+_kept = lru_cache(maxsize=1024)(signature_shown)  # it is asked for in each case
 
 
 def call_of(

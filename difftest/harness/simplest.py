@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import sys
+import warnings
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
-from hypothesis.errors import HypothesisException
+from hypothesis.errors import HypothesisException, HypothesisSideeffectWarning
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from difftest.harness.spec_arguments import SpecError
@@ -35,6 +37,20 @@ def examples(strategy: SearchStrategy[Example], count: int) -> list[Example]:
     )
     asked(seed(0)(given(strategy)(collect)))()
     return drawn
+
+
+def make_random_numbers() -> None:
+    """Let Hypothesis make its random numbers before :func:`gc.freeze` hides who holds them.
+
+    Hypothesis asks the garbage collector for the holder and warns if there is none. The holder is a
+    dictionary, which Python 3.14 tracks from the beginning, and so freezes with everything else.
+    """
+    if sys.version_info < (3, 14):
+        return
+    with warnings.catch_warnings():
+        # Hypothesis warns plugins of slow code. The first test would take this time as well.
+        warnings.simplefilter("ignore", HypothesisSideeffectWarning)
+        examples(st.none(), 1)
 
 
 def attempted(strategy: SearchStrategy[Example], count: int) -> list[Example]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
@@ -11,6 +10,7 @@ from typing import Any, TypeAlias, TypeGuard
 import numpy as np
 from hypothesis.strategies import SearchStrategy
 
+from difftest.annotations import signature_shown
 from difftest.harness.case import Case, plain, tell_apart
 from difftest.harness.limits import too_large
 from difftest.harness.recipes import Recipe
@@ -298,7 +298,7 @@ def elements_of(spec: KernelSpec, values: Mapping[str, Value]) -> int:
 
 def names_of(function: Callable[..., Any]) -> tuple[str, ...]:
     """The parameters of a function of the domain."""
-    signature = signature_of(function) or inspect.signature(function)  # says why there is none
+    signature = signature_of(function) or signature_shown(function)  # says why there is none
     return tuple(signature.parameters)
 
 

@@ -42,7 +42,7 @@ def pytest_load_initial_conftests(
 
     What counts is what was asked for when conftests have declared their options.
     """
-    from difftest.plugin.options import SESSION, add_options, read_request, share_out
+    from difftest.plugin.options import SESSION, add, add_options, read_request, share_out
     from difftest.plugin.session import prepare, start_session
 
     namespace = early_config.known_args_namespace
@@ -65,7 +65,7 @@ def pytest_load_initial_conftests(
     add_options(parser, early_config, args)
     early_config.stash[SESSION] = start_session(early_config, request)
     if request.wants_backends:  # a kernel that cannot be imported stops no other's tests
-        args.append("--continue-on-collection-errors")
+        add(args, "--continue-on-collection-errors")
     if request.wants_backends and early_config.pluginmanager.hasplugin("xdist"):
         share_out(request, namespace, args)
     return result
@@ -113,15 +113,18 @@ def pytest_collect_file(
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, Any]:
-    """A module that ends the program when it is imported fails; the others are collected."""
-    if not _session(collector.config).request.wants_backends:
+    """Collect the other modules if one ends the program, and modules that lack one dialect."""
+    session = _session(collector.config)
+    if not session.request.wants_backends and collector.nodeid not in session.mixed:
         return (yield)
     from difftest.harness.limits import exit_of
+    from difftest.plugin.dialects import collected_without
 
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(os, "_exit", exit_of(os.getpid()))
-            return (yield)
+            report = yield
+            return collected_without(collector, report)
     except SystemExit:
         text = f"{collector.nodeid} ends the program:\n{traceback.format_exc(limit=-1)}"
         return pytest.CollectReport(collector.nodeid, "failed", text, [])
@@ -139,10 +142,11 @@ def pytest_pycollect_makeitem(
     session = _session(collector.config)
     request = session.request
     is_left_out = not request.wants_backends and collector.nodeid in session.mixed
-    if not items or request.case is not None or not (request.wants_backends or is_left_out):
+    if not items or not (request.wants_backends or is_left_out):
         return items
     from difftest.harness.decorator import kernel_test_of
     from difftest.plugin.collection import explicit_checks
+    from difftest.plugin.dialects import SPEC
 
     test = kernel_test_of(obj)
     if test is None:
@@ -151,23 +155,29 @@ def pytest_pycollect_makeitem(
         session.uncollected.add(collector.nodeid)
         return []
     backends = session.runner.backends if session.runner else ()
-    for check in explicit_checks(test, list(getattr(obj, "pytestmark", ())), backends):
+    marks = list(getattr(obj, "pytestmark", ()))
+    for check in explicit_checks(test, marks, backends) if request.case is None else ():
         added = collector.ihook.pytest_pycollect_makeitem(collector=collector, name=name, obj=check)
         for item in added:
             item.obj = check  # pytest looks the function up by its name, which is the test's
         items += added
+    for item in items:
+        item.stash[SPEC] = test.spec
     return items
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With ``--case``, keep the one kernel test and run that case.
+    """Leave out kernels that no backend runs; with ``--case``, keep the one kernel test.
 
-    A backend that was asked for, and whose option is another's, is a usage error.
+    A backend that was asked for, and whose option is another's, is a usage error. So is a backend
+    that runs none of the kernels.
     """
-    from difftest.plugin.session import misdirected, select_case
+    from difftest.plugin.dialects import leave_out
+    from difftest.plugin.session import select_case, usage_error
 
-    wrong = misdirected(config)
+    leave_out(config, items)
+    wrong = usage_error(config)
     if wrong and not hasattr(config, "workerinput"):  # a worker tells the controller
         raise pytest.UsageError(wrong)
     text = _session(config).request.case
@@ -318,18 +328,23 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
     Its controller hears all here: after Ctrl-C nobody asks for what comes from workers.
     """
-    from difftest.plugin.session import misdirected
+    from difftest.plugin.dialects import LeftOut, as_plain
+    from difftest.plugin.session import usage_error
 
     kept, output = _session(session.config), getattr(session.config, "workeroutput", None)
     if output is not None:
         texts = [[pair for pair in own if isinstance(pair[1], str)] for own in kept.stopped]
-        output["difftest"] = sorted(kept.uncollected), texts
+        left_out = as_plain(kept.left_out), sorted(kept.served)
+        output["difftest"] = sorted(kept.uncollected), texts, *left_out
         return
     for worker in kept.workers:
-        uncollected, stopped = getattr(worker, "workeroutput", {}).get("difftest", ((), ()))
+        told = getattr(worker, "workeroutput", {}).get("difftest", ((), (), (), ()))
+        uncollected, stopped, left_out, served = told
         kept.uncollected.update(uncollected)
         kept.stopped += stopped
-    if misdirected(session.config):
+        kept.left_out.update(LeftOut(*row) for row in left_out)
+        kept.served.update(served)
+    if usage_error(session.config):
         session.exitstatus = pytest.ExitCode.USAGE_ERROR
     elif (cases := kept.request.mutate) is not None:
         from difftest.report.mutants.command import mutate_session
@@ -348,7 +363,7 @@ def pytest_terminal_summary(
 ) -> None:
     """Say what was compared, and what did not run and why; to a file too, if asked."""
     session = _session(config)
-    from difftest.plugin.session import misdirected, tally_of
+    from difftest.plugin.session import tally_of, usage_error
 
     reports = [report for several in terminalreporter.stats.values() for report in several]
     backends = session.runner.backends if session.runner else ()
@@ -359,7 +374,11 @@ def pytest_terminal_summary(
         from difftest.plugin.summary import summary_lines  # a session without kernels has none
 
         lines = summary_lines(tally, ran, session.uncollected, verbose=config.get_verbosity() > 0)
-    if reports and (wrong := misdirected(config)):  # of workers; else it was said already
+    if session.left_out and not config.option.collectonly:
+        from difftest.plugin.dialects import left_out_lines
+
+        lines += left_out_lines(session.left_out, verbose=config.get_verbosity() > 0)
+    if session.workers and (wrong := usage_error(config)):  # of workers; else it was said already
         lines += f"ERROR: {wrong}".splitlines()
     if lines:
         terminalreporter.write_sep("=", "kernels against their references")

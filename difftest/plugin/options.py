@@ -23,6 +23,7 @@ from difftest.choices import LEVELS, PAGES, SIMULATORS, STRICTNESSES, missing
 
 if TYPE_CHECKING:
     from difftest.harness.runner import Runner
+    from difftest.plugin.dialects import LeftOut
 
 
 class SimulateAction(argparse.Action):
@@ -393,6 +394,8 @@ class Session:
     stopped: list[Any] = field(default_factory=list)  # properties of tests that no report tells of
     workers: list[Any] = field(default_factory=list)  # of pytest-xdist, which tell at their end
     own: pytest.Session | None = None  # whose exit code a report that is lost changes
+    left_out: set[LeftOut] = field(default_factory=set)  # kernels, by backends that do not run them
+    served: set[str] = field(default_factory=set)  # backends that run a kernel of the tests
     ran_again: bool = False  # a failing case in a process of its own: one of a session does
 
 

@@ -62,6 +62,7 @@ def prepare(config: pytest.Config, request: Request) -> ExitStack:
     gc.disable()  # not frozen: Hypothesis asks the collector who holds trio's random numbers
     sys.meta_path.insert(0, _Plain)
     done.callback(sys.meta_path.remove, _Plain)
+    from difftest.harness.simplest import make_random_numbers
     from difftest.plugin.profiles import default_profile
 
     done.enter_context(default_profile(request.device))
@@ -74,6 +75,7 @@ def prepare(config: pytest.Config, request: Request) -> ExitStack:
             backends = select_backends(request.simulate, False, request.level)
             if any(backend.name in ("embedded", "plain") for backend in backends):
                 done.enter_context(embedded_with_predictions(request.level))
+    make_random_numbers()
     gc.freeze()  # what is loaded stays: each collection of garbage would look through it
     if config.invocation_params.plugins:  # a program that runs pytest, and goes on
         done.callback(gc.unfreeze)
@@ -125,6 +127,13 @@ def misdirected(config: pytest.Config) -> str:
                 "says that the other option is meant; both are ini keys too"
             )
     return ""
+
+
+def usage_error(config: pytest.Config) -> str:
+    """Return what is wrong with the backends that were asked for; empty if nothing is."""
+    from difftest.plugin.dialects import unanswered
+
+    return misdirected(config) or unanswered(config)
 
 
 def make_importable(config: pytest.Config) -> None:
@@ -219,10 +228,12 @@ def write_session_report(session: Session, reports: Iterable[Any], code: int) ->
     from difftest.breakdown import broken, unless_broken
     from difftest.host.output import unwritten
     from difftest.host.versions import versions
+    from difftest.plugin.dialects import groups_of
     from difftest.report.document import session_document, write_report
 
     backends = session.runner.backends if session.runner else ()
-    left = session.uncollected, code
+    groups = [group._asdict() for group in groups_of(session.left_out)]
+    left = session.uncollected, groups, code
     is_written = False
     lines: list[str] = []
     with unless_broken(REPORT.name):

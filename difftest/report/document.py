@@ -2,8 +2,9 @@
 
 The document has ``backends``, ``kernels`` (the counts of the summary), ``tests`` (outcome; of a
 kernel test its kernels and ``details``; of one that failed its message, its text, its case and the
-test that fails alike), ``not_reached`` (branches and loops that no case took), ``not_collected``
-and ``exit_code``; ``format`` changes when a field does.
+test that fails alike), ``not_reached`` (branches and loops that no case took), ``not_collected``,
+``left_out`` (kernels that a backend does not run, by dialect, with the reason) and ``exit_code``;
+``format`` changes when a field does.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from difftest.harness.runner import Runner
     from difftest.harness.spec import KernelSpec
 
-FORMAT = 5
+FORMAT = 6
 BUG = "difftest_bug"
 """The attribute of a report that names its bug; pytest-xdist sends it on with the others."""
 CASE = "difftest_case"
@@ -90,12 +91,13 @@ def session_document(
     backends: Iterable[Backend],
     reports: Iterable[Any],
     stopped: Iterable[Iterable[tuple[str, object]]],
-    left: tuple[Iterable[str], int],
+    left: tuple[Iterable[str], Iterable[Mapping[str, Any]], int],
 ) -> dict[str, Any]:
     """A session that is over, as JSON has it: what ran it, its reports, what it left out.
 
     ``stopped`` are properties of tests that Ctrl-C ended: what they had counted is there, too;
-    ``left`` are the modules that were not collected, and the session's exit code.
+    ``left`` are the modules that were not collected, the kernels that a backend does not run, and
+    the session's exit code.
     """
     several = [report for report in reports if isinstance(report, pytest.TestReport)]
     several.sort(key=lambda report: report.start)
@@ -120,7 +122,8 @@ def session_document(
         "not_reached": [place._asdict() for place in missed(tally.coverage)],
         "tests": [_test(report, labels) | alike.get(id(report), {}) for report in deciding],
         "not_collected": sorted(left[0]),
-        "exit_code": left[1],
+        "left_out": [dict(group) for group in left[1]],
+        "exit_code": left[2],
     }
 
 

@@ -107,6 +107,9 @@ def _lines(document: Document) -> Iterator[str]:
         yield from _failure(test)
     if len(bugs) > MOST:
         yield f"\nand {len(bugs) - MOST} more failures"
+    for group in document["left_out"]:
+        yield f"\nLeft out on {group['backend']}: {', '.join(map(_code, group['kernels']))}.\n"
+        yield from _fenced(group["reason"])
     missed = document["not_reached"]
     if missed:
         yield "\n<details><summary>Branches and loops that no case took</summary>\n"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from difftest.annotations import signature_shown
 from difftest.simulator.arrays import (
     Arguments,
     as_arrays,
@@ -378,13 +379,13 @@ def _call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         raise KernelExit(error).with_traceback(error.__traceback__) from None
 
 
-_kept = functools.lru_cache(maxsize=8)(inspect.signature)  # each case asks
+_kept = functools.lru_cache(maxsize=8)(signature_shown)  # each case asks
 
 
 def _bind(
     function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
 ) -> inspect.BoundArguments:
-    signature = (_kept if isinstance(function, FunctionType) else inspect.signature)(function)
+    signature = (_kept if isinstance(function, FunctionType) else signature_shown)(function)
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:

@@ -160,6 +160,7 @@ def session_of(
         "backends": [{"name": "embedded", "description": CandidateBackend.description}],
         "inconclusive": [],
         "not_collected": [],
+        "left_out": [],
         "exit_code": max((document["exit_code"] for document in documents), default=0),
     }
 

@@ -27,13 +27,16 @@ from difftest.plugin.profiles import PROFILES
 collect_ignore = ["pages"]  # of test_docs.py
 
 for _name in (
+    "backends.absent",
     "backends.embedded",
     "simulator.oracle.judge",
     "harness.decorator",
     "harness.edges",
     "harness.explicit",
     "harness.coverage",
+    "lint.check",
     "host.installation",
+    "plugin.dialects",
     "plugin.profiles",
     "plugin.told",
     "plugin.summary",

@@ -238,3 +238,41 @@ def test_workers_lease_a_core_each(machine, monkeypatch, request):
     result = run(machine, *words)
     result.assert_outcomes(passed=6)
     assert {core for _, core in calls(machine)} == {"0", "1"}
+
+
+TWINS = """
+from difftest import kernel_test
+from kernel import add
+from of_the_other_dialect import add as other
+from reference_add import add as reference
+
+SPEC = dict(
+    reference=reference,
+    domain={"m": range(1, 9), "n": (4,)},
+    inputs={"a": "m n", "b": "m n"},
+)
+
+@kernel_test(kernels=(add, other), **SPEC)
+def test_both(case):
+    case.check()
+
+@kernel_test(kernel=other, **SPEC)
+def test_other(case):
+    case.check()
+"""
+
+
+@both
+def test_a_device_runs_the_kernels_of_its_dialect_and_counts_the_others(machine, request):
+    is_classic = request.node.callspec.params["machine"] == "classic"
+    other = "nki" if is_classic else "neuronxcc.nki"
+    machine.makepyfile(test_add=TWINS, of_the_other_dialect=KERNEL.format(package=other))
+    result = run(machine, "--device", "-v")
+    result.assert_outcomes(passed=1, deselected=1)
+    line = f"left out on device: 1 kernel of {other}, with 1 test of no other kernel"
+    result.stdout.fnmatch_lines([line, "  found:  *", "  remedy: *", "  kernel: of_the_other*.add"])
+    ran = len(calls(machine))
+    result = run(machine, "--device", "test_add.py::test_other")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*device was asked for, and runs none of the kernels*"])
+    assert len(calls(machine)) == ran, "nothing ran, the known kernel neither"

@@ -218,6 +218,7 @@ def test_what_is_hostile_is_named_and_harms_nothing_else(project, monkeypatch):
 
 HIDDEN = """
 import os, signal, sys
+import pdb  # pytest imports it; since Python 3.14 it imports asyncio
 import pytest
 
 for name in ("fcntl", "resource", "pwd", "grp", "termios", "tty", "pty"):

@@ -31,7 +31,8 @@ class Import:
         return any(f"{self.name}.".startswith(f"{package}.") for package in packages)
 
     def of_standard_library(self) -> bool:
-        return self.name.split(".")[0] in {*sys.stdlib_module_names, "tomllib"}  # since 3.11
+        later = {"tomllib", "annotationlib"}  # since 3.11 and 3.14
+        return self.name.split(".")[0] in sys.stdlib_module_names | later
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line} imports {self.name}"

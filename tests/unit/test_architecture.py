@@ -42,7 +42,14 @@ TODAYS = Rule("kernels/nki/**/*.py", ("nki", "kernels.nki"))
 # The simulator serves from a REPL: no pytest, no Hypothesis, nothing of the harness.
 SIMULATOR = Rule(
     "difftest/simulator/**/*.py",
-    ("numpy", "ml_dtypes", "threadpoolctl", "difftest.simulator", "difftest.choices"),
+    (
+        "numpy",
+        "ml_dtypes",
+        "threadpoolctl",
+        "difftest.simulator",
+        "difftest.choices",
+        "difftest.annotations",
+    ),
 )
 # What can be said of a trace without knowing how long anything takes: it sees the trace alone.
 ANALYSIS = Rule(

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import configparser
+import fnmatch
 import os
+import re
 import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 from tests.deal import PYTHONS, Deal, number_of_commit, pythons_here
 
@@ -43,7 +52,10 @@ def test_what_is_left_out_is_taken_elsewhere(pytestconfig):
 
     shares = [taken(name) for name in PYTHONS]
     assert Counter(file for share in shares for file in share) == Counter(FILES)
-    assert {len(share) for share in shares} <= {len(FILES) // 4, len(FILES) // 4 + 1}
+    assert {len(share) for share in shares} <= {
+        len(FILES) // len(PYTHONS),
+        len(FILES) // len(PYTHONS) + 1,
+    }
     assert taken("3.12", deal=False) == taken("3.12", named="ARGS") == FILES
 
 
@@ -66,7 +78,31 @@ def test_a_clone_without_history_has_numbers_that_vary(tmp_path):
 
 def test_the_pythons_are_those_that_uv_finds(tmp_path, monkeypatch):
     uv = tmp_path / "uv"
-    uv.write_text('#!/bin/sh\ncase "$*" in *only-system\\ 3.1[13]) exit 0;; esac\nexit 2\n')
+    uv.write_text('#!/bin/sh\ncase "$*" in *only-system\\ 3.1[134]) exit 0;; esac\nexit 2\n')
     uv.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    assert pythons_here() == ["3.11", "3.13"]
+    assert pythons_here() == ["3.11", "3.13", "3.14"]
+
+
+def test_all_files_name_the_same_pythons():
+    """Each is tested, promised, and looked for by CI."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    named = (one.rpartition(":: ")[2] for one in project["classifiers"] if ":: Python ::" in one)
+    assert tuple(named) == PYTHONS
+    assert project["requires-python"] == f">={PYTHONS[0]}"
+    tox = configparser.RawConfigParser()
+    tox.read(ROOT / "tox.ini", encoding="utf-8")
+    environments = [f"py{python.replace('.', '')}" for python in PYTHONS]
+    assert tox["tox"]["env_list"].split(", ") == [*environments, "type", "lint"]
+    labels = dict(line.split(" = ") for line in tox["tox"]["labels"].strip().splitlines())
+    assert labels["dealt"].split(", ") == environments
+    nightly = [f"{environment}-nightly" for environment in environments]
+    assert labels["nightly"].split(", ") == [*nightly, "docs"]
+    minors = ",".join(python.partition(".")[2] for python in PYTHONS)
+    assert f"testenv:py3{{{minors}}}-nightly" in tox
+    (pattern,) = re.findall(r"versions/([^/]+)/bin", (ROOT / ".ci/run").read_text())
+    for python in PYTHONS:
+        assert fnmatch.fnmatchcase(f"{python}.7", pattern)
+    for page in ("README.md", "CONTRIBUTING.md", "tests/README.md"):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        assert re.findall(r"3\.\d\d to 3\.\d\d", text) == [f"{PYTHONS[0]} to {PYTHONS[-1]}"], page

@@ -15,7 +15,15 @@ ROOT = Path(__file__).parents[2]
 # function. A module is on the floor that has the longest beginning of its name.
 FLOORS = (
     (
-        *("choices", "breakdown", "host.pool", "host.worker", "host.output", "host.journal"),
+        *(
+            "annotations",
+            "choices",
+            "breakdown",
+            "host.pool",
+            "host.worker",
+            "host.output",
+            "host.journal",
+        ),
         *("backends.frames", "harness.rounding", "harness.signature"),
     ),
     ("simulator",),

@@ -16,7 +16,7 @@ import numpy as np
 from difftest.backends.base import Backend, BackendMissingError, KernelCall, Outcome, Ran
 from difftest.backends.device.core import NAME as DEVICE
 from difftest.backends.device.selftest import Guard
-from difftest.backends.sdk import sdk_simulator
+from difftest.backends.sdk import refusal_of, sdk_simulator
 from difftest.harness.case import Case
 from difftest.harness.failures import DifferentialFailure, Reproduction
 from difftest.harness.questions import Reference
@@ -90,6 +90,8 @@ class DeviceRunner(Runner):
             self._shrinking_on = simulators
         elif not self._shrinking_on and self.device in self.backends:
             arbiter = None if simulators else self._arbiter
+            if arbiter is not None and refusal_of(arbiter, trial.spec.kernel) is not None:
+                arbiter = None
             if is_failure(self.ask(trial, self.device)) and arbiter is not None:
                 shared = is_failure(self.ask(trial, arbiter))
                 self._shrinking_on = (arbiter,) if shared else ()

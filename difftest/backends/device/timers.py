@@ -12,7 +12,6 @@ no result: `difftest grade` and `difftest profile` show it.
 from __future__ import annotations
 
 import contextlib
-import inspect
 import json
 import os
 import re
@@ -27,6 +26,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from difftest.annotations import signature_shown
 from difftest.backends.base import BackendMissingError, KernelCall, Ran
 from difftest.backends.device.core import ARTIFACTS, Device, DeviceError, device_backend, keep_neffs
 from difftest.backends.sdk import CLASSIC, function_of, launched
@@ -182,7 +182,7 @@ def _write_inputs(call: KernelCall, folder: str) -> list[str]:
     if function is None:
         raise DeviceError("the kernel is no function: its NEFF's inputs have no known names")
     words: list[str] = []
-    names = call.names or tuple(inspect.signature(function).parameters)
+    names = call.names or tuple(signature_shown(function).parameters)
     for name, array in zip(names, map(np.ascontiguousarray, call.inputs), strict=False):
         words += [name, f"{folder}/{name}.npy"]
         is_plain = array.dtype.kind in "fiub"

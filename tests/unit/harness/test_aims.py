@@ -283,6 +283,21 @@ def test_the_number_that_values_are_compared_with_is_among_them(kernel):
     assert sum(np.float32(LEVEL) in x for x in arrays) > 1
 
 
+@every(
+    ("text", "integers"),
+    [
+        ("(rows % 7) == 3", {7, 3}),
+        ("rows > 300 and columns < 12", {300, 12}),
+        ("rows == 0.5 or not columns", set()),
+        ("5", {5}),
+        ("999", {999}),
+    ],
+)
+def test_the_integers_in_a_condition_are_known(text, integers):
+    """Python 3.14 has those up to 255 in its instructions."""
+    assert aims._integers(text) == integers
+
+
 @every("kernel", [refusing, both])
 def test_pairs_of_sizes_repeat_little(kernel):
     """Edges of one size meet those of another, and aims each other: 37 of 200 were repeats."""

@@ -1,6 +1,7 @@
 """What a call leaves behind: random states of any generator are compared, and put back."""
 
 import errno
+import gc
 import os
 import random
 import sys
@@ -11,6 +12,7 @@ import warnings
 import numpy as np
 import pytest
 
+from difftest.harness import limits
 from difftest.harness.limits import (
     LIMITS,
     USED,
@@ -125,3 +127,63 @@ def test_a_fault_of_the_machine_is_told_from_others(error, lack):
 @every("error", [None, ValueError(), FileNotFoundError(2, "no"), CaseLimitError("needed more")])
 def test_what_is_no_fault_of_the_machine(error):
     assert fault_of_machine(error) == ""
+
+
+class Destroyed:
+    """Is destroyed only after a call's time is over."""
+
+    def __del__(self):
+        while not LIMITS.stops:
+            pass
+
+
+def collected(phase, info):
+    """A callback of the garbage collector that lasts until a call's time is over."""
+    while phase == "stop" and not LIMITS.stops:
+        pass
+
+
+def destroy():
+    Destroyed()
+
+
+def collect():
+    gc.callbacks.append(collected)
+    try:
+        gc.collect()
+    finally:
+        gc.callbacks.remove(collected)
+
+
+@every("swallow", [destroy, collect])
+def test_an_error_of_the_clock_that_python_swallows_is_not_reported_and_comes_again(
+    swallow, monkeypatch
+):
+    """Pytest would fail the test for what Python reports."""
+    monkeypatch.setattr(limits, "AGAIN", 0.02)
+    reported = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: reported.append(told.exc_type))
+
+    def lasts():
+        swallow()
+        while True:
+            pass
+
+    hook = sys.unraisablehook
+    with limit(0.05, None), pytest.raises(CaseLimitError, match="ran for more than"):
+        within_limits(lasts)
+    assert reported == []
+    assert sys.unraisablehook is hook
+
+
+def test_what_a_call_itself_raises_there_is_reported(monkeypatch):
+    reported = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: reported.append(told.exc_type))
+
+    class Broken:
+        def __del__(self):
+            raise ValueError("of the kernel's")
+
+    with limit(60, None):
+        within_limits(lambda: Broken() and None)
+    assert reported == [ValueError]

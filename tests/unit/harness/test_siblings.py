@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from difftest.backends.base import DialectError
 from difftest.harness import decorator
 from difftest.harness.bound import BoundCase, alone, runnable, titles
 from difftest.harness.case import Case
@@ -121,24 +122,33 @@ def test_two_of_one_name_are_told_apart():
 
 
 class Chooses(PlainBackend):
-    """Takes kernels of some names alone, as an SDK takes those of its dialect."""
+    """Runs kernels of some names alone, as an SDK runs those of its dialect."""
 
     def __init__(self, name, *taken):
         super().__init__(name)
         self.taken = taken
 
-    def takes(self, kernel):
-        return kernel.__name__ in self.taken
+    def refusal(self, kernel):
+        return None if kernel.__name__ in self.taken else DialectError("of another dialect")
 
 
-def test_a_backend_gets_the_kernels_that_it_takes():
+def test_a_backend_gets_the_kernels_that_it_runs():
     one, both = Chooses("one", "also_add"), PlainBackend("both")
     runner, _ = checked(spec_of(add, also_add), one, both)
     assert set(runner.tally.rows) == {("add", "both"), ("also_add", "one"), ("also_add", "both")}
     assert runner.backends == (one, both)
 
 
-def test_a_backend_that_takes_none_gets_the_first_and_says_why():
+def test_a_kernel_that_one_backend_runs_is_left_out_on_the_others():
+    """A test of one kernel and of several alike."""
+    one, none, both = Chooses("one", "add"), Chooses("none"), PlainBackend("both")
+    runner, _ = checked(spec_of(add), one, none, both)
+    assert set(runner.tally.rows) == {("add", "one"), ("add", "both")}
+    runner, _ = checked(spec_of(add, also_add), one, none)
+    assert set(runner.tally.rows) == {("add", "one")}
+
+
+def test_backends_that_run_none_get_the_first_and_say_why():
     none = Chooses("none")
     found = [(one.name, backends) for one, backends in runnable(spec_of(add, also_add), (none,))]
     assert found == [("add", (none,))]

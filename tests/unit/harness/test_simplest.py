@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 from hypothesis import strategies as st
 
@@ -39,3 +42,21 @@ def test_an_example_for_which_an_input_has_no_data_is_one_clear_error():
     spec = add_spec(inputs={"a": Input("n", data=lambda n: nothing()), "b": "n"})
     with pytest.raises(SpecError, match=r"inputs\['a'\]\.data: found nothing for \{'n': 3\}"):
         simplest_case(spec, {"n": 3}, "float32")
+
+
+FROZEN = """
+import gc
+from hypothesis import strategies as st
+from difftest.harness.simplest import examples, make_random_numbers
+
+make_random_numbers()
+gc.freeze()
+print(len(examples(st.integers(), 3)))
+"""
+
+
+def test_hypothesis_knows_its_random_numbers_in_a_frozen_process():
+    """Python 3.14 tracks each dictionary, and the frozen ones are none that Hypothesis sees."""
+    words = [sys.executable, "-W", "error", "-c", FROZEN]
+    run = subprocess.run(words, capture_output=True, text=True)
+    assert (run.stdout, run.stderr) == ("3\n", "")

@@ -150,6 +150,15 @@ def document():
             },
         ],
         "not_collected": ["test_other.py"],
+        "left_out": [
+            {
+                "backend": "sdk",
+                "dialect": "nki",
+                "kernels": ["kernels.nki.softmax.softmax_rows"],
+                "tests": ["test_softmax.py::test_softmax_rows"],
+                "reason": "the kernel is written for nki\n  found:  no package nki",
+            }
+        ],
         "exit_code": 1,
     }
 
@@ -254,7 +263,8 @@ def test_each_failure_is_there_as_text(page):
 def test_what_ran_and_what_was_found_is_there(page, document):
     for part in (
         *("1 of 4 tests passed", "1,234,567", "never true", "if n < 3:", "too vague"),
-        *("test_other.py", "two wrote <at once>", "a barrier", "nki-difftest 0.2.0"),
+        *("test_other.py", "kernels.nki.softmax.softmax_rows", "found: no package nki"),
+        *("two wrote <at once>", "a barrier", "nki-difftest 0.2.0"),
         *(
             "Predicted time of n=4",
             "no products to count, so memory is the limit",

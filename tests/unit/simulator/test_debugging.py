@@ -2,6 +2,7 @@
 
 import io
 import pdb
+import sys
 
 import numpy as np
 
@@ -15,12 +16,19 @@ from tests.every import every
 DATA = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
+def frame_of(names):
+    """A frame in which these names stand."""
+    scope = {"frames": [], "sys": sys, **names}
+    exec("frames.append(sys._getframe())", scope)
+    return scope["frames"][0]
+
+
 def said(command, **names):
     """What Python's debugger prints."""
     output = io.StringIO()
     debugger = pdb.Pdb(stdin=io.StringIO(), stdout=output)
-    debugger.curframe = type("Frame", (), {"f_globals": {}, "f_locals": names, "f_code": None})()
-    debugger.curframe_locals = names
+    debugger.reset()
+    debugger.setup(frame_of(names), None)
     debugger.onecmd(command)
     return output.getvalue()
 

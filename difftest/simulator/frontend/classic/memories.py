@@ -5,12 +5,12 @@ Sources: ``nki_direct_allocation_guide.rst`` and ``nki.compiler`` at tag v2.26.0
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from difftest.annotations import signature_shown
 from difftest.simulator.core import Core, current, is_running
 from difftest.simulator.errors import KernelError, LimitError, ShapeError, missing_name, refused
 from difftest.simulator.frontend.arguments import nc_version, not_taken
@@ -91,7 +91,7 @@ def _asked(func: Callable[..., Any], index: Shape, partitions: int, size: int) -
     """
     named = {"idx": index, "pdim_size": partitions, "fdim_size": size}
     try:
-        inspect.signature(func).bind(**named)
+        signature_shown(func).bind(**named)
     except (TypeError, ValueError):  # other names, or a callable that does not say which
         return func(index, partitions, size)
     return func(**named)

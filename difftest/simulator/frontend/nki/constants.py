@@ -9,6 +9,7 @@ import dataclasses
 from types import new_class
 from typing import Any
 
+from difftest.annotations import own_annotations
 from difftest.simulator.errors import SignatureError
 from difftest.simulator.frontend.arguments import Members, Numbered, as_member, no_member, not_taken
 from difftest.simulator.frontend.nki.levels import READ_AS, check_level
@@ -131,7 +132,7 @@ class NKIObject:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        annotations = vars(cls).get("__annotations__", {})
+        annotations = own_annotations(cls)
         defaults = [name for name, value in vars(cls).items() if _is_default(name, value)]
         added = [name for name in defaults if name not in annotations]
         for name in annotations:
@@ -143,7 +144,7 @@ class NKIObject:
         fields = {
             name: getattr(type(self), name, None)
             for kind in reversed(type(self).__mro__)
-            for name in vars(kind).get("__annotations__", {})
+            for name in own_annotations(kind)
         }
         name = type(self).__name__
         if len(args) > len(fields):

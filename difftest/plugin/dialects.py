@@ -1,0 +1,186 @@
+"""Kernel tests of a dialect that the backends of a session do not run.
+
+An SDK may have one dialect of NKI alone. Test files that import the other one are collected all the
+same. The kernels that no backend runs are left out, and the summary counts them with the reason. A
+backend that runs none of the kernels is a usage error.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from difftest.plugin.collection import holds_kernel_tests
+from difftest.plugin.options import SESSION
+
+if TYPE_CHECKING:
+    from difftest.backends.base import Backend
+    from difftest.harness.spec import KernelSpec
+
+SPEC = pytest.StashKey["KernelSpec"]()
+"""The spec of an item that tests a kernel."""
+
+
+class LeftOut(NamedTuple):
+    """A kernel that a backend does not run.
+
+    Attributes
+    ----------
+    backend : name of the backend.
+    dialect : package that the kernel imports.
+    kernel : module and name of the kernel.
+    test : node id of the test, without parameters.
+    is_alone : whether the backend runs no other kernel of the test either.
+    reason : text of the error with which the backend refuses the kernel.
+    """
+
+    backend: str
+    dialect: str
+    kernel: str
+    test: str
+    is_alone: bool
+    reason: str
+
+
+def collected_without(
+    collector: pytest.Collector, report: pytest.CollectReport
+) -> pytest.CollectReport:
+    """Collect a module once more if only one dialect of NKI was missing for its import.
+
+    The first attempt is as everywhere: a file that tries one dialect and then the other one gets
+    the dialect that is installed.
+    """
+    excinfo = getattr(getattr(report, "call", None), "excinfo", None)
+    if not isinstance(collector, pytest.Module) or excinfo is None:
+        return report
+    missing = getattr(excinfo.value.__cause__, "name", None) or ""
+    roots = ("neuronxcc", "nki")
+    if missing.partition(".")[0] not in roots or not holds_kernel_tests(collector.path):
+        return report
+    from difftest.backends.absent import absent_in, importable
+    from difftest.backends.sdk import PACKAGES, detect_sdk
+
+    absent = absent_in(detect_sdk())
+    if absent is None or PACKAGES[absent.dialect] in sys.modules:
+        return report
+    if missing.partition(".")[0] != PACKAGES[absent.dialect].partition(".")[0]:
+        return report
+    file = str(collector.path)
+    for name, module in list(sys.modules.items()):
+        if getattr(module, "__file__", None) == file:  # pytest leaves it there, half imported
+            del sys.modules[name]
+    with importable(absent):
+        again: pytest.CollectReport = collector.ihook.pytest_make_collect_report(
+            collector=collector
+        )
+    return again
+
+
+def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the tests of which no backend runs any kernel, and note each kernel left out."""
+    session = config.stash[SESSION]
+    backends = session.runner.backends if session.runner else ()
+    kept: list[pytest.Item] = []
+    left: list[pytest.Item] = []
+    for item in items:
+        spec = item.stash.get(SPEC, None)
+        if spec is None:
+            kept.append(item)
+            continue
+        node = item.nodeid.partition("[")[0]
+        rows = [row for backend in backends for row in _left_out(spec, backend, node)]
+        idle = {row.backend for row in rows if row.is_alone}
+        session.left_out.update(rows)
+        session.served.update(backend.name for backend in backends if backend.name not in idle)
+        (left if len(idle) == len(backends) else kept).append(item)
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = kept
+
+
+def _left_out(spec: KernelSpec, backend: Backend, test: str) -> Iterator[LeftOut]:
+    """Yield the kernels of a test that a backend does not run."""
+    from difftest.backends.sdk import PACKAGES, dialect_of, refusal_of
+    from difftest.harness.signature import home_of, name_of
+
+    kernels = (spec.kernel, *spec.others)
+    refusals = [refusal_of(backend, kernel) for kernel in kernels]
+    is_alone = all(refusal is not None for refusal in refusals)
+    for kernel, refusal in zip(kernels, refusals, strict=True):
+        if refusal is not None:
+            dialect = PACKAGES[str(dialect_of(kernel))]
+            name = f"{home_of(kernel)}.{name_of(kernel)}"
+            yield LeftOut(backend.name, dialect, name, test, is_alone, str(refusal))
+
+
+def unanswered(config: pytest.Config) -> str:
+    """Return the usage error of backends that run none of the kernels; empty if there is none."""
+    session = config.stash[SESSION]
+    reasons = {
+        row.backend: row.reason for row in session.left_out if row.backend not in session.served
+    }
+    texts = [
+        f"{name} was asked for, and runs none of the kernels that are tested here: {reason}"
+        for name, reason in sorted(reasons.items())
+    ]
+    return "\n".join(texts)
+
+
+class Group(NamedTuple):
+    """Kernels of one dialect that one backend does not run.
+
+    Attributes
+    ----------
+    backend, dialect : name of the backend; package that the kernels import.
+    kernels : modules and names.
+    tests : node ids of the tests of which the backend runs no other kernel either.
+    reason : text of the error with which the backend refuses them.
+    """
+
+    backend: str
+    dialect: str
+    kernels: list[str]
+    tests: list[str]
+    reason: str
+
+
+def groups_of(rows: Collection[LeftOut]) -> list[Group]:
+    """Return what is left out by backend and dialect, sorted."""
+    groups: defaultdict[tuple[str, str, str], list[LeftOut]] = defaultdict(list)
+    for row in sorted(rows):
+        groups[row.backend, row.dialect, row.reason].append(row)
+    return [
+        Group(
+            backend,
+            dialect,
+            kernels=sorted({row.kernel for row in group}),
+            tests=sorted({row.test for row in group if row.is_alone}),
+            reason=reason,
+        )
+        for (backend, dialect, reason), group in groups.items()
+    ]
+
+
+def left_out_lines(rows: Collection[LeftOut], *, verbose: bool) -> Iterator[str]:
+    """Yield the lines of the summary: for each backend and dialect the count and the reason."""
+    for group in groups_of(rows):
+        count = f"{_counted(group.kernels, 'kernel')} of {group.dialect}"
+        whole = f", with {_counted(group.tests, 'test')} of no other kernel" if group.tests else ""
+        yield f"left out on {group.backend}: {count}{whole}"
+        _, *said = group.reason.splitlines()
+        yield from said
+        for kernel in group.kernels if verbose else ():
+            yield f"  kernel: {kernel}"
+
+
+def _counted(things: Collection[str], noun: str) -> str:
+    return f"{len(things)} {noun}{'s' if len(things) > 1 else ''}"
+
+
+def as_plain(rows: Collection[LeftOut]) -> list[tuple[Any, ...]]:
+    """Return rows as pytest-xdist sends them from a worker."""
+    return [tuple(row) for row in sorted(rows)]
