@@ -130,7 +130,7 @@ def unanswered(config: pytest.Config) -> str:
     return "\n".join(texts)
 
 
-class Group(NamedTuple):
+class MissingDialect(NamedTuple):
     """Kernels of one dialect that one backend does not run.
 
     Attributes
@@ -148,13 +148,13 @@ class Group(NamedTuple):
     reason: str
 
 
-def groups_of(rows: Collection[LeftOut]) -> list[Group]:
+def groups_of(rows: Collection[LeftOut]) -> list[MissingDialect]:
     """Return what is left out by backend and dialect, sorted."""
     groups: defaultdict[tuple[str, str, str], list[LeftOut]] = defaultdict(list)
     for row in sorted(rows):
         groups[row.backend, row.dialect, row.reason].append(row)
     return [
-        Group(
+        MissingDialect(
             backend,
             dialect,
             kernels=sorted({row.kernel for row in group}),
