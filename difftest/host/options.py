@@ -64,7 +64,8 @@ class OutputFile(click.Path):
         if _KEPT in ctx.meta:
             self.fail("standard output takes one file: name the other one", param, ctx)
         ctx.meta[_KEPT] = True
-        ctx.with_resource(kept_for_file())
+        # Click closes the root context whatever comes; not that of a command it cannot parse.
+        ctx.find_root().with_resource(kept_for_file())
 
 
 def patient(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -58,6 +58,12 @@ def run(*args: str, stdin: str | None = None):
     return CliRunner().invoke(main, list(args), input=stdin)
 
 
+def test_a_refused_command_gives_standard_output_back() -> None:
+    refused = run("profile", "kernel.py:kernel", "--json", "-", "--perfetto", "-")
+    assert refused.exit_code == 2
+    assert run("lint", "-", stdin=WRONG).stdout.startswith("-:7:24: NKU302")
+
+
 @every(
     "command",
     [
