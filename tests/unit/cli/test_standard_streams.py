@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from difftest.cli.main import main
+from difftest.host import output
 from tests.every import every
 
 NUMBERS = itertools.count()
@@ -61,7 +62,7 @@ def run(*args: str, stdin: str | None = None):
 def test_a_refused_command_gives_standard_output_back() -> None:
     refused = run("profile", "kernel.py:kernel", "--json", "-", "--perfetto", "-")
     assert refused.exit_code == 2
-    assert run("lint", "-", stdin=WRONG).stdout.startswith("-:7:24: NKU302")
+    assert output._KEPT == []
 
 
 @every(
