@@ -19,7 +19,7 @@ from difftest.backends.base import (
     Unsupported,
 )
 from difftest.backends.frames import entries, is_own
-from difftest.backends.sdk import CLASSIC, PACKAGES, dialect_of, function_of, is_of
+from difftest.backends.sdk import PACKAGES, dialect_of, function_of, is_of
 from difftest.breakdown import unless_broken
 from difftest.inspection import Inspector
 from difftest.simulator import MissingNameError, NkiError, NotModelledError, SignatureError
@@ -181,21 +181,23 @@ class PlainSimulator(EmbeddedSimulator):
 
 
 def ran_beside(call: KernelCall) -> Ran | str:
-    """The run of a kernel that was imported with the SDK on the embedded simulator, or why not.
+    """Run a kernel that was imported with the SDK on the embedded simulator, or say why not.
 
-    Both want to be ``neuronxcc``, so that one process has either: a forked one lets go of the SDK
-    and of every module that holds a part of it, and imports the kernel again.
+    The SDK's modules and the embedded ones have the same names, so that one process has either. A
+    forked process removes the SDK and every module that holds a part of it, and imports the kernel
+    again.
     """
-    if dialect_of(call.kernel) != CLASSIC:
-        return "the embedded simulator runs kernels of neuronxcc.nki alone"
-    function = function_of(call.kernel)
-    if function is None or "." in function.__qualname__:
+    if dialect_of(call.kernel) is None:
+        return "the dialect of the kernel is unclear"
+    place = module_of(call.kernel)
+    if place is None:
         return "the kernel is not a function of a module"
+    module, name = place
 
     def within() -> Ran | str:  # forked with its call: that needs no pickling, closures among it
         forget_sdk()
         with embedded():
-            kernel = getattr(importlib.import_module(function.__module__), function.__name__)
+            kernel = getattr(importlib.import_module(module), name)
             return ran_embedded(call._replace(kernel=kernel))
 
     from difftest.host.worker import Worker
@@ -211,9 +213,27 @@ def ran_beside(call: KernelCall) -> Ran | str:
     return ran
 
 
+def module_of(kernel: Callable[..., Any]) -> tuple[str, str] | None:
+    """Return the module that defines a kernel, and the kernel's name there; None if none does.
+
+    A kernel of an SDK may show no function. Then the modules are searched for it, the last one
+    imported first: a test is imported before the kernels that it imports.
+    """
+    function = function_of(kernel)
+    if function is not None:
+        is_local = "." in function.__qualname__
+        return None if is_local else (function.__module__, function.__name__)
+    for module, found in reversed(list(sys.modules.items())):
+        names = [name for name, value in vars(found).items() if value is kernel]
+        if names:
+            return module, names[0]
+    return None
+
+
 def forget_sdk() -> None:
-    """Take every module that holds a part of the classic SDK out of ``sys.modules``."""
+    """Take every module that holds a part of an SDK out of ``sys.modules``."""
+    packages = tuple(PACKAGES.values())
     for name, module in list(sys.modules.items()):
         values = [*getattr(module, "__dict__", {}).values()]
-        if any(is_of(value, PACKAGES[CLASSIC]) for value in values):
+        if any(is_of(value, package) for value in values for package in packages):
             del sys.modules[name]

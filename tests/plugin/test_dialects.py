@@ -218,7 +218,7 @@ def test_this_repositorys_own_tests_run_on_each_sdk(situation, tmp_path):
     """Vector additions have a kernel of each dialect, the softmax has today's alone."""
     for write in WRITERS[situation]:
         write(tmp_path)
-    named = {"classic": "naive or softmax", "newer": "naive", "both": "naive"}
+    named = {"classic": "naive or softmax", "newer": "naive or softmax", "both": "naive"}
     options = ["-n", "0", "--simulate=sdk", "-p", "no:cacheprovider", "-q", "-k", named[situation]]
     files = ["tests/kernels/test_vector_add.py", "tests/kernels/test_softmax.py"]
     run = subprocess.run(
