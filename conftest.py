@@ -80,11 +80,11 @@ def pytest_collection_finish() -> None:
 def checks_that_hold(request: pytest.FixtureRequest) -> Iterator[None]:
     """No check of difftest breaks down in a test of its own: for users that is a line, here red."""
     yield
-    from difftest.breakdown import broken
+    from difftest.internal_errors import drain_internal_errors
     from difftest.plugin.session import SESSION
 
     runner = request.config.stash[SESSION].runner
-    assert {*broken(), *(runner.tally.broken if runner else ())} == set()
+    assert {*drain_internal_errors(), *(runner.tally.broken if runner else ())} == set()
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FunctionType
 
-from difftest.report.mutants.instructions import mutants_of
+from difftest.report.mutants.generation import mutants_of
 from difftest.simulator.frontend.install import embedded
 
 RUNGS = ("baseline", "broadcast_bias", "cached_weights", "flat_weights")

@@ -13,7 +13,7 @@ from pathlib import Path
 import distributed
 
 from difftest.scale.axes import Axes, parse_axes
-from difftest.scale.engine import SweepOrders, judged_elsewhere
+from difftest.scale.engine import SweepSetup, judge_on_dask
 
 TEST = f"{Path(__file__).parents[1]}/tests/kernels/test_vector_add.py::test_vector_add_stream"
 GRID, ELEMENTS = "FREE_DIM=10,20,50,100", 12_800
@@ -36,7 +36,7 @@ def seconds(results):
 
 def measured():
     """How many times the points of one worker two have done, in each pair."""
-    orders, taken = SweepOrders(TEST, 3, 60.0), {1: [], 2: []}
+    orders, taken = SweepSetup(TEST, 3, 60.0), {1: [], 2: []}
     with contextlib.ExitStack() as after:
         clusters = [
             after.enter_context(
@@ -49,7 +49,7 @@ def measured():
         for _ in range(PAIRS + 1):
             for times, cluster in zip(taken.values(), clusters, strict=True):
                 address = cluster.scheduler_address
-                times.append(seconds(judged_elsewhere(orders, points(), address)))
+                times.append(seconds(judge_on_dask(orders, points(), address)))
     return [one / two for one, two in zip(*taken.values(), strict=True)][1:]  # the first warms up
 
 

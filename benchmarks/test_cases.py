@@ -15,9 +15,9 @@ from hypothesis import Phase, given, settings
 
 from difftest import kernel_test, sizes
 from difftest.backends.embedded import EmbeddedSimulator
-from difftest.harness.bound import check_each
+from difftest.harness.bound_case import check_each
 from difftest.harness.decorator import kernel_test_of
-from difftest.harness.questions import reference_of
+from difftest.harness.differential import evaluate_reference
 from difftest.harness.runner import Runner
 from difftest.harness.strategies import cases
 
@@ -64,7 +64,7 @@ def test_cases_a_second(capsys):
     for name, spec in specs():
         runner, drawn = Runner((EmbeddedSimulator(),)), drawn_cases(spec)
         check_each(runner, spec, drawn[0])  # what is imported and found out once
-        alone = seconds(lambda case, s=spec: reference_of(s, case, s.inputs_of(case)), drawn)
+        alone = seconds(lambda case, s=spec: evaluate_reference(s, case, s.inputs_of(case)), drawn)
         whole = seconds(lambda case, s=spec, r=runner: check_each(r, s, case), drawn)
         rows.append((name, len((spec.kernel, *spec.others)), 1 / whole, whole / alone))
     with capsys.disabled():

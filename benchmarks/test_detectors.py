@@ -13,7 +13,7 @@ import pytest
 from difftest.inspection import Inspector
 from difftest.simulator import launch
 from difftest.simulator.frontend.install import embedded
-from difftest.simulator.witness import witnessing
+from difftest.simulator.launch_listeners import listening
 
 PAIRS = 9
 AIM = 1.2
@@ -61,7 +61,7 @@ def kernels():
 def seconds(kernel, arrays, keywords, witness, **options):
     """The CPU time of a launch."""
     start = time.process_time()
-    with witnessing(witness) if witness else contextlib.nullcontext():
+    with listening(witness) if witness else contextlib.nullcontext():
         launch(kernel, arrays, keywords, **options)
     return time.process_time() - start
 

@@ -13,7 +13,7 @@ import pytest
 
 from difftest.simulator import launch
 from difftest.simulator.instructions import gate
-from difftest.simulator.replay import replayed
+from difftest.simulator.replay import replay_tape
 from difftest.simulator.tape import taping
 from difftest.simulator.tape_json import tape_from_json, tape_to_json
 
@@ -66,7 +66,7 @@ def test_a_replay_beside_a_launch(name, capsys):
     with taping() as tapes:
         launch(kernel, args, keywords)
     text = tape_to_json(tapes[0])
-    replay = replayed(tape_from_json(text))
+    replay = replay_tape(tape_from_json(text))
 
     def record():
         with taping():

@@ -9,10 +9,10 @@ from benchmarks.ladder import candidates
 from difftest.backends.embedded import EmbeddedSimulator
 from difftest.harness.runner import Runner
 from difftest.harness.strategies import cases, examples
-from difftest.host.collecting import with_spec
-from difftest.verdict.alone import JudgeSettings, judged
-from difftest.verdict.batch import remembered
-from difftest.verdict.nursery import Nursery
+from difftest.host.collection import with_spec
+from difftest.verdict.batch import memoize_pickled
+from difftest.verdict.candidate import JudgeSettings, judge_candidate
+from difftest.verdict.fork_server import ForkServer
 from difftest.verdict.outcome import Outcome
 
 TEST = "benchmarks/small_conv2d.py::test_conv2d"
@@ -28,7 +28,7 @@ def cpu():
 
 def test_a_candidate_takes_less_than_a_second(tmp_path, capsys):
     def measure(spec):
-        spec = replace(spec, reference=remembered(spec.reference))
+        spec = replace(spec, reference=memoize_pickled(spec.reference))
         began = cpu()
         runner = Runner((EmbeddedSimulator(),), record=True)
         for case in examples(cases(spec), CASES):
@@ -40,9 +40,9 @@ def test_a_candidate_takes_less_than_a_second(tmp_path, capsys):
             kernels.append(f"{tmp_path}/k{number}.py:{line['name']}")
         settings = JudgeSettings(cases=CASES, seed=1, shrink=False)
         began = cpu()
-        with Nursery() as nursery:
+        with ForkServer() as nursery:
             outcomes = Counter(
-                judged(kernel, TEST, settings, nursery, spec).outcome for kernel in kernels
+                judge_candidate(kernel, TEST, settings, nursery, spec).outcome for kernel in kernels
             )
         return checked, (cpu() - began) / COUNT, outcomes
 

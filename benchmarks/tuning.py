@@ -8,7 +8,7 @@ from collections import Counter
 
 from difftest.scale.axes import Axes, parse_axes
 from difftest.scale.sweep import microseconds, point_text
-from difftest.scale.tune import AGREES, SLOWER, Tuner, tuned
+from difftest.scale.tune import AGREES, SLOWER, Tuner, run_tuner
 from difftest.simulator.frontend.install import embedded
 
 LAYER = {"c_in": 128, "c_out": 128, "filter_size": 3, "pool_size": 2, "batch": 1}
@@ -46,7 +46,7 @@ def searched(name, texts, case, trials):
     module, _, test = name.partition(":")
     spec = getattr(__import__(f"tests.kernels.{module}", fromlist=[test]), test).difftest.spec
     tuner = Tuner(spec, Axes(parse_axes(texts), {**case, "kernel": "nki"}))
-    *_, place = tuned(tuner, {}, trials, exhaustive=True)
+    *_, place = run_tuner(tuner, {}, trials, exhaustive=True)
     first, best, own = tuner.ladder[0], tuner.ladder[-1], tuner.own()
     counts = Counter(one.status for one in tuner.attempts)
     looked = len(tuner.attempts)

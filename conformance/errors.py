@@ -20,11 +20,11 @@ import numpy as np
 
 from difftest.host.installation import embedded_with_predictions
 from difftest.inspection import Inspector
-from difftest.lint.check import lint, lint_trace, rules
+from difftest.lint.check import lint_source, lint_trace, rules
 from difftest.lint.rule import LAST_CLASSIC, SDKS, TODAYS, Confidence
 from difftest.lint.source import Source
 from difftest.simulator import MACHINES, NkiError, launch
-from difftest.simulator.witness import Testimony, witnessing
+from difftest.simulator.launch_listeners import LaunchRecord, listening
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "generated" / "errors.md"
 HEAD = """
@@ -228,15 +228,15 @@ def told(name: str, dialect: str, text: str, folder: Path) -> Told:
         holding = [one for one in SDKS.values() if rules()[name].holds(one, None) and one.level]
         sdk = SDKS[named[1]] if named else holding[-1]
     source = Source(file, text)
-    ids = {one.id for one in lint(source, sdk) if dialect == "classic" or one.id == name}
+    ids = {one.id for one in lint_source(source, sdk) if dialect == "classic" or one.id == name}
     inspector = Inspector()
     traces: list[str] = []
 
-    def look(testimony: Testimony) -> None:
+    def look(testimony: LaunchRecord) -> None:
         inspector(testimony)
         traces.extend(one.id for one in lint_trace(testimony.trace, sdk))
 
-    with witnessing(look):
+    with listening(look):
         run = _refusal(file)
     found = {one.id for one in inspector.findings} | set(traces)
     return Told(tuple(sorted(ids)), run, tuple(sorted(found)))

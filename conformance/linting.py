@@ -29,7 +29,7 @@ from difftest.host.installation import embedded_with_predictions
 from difftest.lint.check import Diagnostic, lint_trace
 from difftest.lint.files import LintRequest
 from difftest.lint.rule import SDKS, Release
-from difftest.simulator.witness import Testimony, witnessing
+from difftest.simulator.launch_listeners import LaunchRecord, listening
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "generated" / "lint-of-others.md"
 RULES = "../../../difftest/lint/pages"
@@ -51,7 +51,7 @@ class Reader:
     broken: Counter[tuple[str, str, int]] = field(default_factory=Counter)
     said: dict[tuple[str, str, int], str] = field(default_factory=dict)
 
-    def __call__(self, testimony: Testimony) -> None:
+    def __call__(self, testimony: LaunchRecord) -> None:
         """Read one launch."""
         self.launches += 1
         for one in lint_trace(testimony.trace, self.sdk):
@@ -143,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     checkout = known.path.resolve()
     reader = Reader(SDKS.get(known.sdk))
     try:
-        with witnessing(reader):
+        with listening(reader):
             outcomes = run(known.kind, checkout, rest, known.limit)
     except (FileNotFoundError, RuntimeError) as error:
         print(f"conformance: {error}", file=sys.stderr)

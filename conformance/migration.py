@@ -25,8 +25,8 @@ from conformance.outcomes import FAILED, PASSED, Outcome, cause, denial
 from conformance.running import Limit, run
 from conformance.table import commit_of, place
 from difftest.host.installation import embedded_with_predictions
-from difftest.migration.leftovers import COMMENT
 from difftest.migration.rewriting import Package
+from difftest.migration.unmigrated import COMMENT
 
 FOLDERS = (Path("general", "nki", "test"), Path("general", "nki", "examples"))
 """Tests, a file an instruction or function; scripts, which import kernels from one another."""

@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 
 from conformance.linting import PAGE, RULES
 from conformance.table import place
-from difftest.lint.check import Diagnostic, lint
+from difftest.lint.check import Diagnostic, lint_source
 from difftest.lint.files import Level, Levels, python_files
 from difftest.lint.rule import LAST_CLASSIC, SDKS, Release
 from difftest.lint.source import UNREADABLE, Source
@@ -61,7 +61,7 @@ class Reading:
             except UNREADABLE:
                 self.unread.append(name)
                 continue
-            for one in lint(source, own_sdk(source, self.sdk)):
+            for one in lint_source(source, own_sdk(source, self.sdk)):
                 self._count(one)
 
     def _count(self, one: Diagnostic) -> None:

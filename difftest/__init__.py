@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from difftest.harness.bound import BoundCase, check
+    from difftest.harness.bound_case import BoundCase, check
     from difftest.harness.case import Case
     from difftest.harness.decorator import kernel_test
     from difftest.harness.failures import DifferentialFailure
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     )
 
 _HOMES = {
-    "bound": ("BoundCase", "check"),
+    "bound_case": ("BoundCase", "check"),
     "case": ("Case",),
     "decorator": ("kernel_test",),
     "failures": ("DifferentialFailure",),

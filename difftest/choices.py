@@ -12,7 +12,7 @@ SIMULATORS = ("auto", "embedded", "plain", "sdk")
 PAGES = (".html", ".htm")  # a report that is a page; others are Markdown (.md) or JSON
 
 
-def missing(module: str, what: str, extra: str) -> str:
+def install_hint(module: str, what: str, extra: str) -> str:
     """How to install an extra, which no registry has; empty where its module is installed."""
     path = f"'/path/to/nki-difftest[{extra}]', the path of a checkout or of a wheel"
     return "" if find_spec(module) else f"{what} needs {module}: pip install {path}"

@@ -36,7 +36,7 @@ class Access:
         self.users: list[int] = []
 
 
-class _Line:
+class _AccessBucket:
     """Accesses of about one size that begin in one partition, by their first element."""
 
     __slots__ = ("at", "lows")
@@ -74,29 +74,31 @@ class Accesses:
 
     def __init__(self) -> None:
         self._by_mark: dict[Footprint, Access] = {}
-        self._lines: dict[tuple[int, int], dict[int, _Line]] | None = None
+        self._lines: dict[tuple[int, int], dict[int, _AccessBucket]] | None = None
         """(partitions, elements) that an access has at most, powers of two -> its first partition
         -> the accesses. None while there are few."""
 
-    def add(self, mark: Footprint, user: int) -> None:
+    def add(self, footprint: Footprint, user: int) -> None:
         """Note that ``user`` touches ``mark``."""
-        access = self._by_mark.get(mark)
+        access = self._by_mark.get(footprint)
         if access is None:
-            access = self._by_mark[mark] = Access(mark)
+            access = self._by_mark[footprint] = Access(footprint)
             if self._lines is not None:
-                self._line(mark).add(access)
+                self._line(footprint).add(access)
             elif len(self._by_mark) > FEW:
                 self._lines = {}
                 for each in self._by_mark.values():
                     self._line(each.mark).add(each)
         access.users.append(user)
 
-    def sharing(self, mark: Footprint) -> list[Access]:
+    def overlapping(self, footprint: Footprint) -> list[Access]:
         """The accesses that share an element with ``mark``."""
         if not self._by_mark:
             return []
-        near: Iterable[Access] = self._by_mark.values() if self._lines is None else self._near(mark)
-        return [access for access in near if access.mark.overlaps(mark)]
+        near: Iterable[Access] = (
+            self._by_mark.values() if self._lines is None else self._near(footprint)
+        )
+        return [access for access in near if access.mark.overlaps(footprint)]
 
     def forget(self, accesses: Iterable[Access]) -> None:
         """Drop these accesses."""
@@ -105,13 +107,13 @@ class Accesses:
             if self._lines is not None:
                 self._line(access.mark).remove(access)
 
-    def _line(self, mark: Footprint) -> _Line:
+    def _line(self, mark: Footprint) -> _AccessBucket:
         assert self._lines is not None
         size = (_power(mark.last - mark.first), _power(mark.high - mark.low))
         lines = self._lines.setdefault(size, {})
         line = lines.get(mark.first)
         if line is None:
-            line = lines[mark.first] = _Line()
+            line = lines[mark.first] = _AccessBucket()
         return line
 
     def _near(self, mark: Footprint) -> Iterator[Access]:
@@ -162,7 +164,7 @@ class _History:
         return self.apart
 
 
-class _Tensor:
+class _TensorAccesses:
     """A tensor as instructions meet it."""
 
     __slots__ = ("_mark", "_pattern", "constant", "history", "unread", "watched")
@@ -182,7 +184,7 @@ class _Tensor:
         self._pattern: tuple[object, ...] = ()
         self._mark: Footprint | None = None
 
-    def mark(self, region: Region) -> Footprint:
+    def footprint(self, region: Region) -> Footprint:
         """The footprint of a region of it; most tensors have one region alone."""
         pattern = region[1], region[2], region[3], region[7]
         if self._mark is None or pattern != self._pattern:
@@ -212,7 +214,7 @@ class Dependences:
         self.widened = False
         self._made: dict[int, int] = {}
         """Tensor that is written once, all of it, before it is read -> who writes it."""
-        self._tensors: dict[int, _Tensor] = {}
+        self._tensors: dict[int, _TensorAccesses] = {}
         self._placed: dict[Space, _History] = {}
         """Tensors with addresses can overlap: they have their memory's history."""
 
@@ -237,7 +239,7 @@ class Dependences:
             tensor = tensors.get(number) or self._meet(region[0])
             if tensor.constant:
                 continue
-            history, mark = tensor.history, tensor.mark(region)
+            history, mark = tensor.history, tensor.footprint(region)
             if history.mark == mark:
                 data.update(history.writes)
                 if len(history.writes) > MOST:
@@ -257,7 +259,7 @@ class Dependences:
             tensor = tensors.get(number) or self._meet(allocation)
             if tensor.unread:
                 continue
-            history, mark = tensor.history, tensor.mark(region)
+            history, mark = tensor.history, tensor.footprint(region)
             if history.mark == mark:
                 self._write_again(history, order, watched=tensor.watched, forgets=region[6])
             elif history.mark or history.apart:
@@ -298,7 +300,7 @@ class Dependences:
 
         ``forgets`` says that what ``mark`` covers is over with it.
         """
-        shared = accesses.sharing(mark)
+        shared = accesses.overlapping(mark)
         if not shared:
             return []
         if len(shared) == 1:
@@ -307,7 +309,7 @@ class Dependences:
             users = [user for access in shared for user in access.users]
         if len(users) > MOST:
             _replace(accesses, shared, mark, self.join(users))
-            shared = accesses.sharing(mark) if forgets else []
+            shared = accesses.overlapping(mark) if forgets else []
         if forgets:
             accesses.forget([access for access in shared if mark.covers(access.mark)])
         return users
@@ -317,13 +319,13 @@ class Dependences:
         self.joins.append(tuple(dict.fromkeys(users)))
         return ~(len(self.joins) - 1)
 
-    def _meet(self, allocation: Allocation) -> _Tensor:
+    def _meet(self, allocation: Allocation) -> _TensorAccesses:
         """A tensor that no instruction has touched yet."""
         if allocation.address is None:
             history = _History()
         else:
             history = self._placed.setdefault(allocation.space, _History())
-        tensor = _Tensor(allocation, history, by_tensor=self.by_tensor)
+        tensor = _TensorAccesses(allocation, history, by_tensor=self.by_tensor)
         self._tensors[allocation.id] = tensor
         return tensor
 

@@ -38,7 +38,7 @@ Thing = TypeVar("Thing")
 Key = TypeVar("Key")
 
 
-def grouped(things: Iterable[Thing], key: Callable[[Thing], Key]) -> dict[Key, list[Thing]]:
+def group_by(things: Iterable[Thing], key: Callable[[Thing], Key]) -> dict[Key, list[Thing]]:
     """The things that have one key together, in the order in which they come."""
     groups: dict[Key, list[Thing]] = {}
     for thing in things:
@@ -86,7 +86,7 @@ def _as_mapping(at: Location) -> dict[str, object]:
     return {"file": at.file, "line": at.line} | ({"called_at": calls} if calls else {})
 
 
-def each_line(*locations: Location | None) -> tuple[Location, ...]:
+def unique_locations(*locations: Location | None) -> tuple[Location, ...]:
     """The lines that are known, each once."""
     return tuple(dict.fromkeys(line for line in locations if line is not None))
 
@@ -102,7 +102,7 @@ class Hazard:
     title: str
     """What the kernel does wrong, in a few words."""
 
-    def found(
+    def finding(
         self,
         happened: str,
         rule: str,
@@ -118,7 +118,7 @@ class Hazard:
             severity=severity or self.severity,
             happened=happened,
             rule=rule,
-            locations=each_line(*places),
+            locations=unique_locations(*places),
             remedy=remedy,
             evidence=tuple(sorted(event.number for event in events)),
         )
@@ -127,7 +127,7 @@ class Hazard:
 PAGES = "docs/reference/detectors"
 
 
-class Suspicion(NamedTuple):
+class InconclusiveFinding(NamedTuple):
     """What a trace alone cannot settle: whether the outputs depend on the order of what has none.
 
     Runs of the same case in other orders do: see :mod:`difftest.inspection.inspector`.
@@ -141,20 +141,20 @@ class Suspicion(NamedTuple):
     """The line of the loop whose iterations it is about; None for the programs."""
 
 
-Found = Iterable[Finding | Suspicion]
+Found = Iterable[Finding | InconclusiveFinding]
 Reader = Callable[[Trace, Machine], Found]
 """Reads a trace of a kernel and the machine that it ran on. Several detectors may share one, which
 then reads once for all of them."""
 
 
-def once(reader: Reader) -> Reader:
+def deduplicated(reader: Reader) -> Reader:
     """A reader that says the same of the same lines once."""
 
     @functools.wraps(reader)
     def read(trace: Trace, machine: Machine) -> Found:
         said: set[tuple[object, ...]] = set()
         for result in reader(trace, machine):
-            finding = result.differs if isinstance(result, Suspicion) else result
+            finding = result.differs if isinstance(result, InconclusiveFinding) else result
             if (finding.id, finding.locations) not in said:
                 said.add((finding.id, finding.locations))
                 yield result
@@ -180,7 +180,7 @@ class Detector(Hazard):
 _COMMENT = re.compile(r"#\s*difftest:\s*(?:allow|ignore)\[([^\]]*)\]")
 
 
-class Silencing(NamedTuple):
+class Suppression(NamedTuple):
     """One comment: where it begins, the ids that it names, and the lines that it is about."""
 
     line: int
@@ -188,23 +188,23 @@ class Silencing(NamedTuple):
     ids: frozenset[str]
     lines: range
 
-    def silences(self, id: str, line: int) -> bool:
+    def applies_to(self, id: str, line: int) -> bool:
         """Whether it is about an id at a line."""
         return id in self.ids and line in self.lines
 
 
-def is_silenced(id: str, *places: Location) -> bool:
+def is_suppressed(id: str, *places: Location) -> bool:
     """Whether a comment silences an id at one of these lines, or at a line that called it."""
     return any(
-        comment.silences(id, line.line)
+        comment.applies_to(id, line.line)
         for place in places
         for line in (place, *place.calls)
-        for comment in silencing_in("".join(linecache.getlines(line.file)))
+        for comment in suppressions_in("".join(linecache.getlines(line.file)))
     )
 
 
 @functools.lru_cache(maxsize=64)
-def silencing_in(text: str) -> tuple[Silencing, ...]:
+def suppressions_in(text: str) -> tuple[Suppression, ...]:
     """The comments of a file; none of what is no Python."""
     if "difftest:" not in text:
         return ()
@@ -221,7 +221,7 @@ def silencing_in(text: str) -> tuple[Silencing, ...]:
             line, column = token.start
             ids = frozenset(map(str.strip, match.group(1).split(",")))
             own = [lines for lines in statements if line in lines] or [range(line, line + 2)]
-            comments.append(Silencing(line, column + 1, ids, min(own, key=len)))
+            comments.append(Suppression(line, column + 1, ids, min(own, key=len)))
     return tuple(comments)
 
 

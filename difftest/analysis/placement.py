@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from difftest.analysis.finding import grouped
-from difftest.analysis.holding import blocks_of, held_ranges
+from difftest.analysis.finding import group_by
+from difftest.analysis.live_ranges import block_allocations, live_ranges
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Event, Space, Trace
 
@@ -36,7 +36,7 @@ EASY = 3
 "Algorithms for compile-time memory optimization", SODA 1999), so that none need be laid out."""
 
 
-class Live(NamedTuple):
+class LiveRange(NamedTuple):
     """One tensor for the time that it is needed."""
 
     allocation: Allocation
@@ -50,10 +50,10 @@ class Live(NamedTuple):
     """Groups of partitions that it takes, 1 to 4."""
 
 
-class Place(NamedTuple):
+class PlacedRange(NamedTuple):
     """Where a tensor lies: bytes ``low`` to ``high`` (excluded) from a quadrant on."""
 
-    live: Live
+    live: LiveRange
     low: int
     high: int
     quadrant: int
@@ -66,7 +66,7 @@ class Peak(NamedTuple):
     """The event's number."""
     bytes: int
     """Of each partition, as if narrow tensors were packed side by side."""
-    live: tuple[Live, ...]
+    live: tuple[LiveRange, ...]
     """Who is live then, the largest first."""
     history: tuple[tuple[int, int], ...] = ()
     """What was live after each event at which that changed: the event, and bytes as above."""
@@ -80,9 +80,9 @@ class Placement(NamedTuple):
     limit: int
     """Bytes that a kernel has of each partition."""
     peak: Peak
-    lives: tuple[Live, ...]
+    lives: tuple[LiveRange, ...]
     """All tensors of the program in this memory."""
-    places: tuple[Place, ...] = ()
+    places: tuple[PlacedRange, ...] = ()
     """Empty where so little is live that there is room in any case."""
     reached: int = 0
     """Bytes of each partition that the places take; more than ``limit`` if none were found that
@@ -117,7 +117,7 @@ def placements(trace: Trace, machine: Machine) -> Iterator[Placement]:
             yield _laid_out(sizes, program, space, machine)
 
 
-def needed(trace: Trace, machine: Machine) -> dict[Space, int]:
+def needed_bytes(trace: Trace, machine: Machine) -> dict[Space, int]:
     """Bytes of each partition that no placement can do without, by memory; nothing is laid out."""
     peaks: dict[Space, int] = {}
     for (_, space), allocations in _tensors(trace.allocations, trace).items():
@@ -129,13 +129,13 @@ def needed(trace: Trace, machine: Machine) -> dict[Space, int]:
 
 def footprint_of(trace: Trace, machine: Machine) -> tuple[int, ...]:
     """For each of :data:`MEMORIES` the bytes that are needed; then those of its largest tensor."""
-    together = needed(trace, machine)
+    together = needed_bytes(trace, machine)
     sizes = [(tensor.space, tensor.partition_bytes) for tensor in trace.allocations]
     largest = (max((size for at, size in sizes if at is space), default=0) for space in MEMORIES)
     return (*(together.get(space, 0) for space in MEMORIES), *largest)
 
 
-def crowded(trace: Trace, machine: Machine) -> Iterator[Placement]:
+def overfull_placements(trace: Trace, machine: Machine) -> Iterator[Placement]:
     """Those of :func:`placements` in which there is not room however the tensors are laid out."""
     small = _small(trace.allocations, machine)
     allocations = [tensor for tensor in trace.allocations if tensor.space not in small]
@@ -177,33 +177,35 @@ def _tensors(
     """Those that need memory, by program and by memory."""
     owners = _owners(trace.events) if trace.grid else None
     held = (tensor for tensor in allocations if not tensor.space.is_hbm and tensor.first >= 0)
-    return grouped(held, lambda own: (() if owners is None else owners[own.id], own.space))
+    return group_by(held, lambda own: (() if owners is None else owners[own.id], own.space))
 
 
-def parted(placement: Placement, trace: Trace, machine: Machine) -> Placement:
+def split_placement(placement: Placement, trace: Trace, machine: Machine) -> Placement:
     """The same tensors, each with a place of its own for each part of its live range.
 
-    See :mod:`difftest.analysis.holding`.
+    See :mod:`difftest.analysis.live_ranges`.
     """
     allocations = list(dict.fromkeys(live.allocation for live in placement.lives))
-    held = held_ranges(trace, allocations)
+    held = live_ranges(trace, allocations)
     parts = [(owner, part) for owner in allocations for block in held[owner.id] for part in block]
     owners, ranges = zip(*parts, strict=True)
-    sizes = _Sizes(owners, machine, ranges)
+    sizes = _LiveRangeTable(owners, machine, ranges)
     return _laid_out(sizes, placement.program, placement.space, machine)
 
 
-def _by_block(allocations: Sequence[Allocation], trace: Trace, machine: Machine) -> _Sizes:
+def _by_block(allocations: Sequence[Allocation], trace: Trace, machine: Machine) -> _LiveRangeTable:
     """The sizes of tensors, each block of one with a live range of its own."""
-    if all(len(blocks_of(tensor)) == 1 for tensor in allocations):
-        return _Sizes(allocations, machine)
-    held = held_ranges(trace, [tensor for tensor in allocations if len(blocks_of(tensor)) > 1])
+    if all(len(block_allocations(tensor)) == 1 for tensor in allocations):
+        return _LiveRangeTable(allocations, machine)
+    held = live_ranges(
+        trace, [tensor for tensor in allocations if len(block_allocations(tensor)) > 1]
+    )
     parts: list[tuple[Allocation, tuple[int, int]]] = []
     for tensor in allocations:
         whole = [[(tensor.first, tensor.last)]]
         parts += [(tensor, (p[0][0], p[-1][1])) for p in held.get(tensor.id, whole) if p]
     owners, ranges = zip(*parts, strict=True)
-    return _Sizes(owners, machine, ranges)
+    return _LiveRangeTable(owners, machine, ranges)
 
 
 def _whole_banks(space: Space, machine: Machine) -> int:
@@ -216,12 +218,14 @@ def _own_bank(space: Space, machine: Machine) -> int:
     return machine.psum_bank_bytes if space is Space.PSUM and machine.nc_version < 4 else 0
 
 
-def _laid_out(sizes: _Sizes, program: tuple[int, ...], space: Space, machine: Machine) -> Placement:
+def _laid_out(
+    sizes: _LiveRangeTable, program: tuple[int, ...], space: Space, machine: Machine
+) -> Placement:
     limit = limit_of(space, machine)
     bank = _own_bank(space, machine)
     peak = sizes.peak()
     lives = sizes.lives()
-    best: tuple[int, tuple[Place, ...]] | None = None
+    best: tuple[int, tuple[PlacedRange, ...]] | None = None
     for order in _ORDERS:
         layout = tuple(_lowest_first(sorted(lives, key=order), bank, sizes.quadrants))
         reached = max(spot.high for spot in layout)
@@ -242,7 +246,7 @@ def _laid_out(sizes: _Sizes, program: tuple[int, ...], space: Space, machine: Ma
     )
 
 
-_ORDERS: tuple[Callable[[Live], tuple[int, int]], ...] = (
+_ORDERS: tuple[Callable[[LiveRange], tuple[int, int]], ...] = (
     lambda live: (live.first, -live.size),
     lambda live: (-live.size * live.quadrants, live.first),
     lambda live: (live.first - live.last, -live.size),
@@ -250,7 +254,7 @@ _ORDERS: tuple[Callable[[Live], tuple[int, int]], ...] = (
 """In which tensors are given a place: as they begin, the largest first, the longest first."""
 
 
-class _Sizes:
+class _LiveRangeTable:
     """The sizes and live ranges of a program's tensors in one memory, as arrays."""
 
     def __init__(
@@ -270,13 +274,13 @@ class _Sizes:
         self.wide = -(-np.array([tensor.partitions for tensor in allocations]) // self.step)
         self.fixed = [n for n, tensor in enumerate(allocations) if tensor.areas]
 
-    def live(self, number: int) -> Live:
+    def live(self, number: int) -> LiveRange:
         """One of them."""
         first, end = self.ranges[number].tolist()
         size, quadrants = int(self.size[number]), int(self.wide[number])
-        return Live(self.allocations[number], first, end - 1, size, quadrants)
+        return LiveRange(self.allocations[number], first, end - 1, size, quadrants)
 
-    def lives(self) -> tuple[Live, ...]:
+    def lives(self) -> tuple[LiveRange, ...]:
         """All of them."""
         return tuple(self.live(number) for number in range(len(self.allocations)))
 
@@ -398,7 +402,7 @@ _Shelf = list[tuple[int, int, int, int]]
 """The places of one quadrant that were given away, by their first byte: (low, high, first, last)"""
 
 
-def _lowest_first(lives: Iterable[Live], bank: int, quadrants: int) -> Iterator[Place]:
+def _lowest_first(lives: Iterable[LiveRange], bank: int, quadrants: int) -> Iterator[PlacedRange]:
     """Give each tensor the lowest place that is free for all of its time."""
     shelves: list[_Shelf] = [[] for _ in range(quadrants)]
     lives = sorted(lives, key=lambda life: not life.allocation.areas)
@@ -407,13 +411,13 @@ def _lowest_first(lives: Iterable[Live], bank: int, quadrants: int) -> Iterator[
     )
     for live in lives:
         places = [
-            Place(live, area.low, area.high, area.first // (128 // quadrants))
+            PlacedRange(live, area.low, area.high, area.first // (128 // quadrants))
             for area in live.allocation.areas
         ]
         if not places:
             starts = range(0, quadrants, live.quadrants if live.quadrants < 3 else 4)
             low, start = min((_lowest(shelves, live, start, bank), start) for start in starts)
-            places = [Place(live, low, low + live.size, start)]
+            places = [PlacedRange(live, low, low + live.size, start)]
         for spot in places:
             entry = (spot.low, spot.high, live.first, live.last)
             for shelf in shelves[spot.quadrant : spot.quadrant + live.quadrants]:
@@ -423,7 +427,7 @@ def _lowest_first(lives: Iterable[Live], bank: int, quadrants: int) -> Iterator[
             yield spot
 
 
-def _lowest(shelves: list[_Shelf], live: Live, start: int, bank: int) -> int:
+def _lowest(shelves: list[_Shelf], live: LiveRange, start: int, bank: int) -> int:
     """The lowest byte from which all of a tensor's quadrants are free."""
     taken: list[tuple[int, int]] = []
     for shelf in shelves[start : start + live.quadrants]:

@@ -39,7 +39,7 @@ CLASSIC = Dialect("v2.26.0", "the classic dialect", "neuronxcc.", "general/")
 TODAY = Dialect("v2.32.0", "today's dialect", "", "")
 
 
-class State(Enum):
+class SupportState(Enum):
     """What becomes of a kernel that uses a name."""
 
     MODELLED = "modelled"
@@ -73,7 +73,7 @@ def documented_names(dialect: Dialect) -> tuple[DocumentedName, ...]:
 
 
 @cache
-def states(dialect: Dialect) -> dict[DocumentedName, State]:
+def support_states(dialect: Dialect) -> dict[DocumentedName, SupportState]:
     """Each documented name of a dialect, asked of the embedded modules."""
     names = documented_names(dialect)
     with embedded():
@@ -81,11 +81,11 @@ def states(dialect: Dialect) -> dict[DocumentedName, State]:
         return {entry: _state(modules[entry.module], entry.name) for entry in names}
 
 
-def _state(module: object, name: str) -> State:
+def _state(module: object, name: str) -> SupportState:
     try:
         value = getattr(module, name)
     except NotModelledError:
-        return State.RAISES
+        return SupportState.RAISES
     except AttributeError:
-        return State.MISSING
-    return State.RAISES if isinstance(value, Unmodelled) else State.MODELLED
+        return SupportState.MISSING
+    return SupportState.RAISES if isinstance(value, Unmodelled) else SupportState.MODELLED

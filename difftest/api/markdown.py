@@ -12,16 +12,16 @@ from difftest.api.documented import (
     TODAY,
     Dialect,
     DocumentedName,
-    State,
+    SupportState,
     documented_names,
-    states,
+    support_states,
 )
-from difftest.simulator.dtypes import FLOATS, INTEGERS, name_of
+from difftest.simulator.dtypes import FLOATS, INTEGERS, dtype_name
 from difftest.simulator.instructions import every_record
-from difftest.simulator.instructions.record import INSTRUCTIONS, Instruction, Role, Takes
+from difftest.simulator.instructions.record import INSTRUCTIONS, Instruction, OperandKind, Role
 from difftest.simulator.machine import TRN2
 from difftest.simulator.trace import Engine
-from difftest.timing.costing import evidence_of
+from difftest.timing.cost_model import cost_evidence
 from difftest.timing.evidence import Evidence
 
 COMMAND = "difftest api > docs/reference/generated/api.md"
@@ -72,14 +72,14 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 def _summary() -> str:
     rows = []
     for dialect in (CLASSIC, TODAY):
-        counts = Counter((name.module, state) for name, state in states(dialect).items())
+        counts = Counter((name.module, state) for name, state in support_states(dialect).items())
         modules = list(dict.fromkeys(name.module for name in documented_names(dialect)))
         for module in modules:
-            numbers = (str(counts[module, state]) for state in State)
+            numbers = (str(counts[module, state]) for state in SupportState)
             rows.append((f"`{dialect.package}{module}`", *numbers))
-        total = (str(sum(counts[module, state] for module in modules)) for state in State)
+        total = (str(sum(counts[module, state] for module in modules)) for state in SupportState)
         rows.append((f"all of {dialect.title}", *total))
-    return _table(("module", *(state.value for state in State)), rows)
+    return _table(("module", *(state.value for state in SupportState)), rows)
 
 
 def _names(dialect: Dialect) -> Iterator[str]:
@@ -89,7 +89,11 @@ def _names(dialect: Dialect) -> Iterator[str]:
         for section, group in groupby(of_module, lambda name: name.section):
             yield f"### {section}\n"
             rows = (
-                (f"[`{entry.name}`]({entry.url})", states(dialect)[entry].value, _issued(entry))
+                (
+                    f"[`{entry.name}`]({entry.url})",
+                    support_states(dialect)[entry].value,
+                    _issued(entry),
+                )
                 for entry in group
             )
             yield _table(("name", "", "instructions"), rows)
@@ -120,9 +124,9 @@ def _row(record: Instruction) -> tuple[str, ...]:
 def role_text(role: Role) -> str:
     """What an operand takes, in Markdown."""
     name = f"`{role.name}{'?' if role.optional else ''}`"
-    if role.takes in (Takes.NUMBER, Takes.INDEX):
+    if role.takes in (OperandKind.NUMBER, OperandKind.INDEX):
         return f"{name}: {role.takes.value}"
-    kind = "" if role.takes is Takes.TILE else f"{role.takes.value}, "
+    kind = "" if role.takes is OperandKind.TILE else f"{role.takes.value}, "
     buffers = dict.fromkeys("hbm" if buffer.is_hbm else buffer.value for buffer in role.buffers)
     return f"{name}: {kind}{'/'.join(buffers)}, {_dtypes(role)}"
 
@@ -136,9 +140,9 @@ def _dtypes(role: Role) -> str:
         if set(group) <= set(left):
             parts.append(text)
             left = [entry for entry in left if entry not in group]
-    return ", ".join([*parts, *map(name_of, left)])
+    return ", ".join([*parts, *map(dtype_name, left)])
 
 
 def _cost(record: Instruction, engine: Engine) -> str:
-    kinds = evidence_of(record.name, record.purpose, engine, TRN2)
+    kinds = cost_evidence(record.name, record.purpose, engine, TRN2)
     return ", ".join(evidence.value for evidence in Evidence if evidence in kinds) or "none"

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from difftest.backends.base import DialectError
-from difftest.backends.sdk import CLASSIC, DECLARED, NEWER, PACKAGES, REMEDIES, Detection, Sdk
+from difftest.backends.sdk import CLASSIC, DECLARED, NEWER, PACKAGES, REMEDIES, Sdk, SdkProbe
 from difftest.simulator.frontend.install import modules
 
 _DECORATORS = {
@@ -33,7 +33,7 @@ _LAUNCHERS = {
 class AbsentKernel:
     """A kernel whose dialect is not installed: it can be imported, and calling it raises."""
 
-    def __init__(self, function: Callable[..., Any], detection: Detection) -> None:
+    def __init__(self, function: Callable[..., Any], detection: SdkProbe) -> None:
         functools.update_wrapper(self, function)
         setattr(self, DECLARED, detection.dialect)
         self._detection = detection
@@ -47,7 +47,7 @@ class AbsentKernel:
         raise _absence(self._detection)
 
 
-def _absence(detection: Detection) -> DialectError:
+def _absence(detection: SdkProbe) -> DialectError:
     package = PACKAGES[detection.dialect]
     return DialectError(
         f"a kernel of {package} was called, and the installed SDK does not have this dialect.\n"
@@ -56,7 +56,7 @@ def _absence(detection: Detection) -> DialectError:
     )
 
 
-def absent_in(sdk: Sdk) -> Detection | None:
+def absent_in(sdk: Sdk) -> SdkProbe | None:
     """Return the one dialect that the SDK lacks; None if it has both, or neither."""
     present = [detection for detection in sdk if detection.module is not None]
     lacking = [detection for detection in sdk if detection.module is None]
@@ -64,7 +64,7 @@ def absent_in(sdk: Sdk) -> Detection | None:
 
 
 @contextmanager
-def importable(detection: Detection) -> Iterator[None]:
+def importable(detection: SdkProbe) -> Iterator[None]:
     """Let files import a dialect that is not installed, within the block."""
     package = PACKAGES[detection.dialect]
     parent, _, name = package.rpartition(".")
@@ -94,7 +94,7 @@ def _is_within(module: str, package: str) -> bool:
     return f"{module}.".startswith(f"{package}.")
 
 
-def _keep_from_running(placed: dict[str, ModuleType], detection: Detection) -> None:
+def _keep_from_running(placed: dict[str, ModuleType], detection: SdkProbe) -> None:
     """Put functions that make kernels which do not run in the place of the simulator's."""
 
     def decorate(kernel: Any = None, *_: object, **options: Any) -> Any:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from difftest.harness.rounding import Array, Mask, is_float
-from difftest.harness.signature import call_of
+from difftest.harness.rounding import Array, Mask, is_float_dtype
+from difftest.harness.signature import bind_kernel
 
 if TYPE_CHECKING:
     from difftest.analysis.finding import Finding
@@ -103,10 +103,10 @@ class KernelCall(NamedTuple):
             return self.arrays, dict(self.parameters)
         named = zip(self.names, self.arrays, strict=True)
         own = {name: array[rank] if name in self.by_rank else array for name, array in named}
-        return call_of(self.kernel, own, self.parameters)
+        return bind_kernel(self.kernel, own, self.parameters)
 
 
-class Ran(NamedTuple):
+class Completed(NamedTuple):
     """The kernel ran to its end.
 
     Attributes
@@ -162,7 +162,7 @@ class Crashed(Refused):
     in_backend: bool = False
 
 
-Outcome: TypeAlias = Ran | Rejected | Unsupported | Crashed
+Outcome: TypeAlias = Completed | Rejected | Unsupported | Crashed
 
 SLIPS = (NameError, AttributeError, ZeroDivisionError, ImportError)
 """Errors of Python in which no backend states a rule: raised by a kernel, they are bugs in it."""
@@ -191,10 +191,10 @@ class DialectError(BackendMissingError):
     """The backend does not run kernels of this dialect here."""
 
 
-def poisoned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+def poisoned_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """An array in which nothing is written yet: a marked NaN, or 0xA5 bytes in integers."""
-    array: Array = np.full(shape, np.nan if is_float(dtype) else 1, dtype)
-    if is_float(dtype):
+    array: Array = np.full(shape, np.nan if is_float_dtype(dtype) else 1, dtype)
+    if is_float_dtype(dtype):
         bits = array.view(f"u{dtype.itemsize}")
         bits |= bits.dtype.type(_NAN_MARK)
     elif dtype.kind != "b":
@@ -208,10 +208,10 @@ def still_poisoned(array: Array) -> Mask | None:
     For backends that cannot tell what was written. Integers have no value to spare for a mark: an
     unwritten integer shows as a wrong value instead.
     """
-    if not is_float(array.dtype):
+    if not is_float_dtype(array.dtype):
         return None
     bits = f"u{array.dtype.itemsize}"
-    mask: Mask = array.view(bits) == poisoned((1,), array.dtype).view(bits)
+    mask: Mask = array.view(bits) == poisoned_array((1,), array.dtype).view(bits)
     return mask if mask.any() else None
 
 

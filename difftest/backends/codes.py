@@ -78,7 +78,7 @@ _NO_STATUS = re.compile(r"NRT_(?:SUCCESS|(?:STATE|DTYPE|OP|TENSOR|FRAMEWORK|MAJO
 _LINE = re.compile(r"([\w./-]+\.py)(?:\", line |:)(\d+)")
 
 
-class Explained(NamedTuple):
+class Explanation(NamedTuple):
     """What a log says: the code or text, its cause if it is known, and the kernel's lines.
 
     ``times`` counts how often the log has it.
@@ -90,7 +90,7 @@ class Explained(NamedTuple):
     times: int = 1
 
 
-def explain(log: str) -> Iterator[Explained]:
+def explain_log(log: str) -> Iterator[Explanation]:
     """Yield each code and each known text of a log, once, with the lines of Python beside it."""
     found: dict[str, list[str]] = {}
     near: dict[str, list[str]] = {}
@@ -104,7 +104,7 @@ def explain(log: str) -> Iterator[Explained]:
             found.setdefault(key, []).append(said)
             near.setdefault(key, []).extend(lines)
     for key, every in found.items():
-        yield Explained(every[0], cause_of(key), tuple(dict.fromkeys(near[key])), len(every))
+        yield Explanation(every[0], cause_of(key), tuple(dict.fromkeys(near[key])), len(every))
 
 
 def codes_in(row: str) -> list[str]:
@@ -137,9 +137,9 @@ def full_code(said: str) -> str:
     return next((full for full in (f"NCC_{short}", f"NCC_I{short}") if full in CODES), said)
 
 
-def cause_of(said: str) -> Cause | None:
+def cause_of(code: str) -> Cause | None:
     """Return the row of a code, or of a text that is known."""
-    code = full_code(said)
+    code = full_code(code)
     if code in CODES:
         return CODES[code]
-    return next((row for text, row in TEXTS.items() if re.search(text, said)), None)
+    return next((row for text, row in TEXTS.items() if re.search(text, code)), None)

@@ -11,27 +11,27 @@ import numpy as np
 
 from difftest.analysis.finding import Finding
 from difftest.backends.base import (
+    Completed,
     Crashed,
     KernelCall,
     Outcome,
-    Ran,
     Rejected,
     Unsupported,
 )
-from difftest.backends.frames import entries, is_own
 from difftest.backends.sdk import PACKAGES, dialect_of, function_of, is_of
-from difftest.breakdown import unless_broken
+from difftest.backends.tracebacks import inner_frames, is_own
 from difftest.inspection import Inspector
+from difftest.internal_errors import internal_error_scope
 from difftest.simulator import MissingNameError, NkiError, NotModelledError, SignatureError
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import is_inside
 from difftest.simulator.frontend import dispatch
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.launch import Launch, LaunchResult, ran
+from difftest.simulator.launch_listeners import listening
 from difftest.simulator.machine import MACHINES
-from difftest.simulator.strictness import judging
+from difftest.simulator.strictness import strictness_scope
 from difftest.simulator.trace import Trace
-from difftest.simulator.witness import witnessing
 
 SECONDS = 1800.0
 """Simulating the course's largest image takes minutes on a small computer."""
@@ -66,8 +66,8 @@ class EmbeddedSimulator:
         calls = map(call.arguments, range(call.ranks or 1))
         runs = [Launch(call.kernel, args, named, *how) for args, named in calls]
         try:
-            with witnessing(inspector), judging(self.strictness):
-                result = joined(ran(runs, ranks=True)) if call.ranks else ran(runs)[0]
+            with listening(inspector), strictness_scope(self.strictness):
+                result = merge_ranks(ran(runs, ranks=True)) if call.ranks else ran(runs)[0]
         except NotModelledError as error:
             return Unsupported(error)
         except (SignatureError, MissingNameError) as error:  # a slip of the kernel's, and no rule
@@ -83,7 +83,7 @@ class EmbeddedSimulator:
         trace, exact = result.trace if call.record else None, result.exact
         findings = tuple(inspector.findings) if inspector else ()
         if inspector and self.reader:
-            with unless_broken("the linter"):
+            with internal_error_scope("the linter"):
                 findings += self.reader(call.kernel, self.level, result.trace)
         written = call.written
         kept = [number for number, of in enumerate(result.origins) if not _is_among(of, written)]
@@ -91,7 +91,7 @@ class EmbeddedSimulator:
         unwritten = (*(result.unwritten[number] for number in kept), *call.missing_writes(written))
         exact = None if exact is None else exact.of(kept, written)
         named = zip(call.target_names, written, strict=False)
-        return Ran(
+        return Completed(
             outputs,
             unwritten,
             trace,
@@ -124,7 +124,7 @@ def unset_arguments(call: KernelCall, trace: Trace) -> tuple[str, ...]:
     return tuple(name for name, reads in seen.items() if reads)
 
 
-def joined(ranks: Sequence[LaunchResult]) -> LaunchResult:
+def merge_ranks(ranks: Sequence[LaunchResult]) -> LaunchResult:
     """What all ranks give back: outputs on a first axis, the arrays given, the first's trace."""
     outputs = tuple(map(np.stack, zip(*(rank.outputs for rank in ranks), strict=True)))
     masks = [
@@ -146,10 +146,10 @@ def _whole(array: Array) -> Array:
     return array if array.base is None else array.base
 
 
-def ran_embedded(call: KernelCall) -> Ran | str:
+def run_embedded(call: KernelCall) -> Completed | str:
     """The run of a kernel on the embedded simulator, or why there is none."""
     outcome = EmbeddedSimulator().run(call)
-    if isinstance(outcome, Ran):
+    if isinstance(outcome, Completed):
         return outcome
     return f"it refuses the case: {type(outcome.error).__name__}: {outcome.error}"
 
@@ -162,7 +162,7 @@ def forget_caller(error: NkiError, file: str) -> None:
 
 def is_defect(error: Exception, kernel: Callable[..., Any]) -> bool:
     """Whether an error comes out of the simulator: its code is nearer to it than the kernel's."""
-    for entry in entries(error):
+    for entry in inner_frames(error):
         if entry.tb_frame.f_code.co_filename == dispatch.__file__:
             continue  # it only passes a call on, whose arguments may not fit
         if is_inside(entry.tb_frame.f_code):
@@ -180,7 +180,7 @@ class PlainSimulator(EmbeddedSimulator):
     plain = True
 
 
-def ran_beside(call: KernelCall) -> Ran | str:
+def run_beside_sdk(call: KernelCall) -> Completed | str:
     """Run a kernel that was imported with the SDK on the embedded simulator, or say why not.
 
     The SDK's modules and the embedded ones have the same names, so that one process has either. A
@@ -194,11 +194,13 @@ def ran_beside(call: KernelCall) -> Ran | str:
         return "the kernel is not a function of a module"
     module, name = place
 
-    def within() -> Ran | str:  # forked with its call: that needs no pickling, closures among it
+    def within() -> (
+        Completed | str
+    ):  # forked with its call: that needs no pickling, closures among it
         forget_sdk()
         with embedded():
             kernel = getattr(importlib.import_module(module), name)
-            return ran_embedded(call._replace(kernel=kernel))
+            return run_embedded(call._replace(kernel=kernel))
 
     from difftest.host.worker import Worker
 
@@ -209,7 +211,7 @@ def ran_beside(call: KernelCall) -> Ran | str:
         worker.close()
     if answer.error is not None:  # whatever keeps it from running is why it says nothing
         return f"{type(answer.error).__name__}: {answer.error}"
-    ran: Ran | str = answer.value
+    ran: Completed | str = answer.value
     return ran
 
 

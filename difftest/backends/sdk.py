@@ -26,16 +26,16 @@ from difftest.backends.base import (
     SLIPS,
     Backend,
     BackendMissingError,
+    Completed,
     Crashed,
     DialectError,
     KernelCall,
     Outcome,
-    Ran,
     Rejected,
     Unsupported,
     as_outputs,
 )
-from difftest.backends.frames import function_of as function_of
+from difftest.backends.tracebacks import function_of as function_of
 from difftest.choices import RELEASES
 from difftest.harness.rounding import Array
 from difftest.simulator.frontend.install import is_embedded
@@ -62,7 +62,7 @@ _COMPILER_TO_SDK = 5
 """neuronx-cc 2.21 is SDK 2.26, 2.22 is 2.27, 2.24 is 2.29, 2.27 is 2.32 (its release notes)."""
 
 
-class Detection(NamedTuple):
+class SdkProbe(NamedTuple):
     """What was found where one generation of the SDK would be: a module that can be used, or None.
 
     ``state`` is the ``version``, or why there is no module, in words.
@@ -85,8 +85,8 @@ class Detection(NamedTuple):
 class Sdk(NamedTuple):
     """Both generations as they are installed here."""
 
-    classic: Detection
-    newer: Detection
+    classic: SdkProbe
+    newer: SdkProbe
 
     @property
     def release(self) -> int | None:
@@ -113,26 +113,26 @@ def detect_sdk() -> Sdk:
     return Sdk(_detect(CLASSIC), _detect(NEWER))
 
 
-def _detect(dialect: str) -> Detection:
+def _detect(dialect: str) -> SdkProbe:
     package = PACKAGES[dialect].partition(".")[0]
     if package in sys.modules and is_embedded(sys.modules[package]):
-        return Detection(dialect, None, f"the embedded modules stand for {package} in this process")
+        return SdkProbe(dialect, None, f"the embedded modules stand for {package} in this process")
     if importlib.util.find_spec(package) is None:
         stubs = [
             f"{name} {_version(name)} from PyPI, an empty stub that is not the SDK"
             for name in _DISTRIBUTIONS[dialect]
             if _version(name) and _STUB_MARK in str(metadata.metadata(name).json.get("description"))
         ]
-        return Detection(dialect, None, "; ".join(stubs) or f"no package {package}")
+        return SdkProbe(dialect, None, "; ".join(stubs) or f"no package {package}")
     try:
         module = importlib.import_module(PACKAGES[dialect])
     except ImportError as error:
-        return Detection(dialect, None, f"the package {package}, which fails to import: {error}")
+        return SdkProbe(dialect, None, f"the package {package}, which fails to import: {error}")
     if dialect == NEWER and not callable(getattr(module, "jit", None)):
-        return Detection(dialect, None, "a package nki without nki.jit, which is not the SDK's")
+        return SdkProbe(dialect, None, "a package nki without nki.jit, which is not the SDK's")
     stated = getattr(module, "__version__", "") if dialect == NEWER else ""
     version = str(stated or _version(_DISTRIBUTIONS[dialect][0]))
-    return Detection(dialect, module, f"{package} {version or 'of unknown version'}", version)
+    return SdkProbe(dialect, module, f"{package} {version or 'of unknown version'}", version)
 
 
 def _version(distribution: str) -> str:
@@ -247,7 +247,7 @@ class SdkSimulator:
 
     name = "sdk"
 
-    def __init__(self, detection: Detection) -> None:
+    def __init__(self, detection: SdkProbe) -> None:
         self._dialect, function = detection.dialect, SIMULATE[detection.dialect]
         self._simulate = getattr(detection.module, function)
         what = f"{PACKAGES[detection.dialect]}.{function}"
@@ -260,7 +260,7 @@ class SdkSimulator:
         kernel's Python cannot be told apart, but for some of Python's own (``SLIPS``); and a
         NotImplementedError says that it lacks something.
         """
-        kernel = launched(call)
+        kernel = with_grid(call)
         args, kwargs = call.arguments()
         if self._dialect == CLASSIC:
             return outcome_of(call, lambda: self._simulate(kernel, *args, **kwargs))
@@ -287,7 +287,7 @@ def sdk_simulator(sdk: Sdk | None = None) -> Backend:
     return ByDialect(simulators, lacks)
 
 
-def launched(call: KernelCall) -> Callable[..., Any]:
+def with_grid(call: KernelCall) -> Callable[..., Any]:
     """The kernel with its grid, as both generations write it: ``kernel[grid]``."""
     # Kernels of an SDK have no type stubs: that they take a grid in brackets is AWS's convention.
     return call.kernel[call.grid] if call.grid else call.kernel  # type: ignore[index]
@@ -304,10 +304,12 @@ def outcome_of(call: KernelCall, run: Callable[[], object]) -> Outcome:
         return Unsupported(error)
     except Exception as error:
         return Rejected(error)
-    return ran_of(call, as_outputs(returned), before)
+    return completed_run(call, as_outputs(returned), before)
 
 
-def ran_of(call: KernelCall, returned: Sequence[Array], before: Sequence[Array]) -> Ran:
+def completed_run(
+    call: KernelCall, returned: Sequence[Array], before: Sequence[Array]
+) -> Completed:
     """Return a run: the returned arrays that are no targets, then the targets.
 
     Parameters
@@ -329,7 +331,7 @@ def ran_of(call: KernelCall, returned: Sequence[Array], before: Sequence[Array])
             written[place] = others.pop(number)
             copies -= 1
     unwritten = (*(None for _ in others), *call.missing_writes(written))
-    return Ran((*others, *written), unwritten)
+    return Completed((*others, *written), unwritten)
 
 
 def is_same(array: Array, other: Array) -> bool:

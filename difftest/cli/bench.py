@@ -14,7 +14,13 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from difftest.backends.embedded import EmbeddedSimulator
-from difftest.cli.launching import KernelArguments, KernelRun, launched, machine_named, run_options
+from difftest.cli.launching import (
+    KernelArguments,
+    KernelRun,
+    launch_traced,
+    machine_by_name,
+    run_options,
+)
 from difftest.harness.case import Case
 from difftest.harness.failures import DifferentialFailure
 from difftest.harness.recipes import Random
@@ -48,7 +54,7 @@ class Reading(NamedTuple):
     runs: int
 
 
-def measure(function: Callable[[], object]) -> Reading:
+def measure_call(function: Callable[[], object]) -> Reading:
     """Run `function` until 0.2 s have passed, at least once, and once more for its memory.
 
     The run for memory comes first and also warms up. It is not timed: tracing slows it down.
@@ -71,13 +77,13 @@ def own(run: KernelRun) -> None:
 
 def _timed(run: KernelRun, kernel: Any, call: KernelArguments) -> str:
     """What a launch costs without a trace; a refusal is the command's."""
-    trace, target = launched(kernel, call, machine_named(run.machine), run.level)[:2]
+    trace, target = launch_traced(kernel, call, machine_by_name(run.machine), run.level)[:2]
     once = partial(launch, kernel, call.arrays, call.keywords, grid=call.grid, level=run.level)
     return _simulated(partial(once, machine=target, record=False), len(trace))
 
 
 def _simulated(function: Form, instructions: int) -> str:
-    reading = measure(function)
+    reading = measure_call(function)
     return (
         f"simulated in {reading.seconds * 1e3:,.1f} ms on this computer, the mean of "
         f"{reading.runs:,} ({instructions:,} instructions, {decimal(reading.peak_bytes)} held at "
@@ -149,7 +155,7 @@ def reference(sizes: tuple[str, ...]) -> None:
         for operation, forms in operations.items():
             measured = {}
             for name, form in forms.items():
-                measured[name] = measure(form)
+                measured[name] = measure_call(form)
                 advance()
             print_table(table_console(), table(operation, measured))
 

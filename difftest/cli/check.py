@@ -13,7 +13,7 @@ from difftest.host.loading import MOST_PROGRAMS
 from difftest.host.options import OutputFile
 from difftest.host.output import write_file
 from difftest.inspection import Inspector, finding_text, memory_text
-from difftest.simulator.witness import witnessing
+from difftest.simulator.launch_listeners import listening
 
 FORMAT = 2
 """Of the JSON; it changes when a field does."""
@@ -42,7 +42,7 @@ def check(
     is found that is proven wrong.
     """
     inspector = Inspector(strict=strict)
-    with witnessing(inspector):
+    with listening(inspector):
         trace, machine, _, arrays, misuses = run.launch(ranks)
     if not len(trace):
         raise click.ClickException("the kernel issued no instruction: there is nothing to check")
@@ -58,7 +58,7 @@ def check(
             "ranks": ranks,
             "inputs": [{"shape": array.shape, "dtype": array.dtype.name} for array in arrays],
             "instructions": len(trace),
-            "allowed": inspector.silenced,
+            "allowed": inspector.suppressed,
             "misuses": misuses,
             "findings": [finding.as_mapping() for finding in inspector.findings],
         }
@@ -68,6 +68,6 @@ def check(
     click.echo(
         f"{trace.kernel} on {machine.name}: instructions: {len(trace):,}, "
         f"findings: {len(inspector.findings) + len(misuses)}, "
-        f"allowed by comments: {inspector.silenced}"
+        f"allowed by comments: {inspector.suppressed}"
     )
     context.exit(int(bool(inspector.failures or misuses)))

@@ -10,8 +10,8 @@ from shutil import get_terminal_size
 
 import click
 
-from difftest.backends.codes import CODES, Explained, full_code
-from difftest.backends.codes import explain as explained_in
+from difftest.backends.codes import CODES, Explanation, full_code
+from difftest.backends.codes import explain_log as explained_in
 from difftest.host.output import STANDARD, read_standard_input
 
 _LAST = 3
@@ -65,7 +65,7 @@ def _say(text: str, *, err: bool = False) -> None:
         click.echo(keep(line, get_terminal_size().columns, subsequent_indent=inner), err=err)
 
 
-def _text(answer: Explained) -> str:
+def _text(answer: Explanation) -> str:
     cause = answer.cause
     if cause is None:
         times = f", {answer.times} times" if answer.times > 1 else ""

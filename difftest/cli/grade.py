@@ -21,7 +21,7 @@ from difftest.course.grading import (
 from difftest.host.console import progress
 from difftest.host.installation import embedded_with_predictions
 from difftest.host.loading import load_kernel
-from difftest.host.options import patient
+from difftest.host.options import with_progress
 from difftest.inspection import finding_text
 from difftest.simulator import NkiError
 
@@ -35,7 +35,7 @@ SEEDS = click.IntRange(0, 2**32 - 1)  # what NumPy's RandomState takes
 @click.option("--test-maxpool", is_flag=True, help="Also the tests with max pooling.")
 @click.option("--seed", type=SEEDS, default=SEED, show_default=True, help="For the random data.")
 @click.option("--predict/--no-predict", default=True, help="Also predict latencies, and points.")
-@patient
+@with_progress
 @click.pass_context
 def grade(context: click.Context, file: Path, test_maxpool: bool, seed: int, predict: bool) -> None:
     """Grade the assignment's convolution in conv2d.py.

@@ -15,10 +15,10 @@ from difftest.backends.embedded import forget_caller, is_defect
 from difftest.backends.sdk import CLASSIC, dialect_of, function_of
 from difftest.cli.run import level_option
 from difftest.harness.limits import CaseLimitError, too_large, within_limits
-from difftest.harness.reference import place_of
+from difftest.harness.reference import raising_line
 from difftest.harness.signature import signature_of
 from difftest.host.loading import load_kernel, parse_bounds, parse_grid, parse_keywords, parse_shape
-from difftest.host.options import call_text, patient
+from difftest.host.options import format_call, with_progress
 from difftest.simulator import (
     MACHINES,
     TRN2,
@@ -32,7 +32,7 @@ from difftest.simulator import (
 from difftest.simulator.dtypes import FLOAT8_E8M0FNU, as_nki_dtype, packed
 from difftest.simulator.frontend.annotations import mutable_parameters
 from difftest.simulator.frontend.install import embedded
-from difftest.simulator.frontend.nki.kernel import as_nki_kernel
+from difftest.simulator.frontend.nki.nki_kernel import as_nki_kernel
 from difftest.simulator.trace import Trace
 
 if TYPE_CHECKING:
@@ -62,7 +62,9 @@ class TracedLaunch(NamedTuple):
     """What it did with its arrays that no kernel test would let pass."""
 
 
-def bounded(kernel: Any, arguments: KernelArguments, bounds: Mapping[str, int]) -> KernelArguments:
+def with_bounds(
+    kernel: Any, arguments: KernelArguments, bounds: Mapping[str, int]
+) -> KernelArguments:
     """The same arguments, the named inputs drawn from 0 to their bound, the bound excluded.
 
     No number is drawn twice where there are enough of them: most indices name a place once.
@@ -97,7 +99,7 @@ def random_arrays(shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str]) -> l
     """Random arrays; one dtype for all or one for each."""
     if len(dtypes) not in (1, len(shapes)):
         raise click.BadParameter(f"{len(dtypes)} dtypes for {len(shapes)} shapes")
-    kinds = known_dtypes(dtypes if len(dtypes) > 1 else [*dtypes] * len(shapes))
+    kinds = parse_dtypes(dtypes if len(dtypes) > 1 else [*dtypes] * len(shapes))
     if problem := too_large((shape, kinds[n].itemsize) for n, shape in enumerate(shapes)):
         raise click.BadParameter(f"--shape: {problem}")
     rng = np.random.default_rng(0)
@@ -114,7 +116,7 @@ def _drawn(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any
     return (values * 8 if dtype.kind in "iu" else values).astype(dtype)
 
 
-def known_dtypes(
+def parse_dtypes(
     names: Iterable[str], known: Callable[[str], np.dtype[Any]] = as_nki_dtype
 ) -> list[np.dtype[Any]]:
     """The dtypes of these names: those of NKI, or those that ``known`` has.
@@ -128,12 +130,12 @@ def known_dtypes(
         raise click.BadParameter(str(error)) from None
 
 
-def with_case(name: str, text: str, use: Callable[[Any, KernelArguments], Result]) -> Result:
+def use_case(name: str, text: str, use: Callable[[Any, KernelArguments], Result]) -> Result:
     """What ``use`` makes of the kernel of the test ``PATH::TEST`` and a case of it, as JSON."""
     from difftest.harness.explicit import CaseError, case_from_json
     from difftest.harness.runner import call_of_case
     from difftest.harness.spec_arguments import SpecError
-    from difftest.host.collecting import with_spec  # pytest and Hypothesis: for tests alone
+    from difftest.host.collection import with_spec  # pytest and Hypothesis: for tests alone
 
     def of_spec(spec: KernelSpec) -> Result:
         try:
@@ -146,7 +148,7 @@ def with_case(name: str, text: str, use: Callable[[Any, KernelArguments], Result
     return with_spec(name, of_spec)
 
 
-def launched(
+def launch_traced(
     kernel: Any,
     call: KernelArguments,
     machine: Machine | None = None,
@@ -162,7 +164,7 @@ def launched(
         run = functools.partial(launch, kernel, call.arrays, call.keywords, grid=call.grid)
         if ranks > 1:
             run = functools.partial(_on_ranks, kernel, call, ranks=ranks)
-        case = call_text(kernel, call.arrays)
+        case = format_call(kernel, call.arrays)
         result: LaunchResult = within_limits(lambda: run(machine=target, level=level), case)
     except CaseLimitError as error:
         raise click.ClickException(f"the kernel {error}: {case}") from None
@@ -177,7 +179,7 @@ def launched(
             raise
         raise click.ClickException(
             f"the kernel's own Python broke down: {type(error).__name__}: {error}\n"
-            f"  where:    {place_of(error, function)}\n"
+            f"  where:    {raising_line(error, function)}\n"
             "  remedy:   correct it, or give other shapes and arguments"
         ) from None
     misuses = tuple(_misuses(kernel, call, result))
@@ -236,7 +238,7 @@ def _on_ranks(
     return launch_ranks(gridded, arrays, arguments.keywords, machine=machine, level=level)[0]
 
 
-def machine_named(name: str | None) -> Machine | None:
+def machine_by_name(name: str | None) -> Machine | None:
     """The machine of that name; None if none is named."""
     return MACHINES[name] if name else None
 
@@ -270,9 +272,9 @@ class KernelRun:
         """
         if ranks > 1 and self.case:
             raise click.UsageError("a --case has one rank; give the shapes of MODULE:KERNEL")
-        machine = machine_named(self.machine)
+        machine = machine_by_name(self.machine)
         return self.use(
-            lambda kernel, call: launched(kernel, call, machine, self.level, ranks=ranks)
+            lambda kernel, call: launch_traced(kernel, call, machine, self.level, ranks=ranks)
         )
 
     def use(self, use: Callable[[Any, KernelArguments], Result]) -> Result:
@@ -286,14 +288,14 @@ class KernelRun:
                 raise click.UsageError("the grid of a --case is that of the test's spec")
             if self.bounds:
                 raise click.UsageError("the data of a --case are those of the test's spec")
-            return with_case(self.kernel, self.case, use)
+            return use_case(self.kernel, self.case, use)
         arrays = random_arrays([parse_shape(shape) for shape in self.shapes], self.dtypes)
         bounds = parse_bounds(self.bounds)
         arguments = KernelArguments(arrays, parse_keywords(self.keywords), grid)
         with embedded():
             kernel = load_kernel(self.kernel)
             check_words(kernel, arguments.keywords)
-            return use(kernel, bounded(kernel, arguments, bounds))
+            return use(kernel, with_bounds(kernel, arguments, bounds))
 
 
 def check_words(kernel: Any, keywords: Mapping[str, Any]) -> None:
@@ -343,7 +345,7 @@ def run_options(command: Callable[..., None]) -> Callable[..., None]:
         own = {field.name: values.pop(field.name) for field in fields(KernelRun)}
         command(KernelRun(**own), **values)
 
-    wrapped: Callable[..., None] = patient(with_run)
+    wrapped: Callable[..., None] = with_progress(with_run)
     for option in reversed(_OPTIONS):
         wrapped = option(wrapped)
     return wrapped

@@ -9,13 +9,13 @@ from typing import Any
 
 import click
 
-from difftest.breakdown import broken
 from difftest.cli.launching import KernelRun, argument_options
-from difftest.host.options import InputFile, patient
+from difftest.host.options import InputFile, with_progress
 from difftest.host.output import STANDARD, kept_for_file, read_standard_input, write_file
+from difftest.internal_errors import drain_internal_errors
 from difftest.lint import files as reading
 from difftest.lint.check import rules
-from difftest.lint.formats import FORMATS, rules_page, summary
+from difftest.lint.formats import FORMATS, format_summary, rules_page
 from difftest.lint.rule import SDKS, TARGETS
 
 
@@ -51,7 +51,7 @@ def _with_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--kernel", metavar="KERNEL", help="Run it with --shape or --case, and read its run.")
 @click.option("--ranks", type=click.IntRange(1), default=1, help="For collectives.")
 @_with_options
-@patient
+@with_progress
 @click.pass_context
 def lint(
     context: click.Context, /, files: Sequence[Path], form: str, explain: str | None, **options: Any
@@ -89,7 +89,7 @@ def lint(
             context.exit(int(changed))
         request = replace(request, stdin=request.fixed_text(STANDARD, unsafe))
     diagnostics, unread = request.of_files(files)
-    for text in (unread := [*unread, *broken()]):
+    for text in (unread := [*unread, *drain_internal_errors()]):
         click.echo(text, err=True)
     if options["kernel"]:
         machine, level = request.target, request.sdk.level if request.sdk else None
@@ -98,7 +98,7 @@ def lint(
     if text := FORMATS[form](diagnostics, request.levels):
         click.echo(text)
     if form == "text" and (diagnostics or not unread):
-        click.echo(summary(diagnostics, request.levels), err=True)
+        click.echo(format_summary(diagnostics, request.levels), err=True)
     denied = any(request.levels.of(entry.rule) is reading.Level.DENY for entry in diagnostics)
     context.exit(2 if unread else int(denied))
 

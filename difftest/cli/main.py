@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
-from difftest.breakdown import tell_broken
-from difftest.host.output import fit_streams, unwritten
+from difftest.host.output import fit_streams, format_write_error
+from difftest.internal_errors import print_internal_errors
 
 
 class LazyGroup(click.Group):
@@ -43,7 +43,7 @@ class LazyGroup(click.Group):
             gc.disable()
             import_module(module)
             if "hypothesis" in sys.modules:
-                from difftest.harness.simplest import make_random_numbers
+                from difftest.harness.minimal import make_random_numbers
 
                 make_random_numbers()
             gc.freeze()  # what is loaded stays: each collection of garbage would look through it
@@ -61,7 +61,7 @@ class LazyGroup(click.Group):
                     formatter.write(f"  {name:{formatter.width - 6 - room}}  {text}\n")
 
     def invoke(self, ctx: click.Context) -> Any:
-        ctx.call_on_close(tell_broken)
+        ctx.call_on_close(print_internal_errors)
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as interrupt:
@@ -74,7 +74,7 @@ class LazyGroup(click.Group):
         try:
             return super().main(*args, **kwargs)
         except OSError as error:
-            click.echo(f"Error: {unwritten(error)}", err=True)
+            click.echo(f"Error: {format_write_error(error)}", err=True)
             sys.exit(1)
 
 

@@ -11,7 +11,7 @@ import click
 from difftest.backends.base import BackendMissingError
 from difftest.backends.device.core import DeviceError, InfrastructureError, NoCoreError
 from difftest.backends.device.selftest import UntrustedDeviceError
-from difftest.backends.device.timers import StageResult, measured, opened_timer
+from difftest.backends.device.timers import StageResult, measure_stage, open_timer
 from difftest.course.assignment import performance_tests
 from difftest.course.grading import KERNEL
 from difftest.host.loading import load_kernel
@@ -45,9 +45,9 @@ def measure(
     load = partial(load_kernel, f"{file.resolve()}:{KERNEL}")
     results: list[StageResult] = []
     try:
-        with opened_timer(load) as timer:
+        with open_timer(load) as timer:
             for test in wanted:
-                results.append(measured(test, load(), timer))
+                results.append(measure_stage(test, load(), timer))
                 click.echo("\n".join(results[-1].lines()))
     except (DeviceError, *_OURS) as error:
         raise click.ClickException(str(error)) from error

@@ -11,22 +11,22 @@ from typing import Any
 
 import click
 
-from difftest.choices import missing
-from difftest.cli.launching import known_dtypes, machine_named
+from difftest.choices import install_hint
+from difftest.cli.launching import machine_by_name, parse_dtypes
 from difftest.cli.run import level_option
 from difftest.harness.limits import too_large
-from difftest.harness.signature import name_of
+from difftest.harness.signature import function_name
 from difftest.host.loading import parse_grid, parse_keywords, parse_shape
-from difftest.host.options import OutputFile, patient
+from difftest.host.options import OutputFile, with_progress
 from difftest.host.output import write_file
-from difftest.migration.proof import (
-    ProofCall,
-    ProofError,
-    Setting,
+from difftest.migration.validation import (
     Sources,
+    ValidationCall,
+    ValidationError,
+    ValidationSettings,
     calls_of_shapes,
     calls_of_spec,
-    prove,
+    validate_translation,
 )
 from difftest.simulator import MACHINES
 from difftest.simulator.dtypes import as_dtype
@@ -61,7 +61,7 @@ class _Output(OutputFile):
 @click.option("--grid", help="Of an SPMD kernel: 2, or 4,2.")
 @click.option("--machine", type=click.Choice(sorted(MACHINES)), help="Else what the kernel names.")
 @level_option
-@patient
+@with_progress
 @click.pass_context
 def migrate(
     context: click.Context, /, file: Path, output: Path | None, kernel: str | None, **options: Any
@@ -74,14 +74,14 @@ def migrate(
     files are rewritten together, with -o for the new folder. docs/reference/migration-rules.md
     has the rules.
     """
-    if lack := missing("libcst", "migrating", "migrate"):
+    if lack := install_hint("libcst", "migrating", "migrate"):
         raise click.UsageError(lack)
     from libcst import ParserSyntaxError
 
     _check_places(file, output)
     machine, *rest = map(options.pop, ("machine", "level", "rounding"))
     kernel, calls = _calls(kernel, **options)
-    setting = Setting(machine_named(machine), *rest)
+    setting = ValidationSettings(machine_by_name(machine), *rest)
 
     def proven(old: Sources, new: Sources) -> bool:
         return kernel is None or _prove(old, new, kernel, calls, setting)
@@ -116,17 +116,17 @@ def _check_places(file: Path, output: Path | None) -> None:
 
 def _calls(
     kernel: str | None, test: str | None, shapes: Sequence[str], count: int, **others: Any
-) -> tuple[str | None, list[ProofCall]]:
+) -> tuple[str | None, list[ValidationCall]]:
     """The kernel to prove, and the calls of it, as the command's options say them."""
     if count < 1:
         raise click.BadParameter(f"--cases is at least 1; got {count}")
     if test is not None:
         if shapes:
             raise click.UsageError("the cases come from --shape or from --test; got both")
-        from difftest.host.collecting import with_spec  # and pytest
+        from difftest.host.collection import with_spec  # and pytest
 
         return with_spec(
-            test, lambda spec: (kernel or name_of(spec.kernel), calls_of_spec(spec, count))
+            test, lambda spec: (kernel or function_name(spec.kernel), calls_of_spec(spec, count))
         )
     if (kernel is None) != (not shapes):
         raise click.UsageError("a proof needs --kernel and the --shape of each input, or --test")
@@ -134,7 +134,7 @@ def _calls(
         return None, []
     named, dtypes = dict(map(_parse_sizes, others["sizes"])), others["dtypes"]
     own = [_parse_named_shape(shape, named) for shape in shapes]
-    known_dtypes(dtypes, as_dtype)  # a classic kernel's
+    parse_dtypes(dtypes, as_dtype)  # a classic kernel's
     fixed = parse_keywords(others["keywords"]), parse_grid(others["grid"])
     calls = calls_of_shapes(own, named, dtypes, *fixed, count)
     for call in calls:
@@ -179,7 +179,7 @@ Proven = Callable[[Sources, Sources], bool]
 
 def _file(file: Path, output: Path | None, kernel: str | None, proven: Proven) -> tuple[int, bool]:
     """One file rewritten; how many comments say what is left to do, and whether it is proven."""
-    from difftest.migration.rewriting import migrate as rewrite
+    from difftest.migration.rewriting import migrate_source as rewrite
 
     text = file.read_text(encoding="utf-8")
     result = rewrite(text)
@@ -219,12 +219,16 @@ def _folder(
 
 
 def _prove(
-    old: Sources, new: Sources, kernel: str, calls: Sequence[ProofCall], setting: Setting
+    old: Sources,
+    new: Sources,
+    kernel: str,
+    calls: Sequence[ValidationCall],
+    setting: ValidationSettings,
 ) -> bool:
     """Say whether the kernel is proven."""
     try:
-        proof = prove(old, new, kernel, calls, setting)
-    except ProofError as error:
+        proof = validate_translation(old, new, kernel, calls, setting)
+    except ValidationError as error:
         why = str(error).replace(f"{new.file.parent}{os.sep}", "")  # of a folder that may go
         click.echo(f"{kernel} is not proven: {why}", err=True)
         return False

@@ -13,11 +13,11 @@ from rich.console import Console
 from rich.progress import Progress
 
 from difftest.analysis.finding import Finding
-from difftest.choices import missing
+from difftest.choices import install_hint
 from difftest.cli.launching import KernelRun, run_options
 from difftest.host.console import print_table, table_console
 from difftest.host.options import PICTURES, OutputFile
-from difftest.host.output import replacing, write_file
+from difftest.host.output import atomic_write, write_file
 from difftest.inspection import memory_text
 from difftest.lint.check import unused_helpers
 from difftest.simulator import Machine, Trace
@@ -59,7 +59,7 @@ def profile(
     files = list(filter(None, (trace_file, picture, json_file)))
     if len(set(files)) != len(files):
         raise click.UsageError("--perfetto, --plot and --json each need a file of their own")
-    if picture and (lack := missing("matplotlib", "a picture", "plot")):
+    if picture and (lack := install_hint("matplotlib", "a picture", "plot")):
         raise click.UsageError(lack)
     is_shown = sys.stdout.isatty()  # else what a kernel prints would leave its file for the bar
     bar = Progress(console=Console(stderr=True), transient=True, redirect_stdout=is_shown)
@@ -87,24 +87,26 @@ def profile(
         content = {**as_mapping(report), "advice": [finding.as_mapping() for finding in findings]}
         write_file(json_file, json.dumps(content, indent=1))
     if picture:
-        with replacing(picture) as path:
+        with atomic_write(picture) as path:
             plot(report, path, run.title)
-    show(report, findings, trace, target)  # last: who reads a few lines of it may close the pipe
+    print_profile(
+        report, findings, trace, target
+    )  # last: who reads a few lines of it may close the pipe
 
 
-def show(report: Report, findings: list[Finding], trace: Trace, machine: Machine) -> None:
+def print_profile(report: Report, findings: list[Finding], trace: Trace, machine: Machine) -> None:
     """Print the summary, the tables, the memories and the advice."""
     console = table_console()
     say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
-    for line in text.totals(report):
+    for line in text.format_totals(report):
         say(textwrap.fill(line, console.width))
     console.print()
-    print_table(console, text.engines(report))
-    print_table(console, text.lines("Source lines", report.by_line()))
-    print_table(console, text.lines("Instructions", report.by_instruction()))
+    print_table(console, text.format_engines(report))
+    print_table(console, text.format_lines("Source lines", report.by_line()))
+    print_table(console, text.format_lines("Instructions", report.by_instruction()))
     console.print("Live ranges in SBUF and PSUM, in the order of the instructions", style="italic")
     say(memory_text(trace, machine, Console().width))
     console.print("\nAdvice, the largest gain first (predicted)", style="bold")
-    for line in text.findings(findings):
+    for line in text.format_findings(findings):
         # What goes on below begins under the words, so that the numbers stand out.
         say(textwrap.fill(line, console.width, subsequent_indent="   "))

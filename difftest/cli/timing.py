@@ -8,23 +8,25 @@ from typing import Any
 import click
 from rich.table import Table
 
-from difftest.cli.launching import KernelArguments, launched, random_arrays
+from difftest.cli.launching import KernelArguments, launch_traced, random_arrays
 from difftest.host.console import print_table, progress, table_console, titled_table
 from difftest.host.shipped import import_shipped
 from difftest.simulator import MACHINES
 from difftest.simulator.frontend.install import embedded
 from difftest.timing import predict
 from difftest.timing.calibration import (
+    CheckedPrediction,
     Comparison,
-    Judged,
     Measurement,
     align,
     calibration,
     device_trace,
-    grouped,
     measurements,
-    probed,
+    predict_probe,
     probes,
+)
+from difftest.timing.calibration import (
+    comparisons as grouped,
 )
 from difftest.timing.compiler import Toolchain
 from difftest.timing.interval import COVERAGE, SCALE, Estimate
@@ -84,7 +86,7 @@ def validate(whole: bool, each: bool, keyword: str) -> None:
     parts = {name: [row.judged for row in part] for name, part in _parts(judged).items()}
     if not keyword:
         for name, fitted in (("probes of trn1 whose cost is theirs", True), (OTHERS, False)):
-            parts[name] = [probed(probe) for probe in probes() if probe.fitted is fitted]
+            parts[name] = [predict_probe(probe) for probe in probes() if probe.fitted is fitted]
     parts["all of trn2"] = [row.judged for row in ours]
     print_table(console, _classes(parts))
     print_table(console, _table(comparisons, None if each or keyword else FEW))
@@ -115,7 +117,7 @@ def _compare(
             module, _, function = first.counterpart.partition(":")
             kernel = getattr(import_shipped(module), function)
             arguments = KernelArguments(arrays, dict(first.keywords))
-            trace, machine = launched(kernel, arguments, MACHINES["trn2"])[:2]
+            trace, machine = launch_traced(kernel, arguments, MACHINES["trn2"])[:2]
         prediction = predict(trace, machine, dge=first.toolchain)
         times[first.run] = prediction.estimates
         name = TRACES.get((first.counterpart, first.keywords))
@@ -143,7 +145,7 @@ def _parts(comparisons: list[Comparison]) -> dict[str, list[Comparison]]:
     return parts
 
 
-def _classes(parts: Mapping[str, Sequence[Judged]]) -> Table:
+def _classes(parts: Mapping[str, Sequence[CheckedPrediction]]) -> Table:
     """How good each class is: errors, intervals, order."""
     table = titled_table(
         "Classes (predicted against measured; Rank: Kendall's, 1 is the device's order, 0 none)",

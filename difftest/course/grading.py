@@ -20,7 +20,7 @@ from difftest.host.installation import predict_latency
 from difftest.host.shipped import import_shipped
 from difftest.inspection import Inspector
 from difftest.simulator import TRN2, NkiError, launch
-from difftest.simulator.witness import witnessing
+from difftest.simulator.launch_listeners import listening
 
 Reference = Callable[..., Array]
 
@@ -102,7 +102,7 @@ def hazards_of(kernel: Callable[..., Any], tests: tuple[CorrectnessTest, ...]) -
     The smallest case of each test is looked at: its first.
     """
     inspector = Inspector()
-    with witnessing(inspector):
+    with listening(inspector):
         for test in tests:
             _, X, W, bias = next(iter(test.cases(np.random.RandomState(0))))
             launch(kernel, (X, W, bias), {"pool_size": test.pool_size})

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from difftest.harness.recipes import Recipe
-from difftest.harness.signature import told_apart
+from difftest.harness.signature import distinct_names
 
 _RARE = ("dtypes", "shapes")
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
@@ -46,19 +46,19 @@ class Case:
 
     def label(self) -> str:
         """A test id: values and dtype."""
-        parts = [f"{name}={plain(value)}" for name, value in self.values.items()]
+        parts = [f"{name}={to_jsonable(value)}" for name, value in self.values.items()]
         return "-".join([*parts, self.dtype, *self.dtypes.values()])
 
     def to_json(self) -> str:
         """One line, for ``pytest --case``."""
-        return json.dumps(self._fields(), default=plain, separators=(",", ":"))
+        return json.dumps(self._fields(), default=to_jsonable, separators=(",", ":"))
 
     def _fields(self) -> dict[str, Any]:
         """Those of all cases, and those that this one has."""
         return {name: of for name, of in vars(self).items() if of or name not in _RARE}
 
 
-def plain(value: Any) -> Any:
+def to_jsonable(value: Any) -> Any:
     """What JSON lacks: recipes, NumPy's numbers, and by its name what is no data, as nl.add is."""
     if isinstance(value, (Recipe, Mapping)):
         return value.to_json() if isinstance(value, Recipe) else dict(value)
@@ -76,7 +76,7 @@ def tell_apart(choices: Iterable[Any]) -> None:
     """Give values of one choice that share a name, such as lambdas, a number beside it."""
     functions = [value for value in choices if callable(value) and not hasattr(value, "tolist")]
     names = [_own_name(value) for value in functions]
-    for value, own, name in zip(functions, names, told_apart(names), strict=True):
+    for value, own, name in zip(functions, names, distinct_names(names), strict=True):
         if name != own:
             _NAMES_APART[id(value)] = value, name
 
@@ -85,8 +85,8 @@ def meant(choices: Sequence[Any], text: Any) -> Any:
     """Return the value of a choice that stands in a text as :func:`plain` has it, or the text."""
     if isinstance(choices, range):  # of integers alone, and maybe many
         return text
-    named = {json.dumps(value, default=plain): value for value in choices}
-    return named.get(json.dumps(text, default=plain), text)
+    named = {json.dumps(value, default=to_jsonable): value for value in choices}
+    return named.get(json.dumps(text, default=to_jsonable), text)
 
 
 @dataclass(frozen=True)

@@ -23,13 +23,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from difftest.harness.reference import as_float64, bytes_of
+from difftest.harness.reference import array_bytes, as_float64
 from difftest.harness.rounding import (
     Array,
     Float64,
     Mask,
     float_info,
-    is_float,
+    is_float_dtype,
     round_once,
     ulp,
     unit_roundoff,
@@ -44,7 +44,10 @@ def are_equal(ours: Sequence[Array], theirs: Sequence[Array]) -> bool:
     """Whether all bits of outputs agree; any NaN is as any other, and a zero as one of its sign."""
     return len(ours) == len(theirs) and all(
         (array.shape, array.dtype) == (other.shape, other.dtype)
-        and (np.array_equal(bytes_of(array), bytes_of(other)) or np.array_equal(array, other, True))
+        and (
+            np.array_equal(array_bytes(array), array_bytes(other))
+            or np.array_equal(array, other, True)
+        )
         for array, other in zip(ours, theirs, strict=True)
     )
 
@@ -128,11 +131,11 @@ def compare(
     wrote; it is empty if the backend cannot tell.
     """
     forms = [(output.value, output.dtype) for output in expected]
-    wrong = wrong_form(forms, outputs, unwritten)
-    return wrong or joined([*map(check_values, range(len(outputs)), expected, outputs)])
+    wrong = check_shapes(forms, outputs, unwritten)
+    return wrong or merge_verdicts([*map(check_values, range(len(outputs)), expected, outputs)])
 
 
-def wrong_form(
+def check_shapes(
     forms: Sequence[tuple[Array, np.dtype[Any]]],
     outputs: Sequence[Array],
     unwritten: Sequence[Mask | None],
@@ -143,7 +146,7 @@ def wrong_form(
         return Mismatch("outputs", None, message)
     each = enumerate(zip(forms, outputs, unwritten or (None,) * len(outputs), strict=True))
     many = len(forms) > 1
-    return first_of(
+    return first_mismatch(
         [_check_form(index, *form, got, mask, many=many) for index, (form, got, mask) in each]
     )
 
@@ -156,12 +159,12 @@ def counted(arrays: int) -> str:
 NAN_BESIDE_NAN = "the reference is finite nowhere, and NaN beside NaN proves nothing"
 
 
-def joined(verdicts: Sequence[Answer | None], undecided: str = NAN_BESIDE_NAN) -> Answer:
+def merge_verdicts(verdicts: Sequence[Answer | None], undecided: str = NAN_BESIDE_NAN) -> Answer:
     """The verdict on outputs with these; a mismatch if they have no element.
 
     Where no element proves anything, the case is inconclusive for the reason ``undecided``.
     """
-    if wrong := first_of(verdicts):
+    if wrong := first_mismatch(verdicts):
         return wrong
     matches = [verdict for verdict in verdicts if isinstance(verdict, Match)]
     elements = sum(match.elements for match in matches)
@@ -173,7 +176,7 @@ def joined(verdicts: Sequence[Answer | None], undecided: str = NAN_BESIDE_NAN) -
     return Mismatch("empty", None, "no element was compared: the outputs are empty")
 
 
-def first_of(verdicts: Sequence[Answer | None]) -> Mismatch | Inconclusive | None:
+def first_mismatch(verdicts: Sequence[Answer | None]) -> Mismatch | Inconclusive | None:
     """The first mismatch, or else the first that tells nothing; None if all match."""
     kinds = (Mismatch, Inconclusive)
     return next((one for kind in kinds for one in verdicts if isinstance(one, kind)), None)
@@ -243,14 +246,14 @@ def _mismatch(
     apart = "without rounding too, " if expected.question == "algorithm" else ""
     message = _MESSAGES.get((expected.question, kind)) or apart + _MESSAGES[kind]
     if kind == "value" and expected.exact:
-        why = "nothing here rounds" if is_float(expected.dtype) else "these are integers"
+        why = "nothing here rounds" if is_float_dtype(expected.dtype) else "these are integers"
         message = f"values differ, and {why}: each must be equal"
         if expected.question:
             message = f"the arithmetic is wrong: the algorithm is correct, but {message}"
     ends, value = expected.interval(), expected.value
     at = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
     low, high = (str(end[at]) for end in ends)
-    whole = not is_float(expected.dtype) and float(value[at]).is_integer()
+    whole = not is_float_dtype(expected.dtype) and float(value[at]).is_integer()
     first = WrongElement(
         index=at,
         got="never written" if kind == "unwritten" else str(got[at]),
@@ -277,8 +280,8 @@ def error_in_ulp(got: float, expected: float, dtype: np.dtype[Any]) -> str:
     """How far a number lies from the expected one, in units in the last place of a dtype."""
     if not (np.isfinite(got) and np.isfinite(expected)):
         return "not finite"
-    if is_float(dtype) and abs(expected) < float(float_info(dtype).smallest_normal):
+    if is_float_dtype(dtype) and abs(expected) < float(float_info(dtype).smallest_normal):
         least = "the least digits are" if expected else "0 is expected"
         return f"{abs(got - expected):.3g}, where {least}"
     distance = abs(got - expected) / float(ulp(np.asarray(expected), dtype))
-    return f"{distance:.3g}" + f" ULP of {dtype}" * is_float(dtype)
+    return f"{distance:.3g}" + f" ULP of {dtype}" * is_float_dtype(dtype)

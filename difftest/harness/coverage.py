@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from difftest.backends.frames import is_installed, is_library
+from difftest.backends.tracebacks import is_installed, is_library
 
 TURNS = ("it never ran", "never a second turn", "never a third turn")
 BRANCHES = ("never true", "never false")
@@ -43,7 +43,7 @@ FREE_TOOLS = (5, 4)
 """Ids of ``sys.monitoring``: that of optimizers, and one that has no name, which HypoFuzz takes."""
 
 
-class Fork(NamedTuple):
+class Branch(NamedTuple):
     """An ``if`` or a loop: the line where it begins, and those of its body."""
 
     line: int
@@ -51,32 +51,32 @@ class Fork(NamedTuple):
     loops: bool
 
 
-def forks_of(code: CodeType) -> dict[int, Fork]:
+def branches_of(code: CodeType) -> dict[int, Branch]:
     """The forks of a function, by each line of their heads."""
     return _forks_at(code.co_filename, code)
 
 
 @functools.cache
-def _forks_at(file: str, code: CodeType) -> dict[int, Fork]:
+def _forks_at(file: str, code: CodeType) -> dict[int, Branch]:
     """With the file, for code that is equal in two files."""
     lines = {line for *_, line in code.co_lines() if line is not None}
     return {line: fork for line, fork in _forks_in(file).items() if line in lines}
 
 
 @functools.cache
-def _forks_in(file: str) -> dict[int, Fork]:
+def _forks_in(file: str) -> dict[int, Branch]:
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except SyntaxError:
         return {}
-    forks: dict[int, Fork] = {}
+    forks: dict[int, Branch] = {}
     for node in ast.walk(tree):
         if isinstance(node, (ast.If, ast.While, ast.For)) and not _is_settled(node):
             head = node.iter if isinstance(node, ast.For) else node.test
             last = head.end_lineno or head.lineno
             body = range(node.body[0].lineno, (node.body[-1].end_lineno or 0) + 1)
             if body.start > last:
-                fork = Fork(node.lineno, body, not isinstance(node, ast.If))
+                fork = Branch(node.lineno, body, not isinstance(node, ast.If))
                 forks.update(dict.fromkeys(range(node.lineno, last + 1), fork))
     return forks
 
@@ -100,18 +100,18 @@ class Coverage:
     condition, in words).
     """
 
-    forks: set[tuple[str, int, bool, str]] = field(default_factory=set)
+    branches: set[tuple[str, int, bool, str]] = field(default_factory=set)
     done: set[tuple[str, int, int]] = field(default_factory=set)
     unknown: set[str] = field(default_factory=set)
     tried: set[tuple[str, int, int, str]] = field(default_factory=set)
 
-    def saw(self, kernel: str, forks: Collection[tuple[str, int, bool]]) -> None:
+    def add_function(self, kernel: str, forks: Collection[tuple[str, int, bool]]) -> None:
         """A kernel ran functions with these forks."""
-        self.forks.update((*fork, kernel) for fork in forks)
+        self.branches.update((*fork, kernel) for fork in forks)
 
     def merge(self, other: Coverage, names: Mapping[str, str] | None = None) -> None:
         """Add what other cases did, with other names for some kernels."""
-        forks = {(*fork, (names or {}).get(kernel, kernel)) for *fork, kernel in other.forks}
+        forks = {(*fork, (names or {}).get(kernel, kernel)) for *fork, kernel in other.branches}
         for name, facts in vars(self).items():
             facts.update({**vars(other), "forks": forks}[name])
 
@@ -126,7 +126,7 @@ def coverage_from_list(document: list[Any]) -> Coverage:
     return Coverage(*tables)
 
 
-class Missed(NamedTuple):
+class UncoveredBranch(NamedTuple):
     """What no case did at a fork: the first thing that never happened there.
 
     ``kernels`` ran its function; ``file`` is from the working directory, ``source`` the line;
@@ -141,13 +141,13 @@ class Missed(NamedTuple):
     tried: str = ""
 
 
-def missed(coverage: Coverage) -> list[Missed]:
+def uncovered_branches(coverage: Coverage) -> list[UncoveredBranch]:
     """What no case did, by file and line. Of a loop without a second turn a third is not said."""
-    from difftest.simulator.errors import near  # a run without a backend is spared NumPy
+    from difftest.simulator.errors import relative_path  # a run without a backend is spared NumPy
 
-    ran, places = defaultdict[Any, list[str]](list), list[Missed]()
+    ran, places = defaultdict[Any, list[str]](list), list[UncoveredBranch]()
     tried = {(*at,): text for *at, _, text in sorted(coverage.tried, reverse=True)}
-    for *fork, kernel in sorted(coverage.forks):
+    for *fork, kernel in sorted(coverage.branches):
         ran[(*fork,)].append(kernel)
     for (file, line, loops), kernels in ran.items():
         texts = enumerate(SAYINGS[loops])
@@ -155,25 +155,27 @@ def missed(coverage: Coverage) -> list[Missed]:
         source = linecache.getline(file, line).strip()
         for what in left[: 1 if loops else None]:
             nearest = "" if loops else tried.get((file, line), "")
-            places.append(Missed(near(file), line, (*kernels,), what, source, nearest))
+            places.append(
+                UncoveredBranch(relative_path(file), line, (*kernels,), what, source, nearest)
+            )
     return places
 
 
-class WatchedCall:
+class BranchTrace:
     """What one run of a kernel did: ``forks`` and what is ``done`` as :class:`Coverage` has it."""
 
     def __init__(self, kernel: Callable[..., Any]) -> None:
         self.kernel, self.codes = kernel, set[int]()  # by ``id``, those that have forks
-        self.forks: set[tuple[str, int, bool]] = set()
+        self.branches: set[tuple[str, int, bool]] = set()
         self.done: set[tuple[str, int, int]] = set()
-        self._frames: dict[int, tuple[dict[int, Fork], dict[int, int]]] = {}
+        self._frames: dict[int, tuple[dict[int, Branch], dict[int, int]]] = {}
         """By ``id`` their forks, and at 0 the line that runs, at a loop's line its turns so far."""
 
     def start(self, frame: FrameType) -> None:
         """A function begins."""
-        forks, file = forks_of(frame.f_code), frame.f_code.co_filename
+        forks, file = branches_of(frame.f_code), frame.f_code.co_filename
         self.codes.add(id(frame.f_code))
-        self.forks.update((file, fork.line, fork.loops) for fork in forks.values())
+        self.branches.update((file, fork.line, fork.loops) for fork in forks.values())
         self._frames[id(frame)] = forks, {0: 0}  # to ask for them at each line takes longer
 
     def line(self, frame: FrameType, line: int) -> None:
@@ -196,7 +198,7 @@ class WatchedCall:
             del self._frames[id(frame)]
 
 
-class Watch:
+class BranchTracer:
     """Watches calls of kernels, one at a time; ``unknown`` says why it cannot, or is empty.
 
     ``monitoring`` is ``sys.monitoring``, or None for ``sys.settrace``, as in Pythons that lack it.
@@ -210,13 +212,13 @@ class Watch:
         """By ``id`` the codes that ran, and what their forks have not shown."""
         self._ran: dict[int, tuple[Callable[..., Any], set[int]]] = {}
         """By ``id``, as not all have a hash, kernels that ran to their end, with their codes."""
-        self._seen: WatchedCall | None = None
+        self._seen: BranchTrace | None = None
         self._tool: int | None = None
 
     @contextlib.contextmanager
-    def call(self, kernel: Callable[..., Any]) -> Iterator[WatchedCall]:
+    def call(self, kernel: Callable[..., Any]) -> Iterator[BranchTrace]:
         """Watch what is called within the scope."""
-        self._seen = seen = WatchedCall(kernel)
+        self._seen = seen = BranchTrace(kernel)
         home = str(getattr(kernel, "__module__", ""))
         root = home.partition(".")[0]  # the kernel's own package counts, installed or not
         file = getattr(sys.modules.get(home), "__file__", None)
@@ -232,9 +234,9 @@ class Watch:
         finally:
             self._seen = None
 
-    def learn(self, seen: WatchedCall, kernel: str, coverage: Coverage) -> None:
+    def record(self, seen: BranchTrace, kernel: str, coverage: Coverage) -> None:
         """Add what a case of a kernel did; functions with no more to show are left alone."""
-        coverage.saw(kernel, seen.forks)
+        coverage.add_function(kernel, seen.branches)
         coverage.done |= seen.done
         self._ran.setdefault(id(seen.kernel), (seen.kernel, set()))[1].update(seen.codes)
         for code, left in self._left.values():
@@ -260,12 +262,12 @@ class Watch:
         if code.co_name.startswith("<") or is_library(file):
             return False
         root = str(frame.f_globals.get("__name__")).partition(".")[0]
-        return (root in self._homes or not is_installed(file)) and bool(forks_of(code))
+        return (root in self._homes or not is_installed(file)) and bool(branches_of(code))
 
-    def _start(self, frame: FrameType, seen: WatchedCall) -> None:
+    def _start(self, frame: FrameType, seen: BranchTrace) -> None:
         code, file = frame.f_code, frame.f_code.co_filename
         if id(code) not in self._left:
-            forks = forks_of(code).values()
+            forks = branches_of(code).values()
             left = {(file, of.line, n) for of in forks for n in range(len(SAYINGS[of.loops]))}
             self._left[id(code)] = code, left
             if self._tool is not None:
@@ -297,7 +299,7 @@ class Watch:
             self._seen.line(sys._getframe(1), 0 if returned else line)
 
     @contextlib.contextmanager
-    def _tracing(self, seen: WatchedCall) -> Iterator[None]:
+    def _tracing(self, seen: BranchTrace) -> Iterator[None]:
         """Every call costs while somebody traces: a kernel that has shown all goes untraced."""
         _, codes = self._ran.get(id(seen.kernel), (None, None))
         shown = codes is not None and not any(self._left[at][1] for at in codes)

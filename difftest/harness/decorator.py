@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, ParamSpec
 import hypothesis
 
 from difftest.annotations import signature_shown
-from difftest.harness.bound import BoundCase, runnable
+from difftest.harness.bound_case import BoundCase, runnable
 from difftest.harness.case import Case
 from difftest.harness.edges import check_edges
 from difftest.harness.failures import DifferentialFailure, NothingComparedError
@@ -120,7 +120,7 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
 
     def run_drawn(case: Case, **fixtures: Any) -> None:
         runner: Runner = fixtures[RUNNER_FIXTURE]
-        if runner.repeats.is_one(spec, case):
+        if runner.repeats.is_duplicate(spec, case):
             return
         data = {f"data of {name}": type(recipe).__name__ for name, recipe in case.data.items()}
         tell({**case.values, "dtype": case.dtype, **data})

@@ -27,21 +27,27 @@ import numpy as np
 from hypothesis import settings
 
 from difftest.analysis.placement import MEMORIES, footprint_of, limit_of
-from difftest.backends.base import Backend, Crashed, Outcome, Ran, Rejected, Unsupported
+from difftest.backends.base import Backend, Completed, Crashed, Outcome, Rejected, Unsupported
 from difftest.harness.case import Case, Edge
-from difftest.harness.explicit import NoDataError, simplest_case
+from difftest.harness.differential import ReferenceResult
+from difftest.harness.duplicates import RANGE
+from difftest.harness.explicit import NoDataError, minimal_case
 from difftest.harness.failures import BrokenReferenceError, EdgeFailure
 from difftest.harness.limits import USED, CaseLimitError, fault_of_machine, limit
-from difftest.harness.questions import Reference
+from difftest.harness.minimal import minimal_example
 from difftest.harness.recipes import Ones, Random
-from difftest.harness.repeats import RANGE
-from difftest.harness.rounding import is_float
+from difftest.harness.rounding import is_float_dtype
 from difftest.harness.runner import Runner, make_call, run_kernel, verdict_on
-from difftest.harness.signature import home_of, signature_of
-from difftest.harness.simplest import simplest
-from difftest.harness.spec import KernelSpec, Value, elements_of, is_choice, is_function_of_domain
+from difftest.harness.signature import module_name, signature_of
+from difftest.harness.spec import (
+    KernelSpec,
+    Value,
+    count_elements,
+    is_choice,
+    is_function_of_domain,
+)
 from difftest.harness.spec_arguments import SpecError
-from difftest.harness.strategies import source_of, values_of
+from difftest.harness.strategies import strategy_of, values_of
 from difftest.harness.verdict import Inconclusive, Verdict, is_failure
 from difftest.simulator.machine import TRN2
 from difftest.simulator.trace import Trace
@@ -66,20 +72,24 @@ _DEVICE, _TRACING = "device", "embedded"
 """The backend on which such calls are not made; the one that knows what a kernel's tensors take."""
 MOST_SECONDS, MOST_MEMORY = 20.0, 2**10
 """That a reference may take where a memory is full, and MiB."""
-_plainest = functools.lru_cache(maxsize=8)(lambda spec: simplest(lambda: values_of(spec, {})))
+_plainest = functools.lru_cache(maxsize=8)(
+    lambda spec: minimal_example(lambda: values_of(spec, {}))
+)
 
 
-def edges_of(spec: KernelSpec) -> Iterator[Edge]:
+def edge_cases(spec: KernelSpec) -> Iterator[Edge]:
     """The plainest case, the kernel's defaults; and if the spec has rejections, calls outside.
 
     Of a kernel that is wrong in the plainest case the others tell nothing.
     """
-    base, defaults = plainest(spec, {}), defaults_of(spec)
+    base, defaults = minimal_values(spec, {}), defaults_of(spec)
     yield from _edge(base, spec, "the plainest case", inside=True)
     if defaults:
         shown = ", ".join(f"{name}={value}" for name, value in defaults.items())
         sizes = {name: value for name, value in defaults.items() if is_size(value)}
-        values = plainest(spec, defaults) or plainest(spec, sizes)  # beside 0, which is no size
+        values = minimal_values(spec, defaults) or minimal_values(
+            spec, sizes
+        )  # beside 0, which is no size
         values = values and {**values, **defaults}
         yield from _edge(values, spec, f"the defaults, {shown}", inside=True)
     if spec.rejects and base is not None:
@@ -104,15 +114,15 @@ def _edge(
     """The call of these values, if the spec has data for them."""
     with contextlib.suppress(NoDataError):
         if values is not None:
-            yield Edge(simplest_case(spec, values, dtype, **own), why, inside)
+            yield Edge(minimal_case(spec, values, dtype, **own), why, inside)
 
 
-def plainest(spec: KernelSpec, fixed: Mapping[str, Value]) -> dict[str, Any] | None:
+def minimal_values(spec: KernelSpec, fixed: Mapping[str, Value]) -> dict[str, Any] | None:
     """The plainest values of the domain that have the fixed ones; None if there are none."""
     if not any(map(is_function_of_domain, spec.domain.values())):
         return (base := _plainest(spec)) and {**base, **fixed}
     try:
-        return simplest(lambda: values_of(spec, fixed))
+        return minimal_example(lambda: values_of(spec, fixed))
     except (SpecError, TypeError, LookupError):
         if fixed:  # it has nothing for such a value
             return None
@@ -133,9 +143,9 @@ def _other_values(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
         for step in (value - 1, value + 1):
             if step >= 1:
                 yield from _edge({**base, name: step}, spec, f"{name}={step}")
-        own = getattr(source_of(spec, name, base), RANGE, range(0))
+        own = getattr(strategy_of(spec, name, base), RANGE, range(0))
         if own and own.step == 1:
-            beyond = plainest(spec, {name: own[-1] + 1})
+            beyond = minimal_values(spec, {name: own[-1] + 1})
             yield from _edge(beyond, spec, f"{name}={own[-1] + 1}, just beyond {own[-1]}")
 
 
@@ -154,7 +164,7 @@ def _other_shapes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
 
 def _other_dtypes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
     """Each operand alone has another of the spec's dtypes, and one that is none of them."""
-    foreign = _FOREIGN[not is_float(np.dtype(spec.dtypes[0]))]
+    foreign = _FOREIGN[not is_float_dtype(np.dtype(spec.dtypes[0]))]
     free = [name for name in spec.inputs if not spec.input(name).dtypes]
     for name in free:
         for own in (*spec.dtypes[:2], foreign):
@@ -165,7 +175,7 @@ def _other_dtypes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
 
 
 @dataclass(frozen=True)
-class _Look:
+class _FillAttempt:
     """A run of a grown case; one that did not come to its end has no footprint.
 
     ``work`` is what it takes to simulate it, in elements that its instructions touch.
@@ -182,16 +192,18 @@ class _Look:
         return bool(self.footprint) and all(size <= limit for size, limit in sizes)
 
 
-def fillings_of(spec: KernelSpec, run: Callable[[KernelSpec, Case], Outcome]) -> Iterator[Edge]:
+def filling_cases(spec: KernelSpec, run: Callable[[KernelSpec, Case], Outcome]) -> Iterator[Edge]:
     """For each name on which the footprint depends, the last case that fits and the first not.
 
     ``run`` runs a case and records its trace.
     """
     filled: set[int] = set()
-    values = plainest(spec, {}) or {}
+    values = minimal_values(spec, {}) or {}
     for name, value in values.items():
         # A list says which values there are. A spec without rejections promises none beyond it.
-        if not (is_size(value) and (spec.rejects or not is_choice(source_of(spec, name, values)))):
+        if not (
+            is_size(value) and (spec.rejects or not is_choice(strategy_of(spec, name, values)))
+        ):
             continue
         grown = functools.partial(_grown, spec, run, name, value)
         looks = [*itertools.takewhile(lambda look: look.fits, filter(None, map(grown, _LOOKS)))]
@@ -217,11 +229,11 @@ def _grown(
     value: int,
     count: int,
     foreseen: float = 0,
-) -> _Look | None:
+) -> _FillAttempt | None:
     """The run with ``count`` times the value; None if there is none, or it is too large."""
-    values = plainest(spec, {name: count * value})
+    values = minimal_values(spec, {name: count * value})
     most_work = min(MOST_WORK, WORK_OF_A_CASE * settings().max_examples)
-    if values is None or elements_of(spec, values) > MOST_ELEMENTS or foreseen > most_work:
+    if values is None or count_elements(spec, values) > MOST_ELEMENTS or foreseen > most_work:
         return None
     if (edge := next(_edge(values, spec, name), None)) is None:
         return None
@@ -229,12 +241,12 @@ def _grown(
     events = () if trace is None else trace.events
     regions = (region for event in events for region in (*event.writes, *event.reads))
     work = sum(region.elements for region in regions) + INSTRUCTION * len(events)
-    return _Look(count, edge.case, () if trace is None else footprint_of(trace, TRN2), work)
+    return _FillAttempt(count, edge.case, () if trace is None else footprint_of(trace, TRN2), work)
 
 
 def _limit_of(
-    grown: Callable[..., _Look | None], first: _Look, under: _Look
-) -> tuple[_Look, _Look] | None:
+    grown: Callable[..., _FillAttempt | None], first: _FillAttempt, under: _FillAttempt
+) -> tuple[_FillAttempt, _FillAttempt] | None:
     """The last multiple that fits, and the next; None if the limit is out of reach.
 
     It lies where the footprint foretells it, or in the middle: a kernel may have its own limit.
@@ -259,7 +271,7 @@ def _limit_of(
     return under, over
 
 
-def _crossing(first: _Look, second: _Look) -> int:
+def _crossing(first: _FillAttempt, second: _FillAttempt) -> int:
     """The first count that is too large, if what is needed grows on as between two looks."""
     counts = [1.0 * MOST_ELEMENTS]
     for least, most, end in zip(first.footprint, second.footprint, _LIMITS, strict=True):
@@ -290,8 +302,8 @@ def check_edges(runner: Runner, spec: KernelSpec) -> None:
     __tracebackhide__ = True
     for backend in (simulator for simulator in runner.backends if has_edges(spec, (simulator,))):
         record = functools.partial(run_recorded, runner, backend)
-        filling = fillings_of(spec, record) if backend.name == _TRACING else ()
-        for edge in itertools.chain(edges_of(spec), filling):
+        filling = filling_cases(spec, record) if backend.name == _TRACING else ()
+        for edge in itertools.chain(edge_cases(spec), filling):
             runner.now = spec, edge.case
             try:
                 _check_edge(runner, spec, edge, backend)
@@ -329,18 +341,18 @@ def judge_edge(
 ) -> None:
     """Count an outcome that is a refusal, or correct."""
     __tracebackhide__ = True
-    runner.tally.homes[spec.name] = home_of(spec.kernel)
+    runner.tally.homes[spec.name] = module_name(spec.kernel)
     if isinstance(outcome, Rejected) and not edge.inside:
         runner.tally.rows[spec.name, backend.name].rejections += 1
     elif not isinstance(outcome, Unsupported):
         verdict = _verdict(runner, spec, edge, outcome)
         runner.tally.count(spec.name, backend.name, verdict)
         if is_failure(verdict):
-            raise EdgeFailure(spec, edge, (backend.name, verdict), runner.again)
+            raise EdgeFailure(spec, edge, (backend.name, verdict), runner.reproduction)
 
 
 def _verdict(runner: Runner, spec: KernelSpec, edge: Edge, outcome: Outcome) -> Verdict:
-    if isinstance(outcome, Ran):
+    if isinstance(outcome, Completed):
         own = {np.dtype(edge.case.dtype_of(name)) for name in spec.inputs}
         if spec.output_dtype is None:  # that of any operand will do
             dtypes = (array.dtype.name if array.dtype in own else None for array in outcome.outputs)
@@ -350,7 +362,7 @@ def _verdict(runner: Runner, spec: KernelSpec, edge: Edge, outcome: Outcome) -> 
     is_promised = edge.inside or bool(spec.rejects)
     try:
         reference = runner.reference(spec, edge.case)
-        if is_promised or isinstance(reference, Reference):
+        if is_promised or isinstance(reference, ReferenceResult):
             with runner.defects(spec, edge.case):
                 return verdict_on(reference, outcome)
         reason = f"its reference refuses it: {reference}"

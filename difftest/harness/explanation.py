@@ -20,9 +20,17 @@ import numpy as np
 
 from difftest.analysis.finding import Finding
 from difftest.harness.case import Case
-from difftest.harness.questions import Reference
+from difftest.harness.differential import ReferenceResult
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal, as_float64, call_reference
-from difftest.harness.rounding import Array, Float64, Mask, float_info, is_float, round_once, ulp
+from difftest.harness.rounding import (
+    Array,
+    Float64,
+    Mask,
+    float_info,
+    is_float_dtype,
+    round_once,
+    ulp,
+)
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Inconclusive, Mismatch, Verdict, WrongOutput
 from difftest.simulator.errors import Location
@@ -45,7 +53,7 @@ KEPT = 100
 _NARROW = (np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16))
 
 
-def looks_of(spec: KernelSpec, case: Case, mismatch: Mismatch) -> tuple[str, ...]:
+def describe_mismatch(spec: KernelSpec, case: Case, mismatch: Mismatch) -> tuple[str, ...]:
     """What a wrong output of a case looks like, and where; empty where nothing can be said."""
     seen, index, parameters = mismatch.evidence, mismatch.output, spec.parameters_of(case.values)
     if seen is None or index is None:
@@ -93,7 +101,7 @@ def _rounded(seen: WrongOutput, values: Float64) -> Iterator[str]:
     """Errors as small as roundings, or values of a narrower dtype."""
     at = seen.wrong
     expected, got, dtype = seen.value[at], values[at], seen.got.dtype
-    if not is_float(dtype) or not np.isfinite(expected).all():
+    if not is_float_dtype(dtype) or not np.isfinite(expected).all():
         return
     error = np.abs(got - expected)
     for narrow in _NARROW:
@@ -149,7 +157,7 @@ def _reduced(inputs: Mapping[str, Array]) -> Iterator[tuple[str, Array, str]]:
     for name, array in inputs.items():
         yield name, np.zeros_like(array), f"a missing term: as if {name} were all 0"
         yield name, np.ones_like(array), f"a missing factor: as if {name} were all 1"
-        if is_float(array.dtype):
+        if is_float_dtype(array.dtype):
             yield name, -array, f"a wrong sign: as if {name} were negative"
         for axis, size in enumerate(array.shape):
             cuts = {size - 1: "the last"}
@@ -177,7 +185,7 @@ def last_tile(wrong: Mask, sizes: Sequence[int] = ()) -> str:
 
 
 @dataclass
-class History:
+class CaseHistory:
     """The cases of one kernel in a test, by what came of them; of those that agreed the last ones.
 
     ``largest`` is each backend's mismatch of most elements, with its case: it tells more than the
@@ -203,10 +211,10 @@ class History:
 
         Where the case tells nothing, the largest that failed may.
         """
-        said, where = looks_of(self.spec, case, verdict), ""
+        said, where = describe_mismatch(self.spec, case, verdict), ""
         if not said and backend in self.largest:
             other, larger = self.largest[backend]
-            said = looks_of(self.spec, other, larger)
+            said = describe_mismatch(self.spec, other, larger)
             sizes = ", ".join(f"{name}={size}" for name, size in other.values.items())
             where = f" (in {sizes}, which fails too)"
         dtype = one_dtype(case, self.agreed, self.failing)
@@ -222,14 +230,14 @@ def one_dtype(case: Case, agreed: Sequence[Case], failing: Sequence[Case]) -> st
     return f"one dtype: no case in {case.dtype} agrees, and all do in {', '.join(sorted(agree))}"
 
 
-def explained(verdict: Mismatch, exact: ExactRun) -> tuple[str, ...]:
+def explain_rounding(verdict: Mismatch, exact: ExactRun) -> tuple[str, ...]:
     """What is known of a wrong output's rounding errors, the most telling first.
 
     Of a wrong algorithm they are nothing to know, but where a doubt lies.
     """
     lines = [_narrowing(narrowing) for narrowing in exact.narrowed]
     if verdict.question == "algorithm":
-        return (*doubts_of(exact), *lines)
+        return (*describe_caveats(exact), *lines)
     over = [(loss, loss.overflow) for loss in exact.losses if loss.overflow is not None]
     lost = [loss for loss in exact.losses if loss.happened > 0]
     if over:
@@ -256,7 +264,7 @@ def explained(verdict: Mismatch, exact: ExactRun) -> tuple[str, ...]:
         "of its largest value"
         for loss in lost[1:]
     ]
-    return (*doubts_of(exact), *lines)
+    return (*describe_caveats(exact), *lines)
 
 
 def _narrowing(narrowing: Narrowing) -> str:
@@ -270,7 +278,7 @@ def _narrowing(narrowing: Narrowing) -> str:
     return f"{rounded}{at}: no input or output has that dtype"
 
 
-def doubts_of(exact: ExactRun) -> tuple[str, ...]:
+def describe_caveats(exact: ExactRun) -> tuple[str, ...]:
     """Where an exact run has no meaning or a rounded value has decided, and what follows."""
     use = "both questions are asked as one"
     if not exact.has_meaning:
@@ -278,7 +286,7 @@ def doubts_of(exact: ExactRun) -> tuple[str, ...]:
     return tuple(f"{doubt.reason}{_at(doubt.location)}: {use}" for doubt in exact.doubts)
 
 
-def of_data(verdict: Verdict, reference: Reference | Exception) -> str:
+def of_data(verdict: Verdict, reference: ReferenceResult | Exception) -> str:
     """Whether a verdict is one on data too large for the reference, in words; else empty."""
     if isinstance(verdict, Mismatch):
         asked = verdict.kind in ("nan", "infinity") and verdict.question != "algorithm"
@@ -289,7 +297,7 @@ def of_data(verdict: Verdict, reference: Reference | Exception) -> str:
     if not all(np.isfinite(array.astype(np.float64)).all() for array in reference.inputs.values()):
         return ""
     for value, dtype in reference.forms:
-        largest = float(float_info(dtype).max) if is_float(dtype) else math.inf
+        largest = float(float_info(dtype).max) if is_float_dtype(dtype) else math.inf
         if (np.abs(value) > largest).any():
             return (
                 f"the data do it: the inputs are finite, and the reference is beyond {dtype}'s "
@@ -298,11 +306,11 @@ def of_data(verdict: Verdict, reference: Reference | Exception) -> str:
     return ""
 
 
-def excuses(reference: Reference | Exception, finding: Finding) -> bool:
+def is_expected(reference: ReferenceResult | Exception, finding: Finding) -> bool:
     """Whether the reference wants what was found: NaN or infinities in outputs of their dtypes."""
     if finding.id not in ("nan-made", "infinity-made") or isinstance(reference, Exception):
         return False
-    floats = (form for form in reference.forms if is_float(form[1]))
+    floats = (form for form in reference.forms if is_float_dtype(form[1]))
     return not all(np.isfinite(round_once(*form)).all() for form in floats)
 
 

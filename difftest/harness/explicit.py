@@ -11,12 +11,12 @@ import numpy as np
 
 from difftest.harness.case import Case, meant
 from difftest.harness.limits import too_large
+from difftest.harness.minimal import minimal_example
 from difftest.harness.recipes import Integers, Random, Recipe, RecipeError, recipe_from_json
-from difftest.harness.rounding import is_float
-from difftest.harness.simplest import simplest
+from difftest.harness.rounding import is_float_dtype
 from difftest.harness.spec import KernelSpec, is_choice
-from difftest.harness.spec_arguments import SpecError, gridded
-from difftest.harness.strategies import data_of
+from difftest.harness.spec_arguments import SpecError, validate_grid
+from difftest.harness.strategies import data_strategy
 
 
 class CaseError(ValueError):
@@ -48,7 +48,7 @@ def case_from_json(document: object, spec: KernelSpec) -> Case:
 
 def _case_of(document: object, spec: KernelSpec) -> Case:
     if isinstance(document, Mapping) and set(document) == set(spec.domain):
-        document = json.loads(simplest_case(spec, document).to_json())
+        document = json.loads(minimal_case(spec, document).to_json())
     dtypes = {name: spec.input(name).dtypes for name in spec.inputs if spec.input(name).dtypes}
     fields = ("values", "dtype", "data", *["dtypes"] * bool(dtypes))  # shapes only if they differ
     if not isinstance(document, dict) or set(document) - {"shapes"} != set(fields):
@@ -79,7 +79,9 @@ def _case_of(document: object, spec: KernelSpec) -> Case:
         if is_choice(source):
             values[name] = meant(source, values[name])
     data = {name: recipe_from_json(parts["data"][name]) for name in spec.inputs}
-    shapes = {name: gridded(f"shapes.{name}", shape) for name, shape in parts["shapes"].items()}
+    shapes = {
+        name: validate_grid(f"shapes.{name}", shape) for name, shape in parts["shapes"].items()
+    }
     case = Case(values, parts["dtype"], data, parts["dtypes"], shapes)
     widths = {name: np.dtype(case.dtype_of(name)).itemsize for name in arrays}
     if problem := too_large((spec.shape_of(case, name), width) for name, width in widths.items()):
@@ -94,10 +96,10 @@ def explicit_cases(spec: KernelSpec) -> Iterator[Case]:
             yield example
             continue
         for dtype in spec.dtypes:
-            yield simplest_case(spec, {name: example[name] for name in spec.domain}, dtype)
+            yield minimal_case(spec, {name: example[name] for name in spec.domain}, dtype)
 
 
-def simplest_case(
+def minimal_case(
     spec: KernelSpec, values: Mapping[str, Any], dtype: str | None = None, **own: Mapping[str, Any]
 ) -> Case:
     """A case of these values: random data, or the plainest of an input's own.
@@ -116,7 +118,7 @@ def simplest_case(
     for seed, name in enumerate(spec.inputs):
         mine = dtypes.get(name, dtype)
         if spec.input(name).data is not None:
-            recipe = simplest(functools.partial(data_of, spec, name, values, mine))
+            recipe = minimal_example(functools.partial(data_strategy, spec, name, values, mine))
             if recipe is None:
                 raise NoDataError(
                     f"inputs[{name!r}].data: found nothing for {values}; accepted: data for each "
@@ -124,5 +126,5 @@ def simplest_case(
                 )
             data[name] = recipe
         else:
-            data[name] = Random(seed) if is_float(np.dtype(mine)) else Integers(seed, 4)
+            data[name] = Random(seed) if is_float_dtype(np.dtype(mine)) else Integers(seed, 4)
     return Case(dict(values), dtype, data, dtypes, **own)

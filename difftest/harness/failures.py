@@ -16,10 +16,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 from difftest.analysis.finding import Finding, Severity
-from difftest.backends.base import Outcome, Ran, Rejected, Unsupported
-from difftest.backends.frames import entries, is_authors, named, without_files
-from difftest.harness.case import Case, Edge, plain
-from difftest.harness.explanation import History
+from difftest.backends.base import Completed, Outcome, Rejected, Unsupported
+from difftest.backends.tracebacks import format_error, inner_frames, is_user_file, without_files
+from difftest.harness.case import Case, Edge, to_jsonable
+from difftest.harness.explanation import CaseHistory
 from difftest.harness.recipes import RECIPES, Iota, Ones, Random, Recipe, Zeros
 from difftest.harness.reference import ReferenceDefect
 from difftest.harness.spec import KernelSpec, Rejection
@@ -68,15 +68,15 @@ class Reproduction(NamedTuple):
 
     def command(self, case: Case) -> str:
         """The shell line that runs exactly this case."""
-        return quoted(["pytest", *self.arguments(case)])
+        return quote_command(["pytest", *self.arguments(case)])
 
 
-def quoted(words: Sequence[str], *, windows: bool = os.name == "nt") -> str:
+def quote_command(words: Sequence[str], *, windows: bool = os.name == "nt") -> str:
     """A command as this computer's shell reads it: POSIX shells, or the one of Windows."""
     return subprocess.list2cmdline(words) if windows else shlex.join(words)
 
 
-def text_of(title: str, rows: Iterable[Row], findings: Iterable[Finding] = ()) -> str:
+def format_report(title: str, rows: Iterable[Row], findings: Iterable[Finding] = ()) -> str:
     """A report: its title, its rows that say something, their lines below each other, hazards."""
     some = [(label and f"{label}:", textwrap.indent(of, " " * _LABEL)) for label, of in rows if of]
     told = "\n".join(f"{label:<{_LABEL}}{text.lstrip()}" for label, text in some)
@@ -85,26 +85,28 @@ def text_of(title: str, rows: Iterable[Row], findings: Iterable[Finding] = ()) -
 
 def case_rows(spec: KernelSpec, case: Case) -> list[Row]:
     """What was run."""
-    values = [f"{name}={plain(value)}" for name, value in case.values.items()]
+    values = [f"{name}={to_jsonable(value)}" for name, value in case.values.items()]
     data = [(name, f"{spec.shape_of(case, name)} {case.data[name]!r}") for name in spec.inputs]
     return [("case", ", ".join([*values, case.dtype])), *data]
 
 
 def rejection_text(spec: KernelSpec, rejection: Rejection, backend: str, outcome: Outcome) -> str:
     """The report of a call that a backend should have refused, or refused for another reason."""
-    values = ", ".join(f"{name}={plain(value)}" for name, value in rejection.values.items())
+    values = ", ".join(f"{name}={to_jsonable(value)}" for name, value in rejection.values.items())
     values += "".join(f", {name} of shape {shape}" for name, shape in rejection.shapes.items())
-    if isinstance(outcome, Ran):
+    if isinstance(outcome, Completed):
         happened = "accepted it"
     else:
         broke = "broke down itself" if getattr(outcome, "in_backend", False) else "broke down"
         kinds = {Rejected: "refused it, but said", Unsupported: "cannot run it:"}
-        happened = f"{kinds.get(type(outcome), f'{broke}:')} {named(outcome.error)}"
+        happened = f"{kinds.get(type(outcome), f'{broke}:')} {format_error(outcome.error)}"
     wanted = f"an error of the kernel's contract whose text matches {rejection.match!r}"
-    return text_of(f"{spec.name} must refuse {values}", [("accepted", wanted), (backend, happened)])
+    return format_report(
+        f"{spec.name} must refuse {values}", [("accepted", wanted), (backend, happened)]
+    )
 
 
-def short(spec: KernelSpec, case: Case) -> str:
+def format_sizes(spec: KernelSpec, case: Case) -> str:
     """The sizes of a case and its dtype: enough to know it by, in a line with other words."""
     sizes = [f"{name}={of}" for name, of in case.values.items() if name not in spec.parameters]
     own = [f"{name} of {of}" for name, of in (*case.dtypes.items(), *case.shapes.items())]
@@ -128,9 +130,9 @@ def _told(verdict: Verdict) -> str:
         case Mismatch():
             return verdict.message
         case OneSided(failed, error, how):
-            return f"{_ONE_SIDED[failed, how]}: {named(error)}"
+            return f"{_ONE_SIDED[failed, how]}: {format_error(error)}"
         case BothRejected(_, error):
-            return f"kernel and reference both refuse: {named(error)}"
+            return f"kernel and reference both refuse: {format_error(error)}"
         case Inconclusive(reason):
             return f"inconclusive: {reason}"
 
@@ -156,7 +158,7 @@ def describe_box(mismatch: Mismatch) -> str:
     return text + (f", the tail of axis {' and '.join(tails)}" if tails else "")
 
 
-class ToldFailure(AssertionError):
+class ReportedFailure(AssertionError):
     """A kernel test fails, and the text says all that a person needs: no traceback does."""
 
     raised: BaseException | None = None
@@ -169,7 +171,7 @@ class ToldFailure(AssertionError):
         return str(self).partition("\n")[0]
 
 
-class CaseFailure(ToldFailure):
+class CaseFailure(ReportedFailure):
     """A case that fails its test; the text is the report, with the line that runs it again.
 
     ``fresh`` is what came of the case in a process of its own, if it was not the same; ``saved``
@@ -190,7 +192,7 @@ class CaseFailure(ToldFailure):
 
     @property
     def headline(self) -> str:
-        return f"{self.spec.name} {self.title()} at {short(self.spec, self.case)}"
+        return f"{self.spec.name} {self.title()} at {format_sizes(self.spec, self.case)}"
 
     def title(self) -> str:
         """The first line of the report."""
@@ -206,21 +208,23 @@ class CaseFailure(ToldFailure):
         Of wrong values nothing raised there: it ends in the author's test then. Not when it is
         raised: Hypothesis takes failures at several lines for several bugs.
         """
-        steps = entries(self)
+        steps = inner_frames(self)
         if self.raised is not None:
             for innermost in steps[:1]:
                 innermost.tb_next = without_files(self.raised)
             return
-        own = [step for step in steps if is_authors(step.tb_frame.f_code.co_filename)]
+        own = [step for step in steps if is_user_file(step.tb_frame.f_code.co_filename)]
         for last in own[:1]:
             last.tb_next = None
 
     def __str__(self) -> str:
         again = [("run again", self.again.command(self.case))] if self.again else []
         again += [("fresh run", self.fresh)] if self.fresh else []
-        again += [("replay", quoted(["difftest", "replay", self.saved]))] if self.saved else []
+        again += (
+            [("replay", quote_command(["difftest", "replay", self.saved]))] if self.saved else []
+        )
         rows = [*case_rows(self.spec, self.case), *self.rows(), *again]
-        return text_of(f"{self.spec.name} {self.title()}", rows, self.findings)
+        return format_report(f"{self.spec.name} {self.title()}", rows, self.findings)
 
 
 def _is_hidden(failure: Exception) -> bool:
@@ -254,7 +258,7 @@ class DifferentialFailure(CaseFailure):
         self.raised = next((v.error for v in self.wrong.values() if isinstance(v, OneSided)), None)
         self.others: tuple[str, ...] = ()
         self.writers: Mapping[str, Event] = {}
-        self.history = History(spec)
+        self.history = CaseHistory(spec)
         self._verbose = verbose
 
     @property
@@ -265,13 +269,13 @@ class DifferentialFailure(CaseFailure):
             what = f"wrong {verdict.question or _WRONG.get(verdict.kind, verdict.kind)}"
             end = "" if verdict.first is None else f": {element_name(self.spec, verdict)}"
         else:
-            error = named(verdict.error).partition("\n")[0]
+            error = format_error(verdict.error).partition("\n")[0]
             what, end = _ONE_SIDED[verdict.failed, verdict.how], f": {error}"
             if verdict.failed == "kernel":
                 what, _, end = error.partition(":")
                 end = end and f":{end}"
         where = f" on {next(iter(self.wrong))}" if len(self.verdicts) > 1 else ""
-        return f"{self.spec.name}: {what}{where} at {short(self.spec, self.case)}{end}"
+        return f"{self.spec.name}: {what}{where} at {format_sizes(self.spec, self.case)}{end}"
 
     @property
     def verdict(self) -> Mismatch | OneSided:
@@ -381,7 +385,7 @@ class HazardFailure(CaseFailure):
     @property
     def headline(self) -> str:
         ids = ", ".join(dict.fromkeys(finding.id for finding in self.findings))
-        return f"{self.spec.name}: {ids} at {short(self.spec, self.case)}"
+        return f"{self.spec.name}: {ids} at {format_sizes(self.spec, self.case)}"
 
     def title(self) -> str:
         return "agrees with its reference here, and can be wrong on a device"
@@ -407,7 +411,7 @@ class HazardWarning(UserWarning):
     """A kernel does what may be wrong on some device, or in some release."""
 
 
-class NotRejectedError(ToldFailure):
+class NotRejectedError(ReportedFailure):
     """A backend did not refuse what it must refuse."""
 
 
@@ -434,5 +438,5 @@ class EdgeFailure(DifferentialFailure, NotRejectedError):
         return [*super().rows(), ("call", self.edge.why), ("remedy", mend)]
 
 
-class NothingComparedError(ToldFailure):
+class NothingComparedError(ReportedFailure):
     """A kernel test ended without having compared anything."""

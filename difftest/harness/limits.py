@@ -29,8 +29,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from difftest.backends.frames import named
-from difftest.harness.signature import name_of
+from difftest.backends.tracebacks import format_error
+from difftest.harness.signature import function_name
 
 USED = Path("/proc/self/statm")
 """Pages that this process has. Where there is no such file, memory cannot be limited."""
@@ -88,9 +88,9 @@ def fault_of_machine(error: BaseException | None) -> str:
     a person chose it.
     """
     if isinstance(error, MemoryError):
-        return f"{TOO_LITTLE}memory: {named(error)}"
+        return f"{TOO_LITTLE}memory: {format_error(error)}"
     what = _MACHINE.get(error.errno or 0) if isinstance(error, OSError) else None
-    return "" if error is None or what is None else f"{TOO_LITTLE}{what}: {named(error)}"
+    return "" if error is None or what is None else f"{TOO_LITTLE}{what}: {format_error(error)}"
 
 
 def limit(seconds: float | None, memory: float | None) -> contextlib.ExitStack:
@@ -227,7 +227,7 @@ def _put_back(before: dict[str, tuple[object, Any]], case: Any) -> None:
         _SETTINGS[name][2](before[name][1])
     if changed:  # the lines above this call are of no use to its author
         kernel = getattr(case, "kernel", case)
-        what = kernel if isinstance(kernel, str) else name_of(kernel)
+        what = kernel if isinstance(kernel, str) else function_name(kernel)
         what = "a reference" if case is None else what
         text = f"{what} changed {' and '.join(changed)}, put back after the call"
         warnings.warn_explicit(text, UserWarning, "difftest", 0)

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.random import Generator
 
-from difftest.harness.rounding import Array, Float64, is_float, round_once
+from difftest.harness.rounding import Array, Float64, is_float_dtype, round_once
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -181,7 +181,7 @@ class Outliers(Seeded, Recipe):
         places = np.flatnonzero(generator.random(drawn.size) < 1 / 8)
         if drawn.size > 1 and places.size in (0, drawn.size):  # at least one, and one that is none
             places = np.arange(1)
-        scales = generator.uniform(0.5, 1.0, places.size) if is_float(dtype) else 1.0
+        scales = generator.uniform(0.5, 1.0, places.size) if is_float_dtype(dtype) else 1.0
         np.put(drawn, places, generator.choice(np.array(self.values), places.size) * scales)
         return drawn
 
@@ -196,7 +196,7 @@ def _is_number(value: object, kind: type = Real) -> bool:
     return isinstance(value, kind) and not isinstance(value, bool)
 
 
-def is_integer(value: object) -> bool:
+def is_plain_integer(value: object) -> bool:
     """Whether it is an integer of Python or NumPy, and no truth value."""
     return _is_number(value, Integral)
 
@@ -207,12 +207,12 @@ def _is_row(value: object) -> bool:
 
 def _are_pairs(value: Any) -> bool:
     rows = isinstance(value, tuple) and all(_is_row(pair) and len(pair) == 2 for pair in value)
-    return rows and all(is_integer(position) for position, _ in value)
+    return rows and all(is_plain_integer(position) for position, _ in value)
 
 
 _OF_THE_DOMAIN = "(a size of the domain: data=lambda n: seeded(Indices, below=n))"
 _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "int": (is_integer, f"an integer {_OF_THE_DOMAIN}"),
+    "int": (is_plain_integer, f"an integer {_OF_THE_DOMAIN}"),
     "float": (_is_number, f"a number, in JSON 'nan', 'inf' and '-inf' too {_OF_THE_DOMAIN}"),
     "tuple[float, ...]": (_is_row, "a tuple of numbers"),
     "tuple[tuple[int, float], ...]": (_are_pairs, "a tuple of pairs (position, value)"),

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from difftest.backends.frames import entries, is_own, is_raised_by, named
 from difftest.backends.sdk import function_of
+from difftest.backends.tracebacks import format_error, inner_frames, is_own, is_raised_by
 from difftest.harness.limits import CaseLimitError, fault_of_machine, within_limits
 from difftest.harness.rounding import Array, Float64
-from difftest.harness.signature import arguments_for, name_of
+from difftest.harness.signature import bind_reference, function_name
 from difftest.simulator.errors import Location, guarded
 
 REFUSALS = (AssertionError, ValueError)
@@ -71,11 +71,11 @@ def call_reference(
     ReferenceDefect : it wrote to an argument, broke down, or returned no array of numbers.
     MemoryError, OSError : this computer cannot run it: see ``fault_of_machine``.
     """
-    who = f"the {role} {name_of(function)}"
+    who = f"the {role} {function_name(function)}"
     before = {**inputs, **parameters}
     after = {name: copy.deepcopy(value) for name, value in before.items()}
     copies = ({name: after[name] for name in names} for names in (inputs, parameters))
-    args, kwargs = arguments_for(function, *copies)
+    args, kwargs = bind_reference(function, *copies)
     try:
         returned = within_limits(lambda: guarded(lambda: function(*args, **kwargs)))
     except KeyboardInterrupt:
@@ -87,9 +87,9 @@ def call_reference(
             raise ReferenceDefect(
                 f"{who} {error}",
                 rule="each call of a kernel and of a reference keeps the limits of the session",
-                received=named(error),
+                received=format_error(error),
                 remedy="raise the limit, or let the reference need less",
-                where=place_of(error, function),
+                where=raising_line(error, function),
             ) from error
         if fault_of_machine(error):
             raise
@@ -97,9 +97,9 @@ def call_reference(
             f"{who} broke down",
             rule="a reference refuses a case by an assert, or by raising ValueError, in code of "
             "its own; any other error is a bug in it",
-            received=named(error),
+            received=format_error(error),
             remedy="mend the reference, or state what it refuses in a check with a message",
-            where=place_of(error, function),
+            where=raising_line(error, function),
         ) from error
     written = [name for name in before if _differ(before[name], after[name])]
     if written:
@@ -126,16 +126,18 @@ def _arrays(value: Any) -> Iterator[Array]:
 
 def _differ(value: Any, other: Any) -> bool:
     pairs = zip(_arrays(value), _arrays(other), strict=False)
-    return any(not np.array_equal(bytes_of(before), bytes_of(after)) for before, after in pairs)
+    return any(
+        not np.array_equal(array_bytes(before), array_bytes(after)) for before, after in pairs
+    )
 
 
-def place_of(error: BaseException, function: Callable[..., Any]) -> str:
+def raising_line(error: BaseException, function: Callable[..., Any]) -> str:
     """The innermost line of the author's own: file, line and its text; empty if there is none."""
-    own = (entry for entry in entries(error) if is_own(entry, function))
+    own = (entry for entry in inner_frames(error) if is_own(entry, function))
     return next((str(Location(e.tb_frame.f_code.co_filename, e.tb_lineno)) for e in own), "")
 
 
-def bytes_of(array: Array) -> Array:
+def array_bytes(array: Array) -> Array:
     """An array's bytes, without a copy where they lie together: NaN is equal to itself."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 

@@ -17,7 +17,7 @@ Float64 = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 
-def is_float(dtype: np.dtype[Any]) -> bool:
+def is_float_dtype(dtype: np.dtype[Any]) -> bool:
     """Whether ``dtype`` is a floating-point dtype of NumPy or ml_dtypes."""
     return dtype.kind not in "iub"
 
@@ -26,7 +26,7 @@ def round_once(values: Array, dtype: np.dtype[Any]) -> Array:
     """``values`` in ``dtype``: floats to nearest even, integers to nearest even and saturating."""
     if values.dtype == dtype:
         return values
-    if is_float(dtype):
+    if is_float_dtype(dtype):
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             narrow: Array = (_near(values) if dtype == np.float16 else values).astype(dtype)
         return narrow
@@ -64,7 +64,7 @@ def unit_roundoff(dtype: np.dtype[Any]) -> float:
 
 def ulp(values: Float64, dtype: np.dtype[Any]) -> Float64:
     """The distance between neighbours in ``dtype`` at each finite value; 1 for integers."""
-    if not is_float(dtype):
+    if not is_float_dtype(dtype):
         return np.ones_like(values)
     info = float_info(dtype)
     _, exponent = np.frexp(values)

@@ -15,21 +15,29 @@ import numpy as np
 from difftest.analysis.finding import Finding, Severity
 from difftest.backends.base import (
     Backend,
+    Completed,
     Crashed,
     KernelCall,
     Outcome,
-    Ran,
     Rejected,
     Unsupported,
-    poisoned,
+    poisoned_array,
 )
-from difftest.backends.frames import named
-from difftest.harness.aims import nearest
+from difftest.backends.tracebacks import format_error
+from difftest.harness.branch_targets import nearest_miss
 from difftest.harness.case import Case
 from difftest.harness.compare import are_equal, compare
-from difftest.harness.coverage import Watch, missed
-from difftest.harness.explanation import History, doubts_of, excuses, explained, of_data
-from difftest.harness.explicit import simplest_case
+from difftest.harness.coverage import BranchTracer, uncovered_branches
+from difftest.harness.differential import ReferenceResult, compare_exact, evaluate_reference
+from difftest.harness.duplicates import PassedCases
+from difftest.harness.explanation import (
+    CaseHistory,
+    describe_caveats,
+    explain_rounding,
+    is_expected,
+    of_data,
+)
+from difftest.harness.explicit import minimal_case
 from difftest.harness.failures import (
     BrokenReferenceError,
     DifferentialFailure,
@@ -40,14 +48,12 @@ from difftest.harness.failures import (
     rejection_text,
 )
 from difftest.harness.limits import NEEDS_LESS, CaseLimitError, fault_of_machine, within_limits
-from difftest.harness.questions import Reference, answer, reference_of
-from difftest.harness.reference import ReferenceDefect, ReferenceRefusal, bytes_of
-from difftest.harness.repeats import Repeats
+from difftest.harness.reference import ReferenceDefect, ReferenceRefusal, array_bytes
 from difftest.harness.rounding import Array
-from difftest.harness.signature import home_of
+from difftest.harness.signature import module_name
 from difftest.harness.spec import KernelSpec, Rejection
 from difftest.harness.spec_arguments import SpecError
-from difftest.harness.strategies import conditions_of
+from difftest.harness.strategies import branch_conditions
 from difftest.harness.tally import Tally
 from difftest.harness.verdict import (
     BothRejected,
@@ -77,7 +83,7 @@ class Trial:
     spec: KernelSpec
     case: Case
     inputs: tuple[Array, ...]
-    reference: Reference | Exception
+    reference: ReferenceResult | Exception
     settings: ExactSettings | None
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
@@ -85,7 +91,7 @@ class Trial:
     @property
     def results(self) -> int | None:
         """The number of arrays that the reference returned; None if it refused the case."""
-        return len(self.reference.outputs) if isinstance(self.reference, Reference) else None
+        return len(self.reference.outputs) if isinstance(self.reference, ReferenceResult) else None
 
 
 @dataclass(repr=False)
@@ -107,7 +113,7 @@ class Runner:
 
     backends: tuple[Backend, ...]
     tally: Tally = field(default_factory=Tally)
-    again: Reproduction | None = None
+    reproduction: Reproduction | None = None
     record: bool = False
     traces: dict[str, Trace] = field(default_factory=dict)
     outputs: dict[str, tuple[Array, ...]] = field(default_factory=dict)
@@ -115,21 +121,21 @@ class Runner:
     verbose: bool = False
     strict: bool = False
     hazards: dict[object, tuple[KernelSpec, Case, Finding]] = field(default_factory=dict)
-    repeats: Repeats = field(default_factory=Repeats)
-    histories: dict[str, History] = field(default_factory=dict)
+    repeats: PassedCases = field(default_factory=PassedCases)
+    histories: dict[str, CaseHistory] = field(default_factory=dict)
     exact: bool = True
-    beside: Callable[[KernelCall], Ran | str] | None = None
+    beside: Callable[[KernelCall], Completed | str] | None = None
     now: tuple[KernelSpec, Case] | None = None
-    watch: Watch | None = None
+    branch_tracer: BranchTracer | None = None
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Keep Hypothesis's report of a failing example short."""
         printer.text(f"<runner of {', '.join(backend.name for backend in self.backends)}>")
 
-    def start(self, again: Reproduction | None) -> None:
+    def start(self, reproduction: Reproduction | None) -> None:
         """Begin a test: count from zero, and remember how to run it again."""
-        self.tally, self.again = Tally(), again
-        self.repeats, self.histories, self.hazards = Repeats(), {}, {}
+        self.tally, self.reproduction = Tally(), reproduction
+        self.repeats, self.histories, self.hazards = PassedCases(), {}, {}
 
     @contextmanager
     def on(self, backends: tuple[Backend, ...]) -> Iterator[None]:
@@ -142,17 +148,17 @@ class Runner:
 
     def run(self, spec: KernelSpec, backend: Backend, call: KernelCall) -> Outcome:
         """Run a call; what a kernel of the embedded simulator did in its own code is tallied."""
-        if self.watch is None or backend.name not in ("embedded", "plain"):
+        if self.branch_tracer is None or backend.name not in ("embedded", "plain"):
             return run_kernel(backend, call)
-        with self.watch.call(call.kernel) as seen:
+        with self.branch_tracer.call(call.kernel) as seen:
             outcome = run_kernel(backend, call)
-        if isinstance(outcome, Ran):
-            self.watch.learn(seen, spec.name, self.tally.coverage)
-            self.tally.coverage.unknown |= {self.watch.unknown} - {""}
+        if isinstance(outcome, Completed):
+            self.branch_tracer.record(seen, spec.name, self.tally.coverage)
+            self.tally.coverage.unknown |= {self.branch_tracer.unknown} - {""}
         return outcome
 
     def check(
-        self, spec: KernelSpec, case: Case, reference: Reference | Exception | None = None
+        self, spec: KernelSpec, case: Case, reference: ReferenceResult | Exception | None = None
     ) -> dict[str, Verdict]:
         """Run the case on each backend and compare each outcome with the reference.
 
@@ -162,7 +168,7 @@ class Runner:
         try:
             trial = self.begin(spec, case, reference)
             for backend in self.backends:
-                self.ask(trial, backend)
+                self.run_backend(trial, backend)
         except (MemoryError, OSError) as error:
             if not fault_of_machine(error):
                 raise
@@ -176,13 +182,13 @@ class Runner:
         """
         traceback.clear_frames(error.__traceback__)  # they hold what has filled the memory
         verdict = Inconclusive(f"{fault_of_machine(error)}; {NEEDS_LESS}")
-        self.tally.homes[spec.name] = home_of(spec.kernel)
+        self.tally.homes[spec.name] = module_name(spec.kernel)
         for backend in self.backends:
             self.tally.count(spec.name, backend.name, verdict)
         return {backend.name: verdict for backend in self.backends}
 
     def begin(
-        self, spec: KernelSpec, case: Case, reference: Reference | Exception | None = None
+        self, spec: KernelSpec, case: Case, reference: ReferenceResult | Exception | None = None
     ) -> Trial:
         """A case that no backend has run yet, with what its reference says."""
         self.now = spec, case
@@ -192,13 +198,13 @@ class Runner:
         self.traces, self.outputs = {}, {}
         return Trial(spec, case, inputs, reference, self.settings_of(spec, case))
 
-    def ask(self, trial: Trial, backend: Backend) -> Verdict:
+    def run_backend(self, trial: Trial, backend: Backend) -> Verdict:
         """Run the case on one backend, judge what comes of it and count it."""
         spec, case, reference = trial.spec, trial.case, trial.reference
         sure = len(self._history(spec).agreed) >= _SURE
         outputs, right = self.right.get(backend.name, ((), None)) if sure else ((), None)
         call, ran = self._launched(trial, backend, None if right else trial.settings)
-        alike = isinstance(ran, Ran) and are_equal(ran.outputs, outputs)
+        alike = isinstance(ran, Completed) and are_equal(ran.outputs, outputs)
         if right and not (alike and all(mask is None for mask in getattr(ran, "unwritten", ()))):
             right, (call, ran) = None, self._launched(trial, backend, trial.settings)
         if isinstance(ran, Crashed) and fault_of_machine(ran.error):
@@ -206,7 +212,7 @@ class Runner:
         outcome = ran if right else self._with_exact_run(trial, backend, ran)
         with self.defects(spec, case):
             verdict, said = right or verdict_on(reference, outcome), ""
-        if isinstance(outcome, Ran):
+        if isinstance(outcome, Completed):
             trial.findings += outcome.findings
             self.outputs[backend.name] = outcome.outputs
             if outcome.trace is not None:
@@ -221,10 +227,10 @@ class Runner:
         data = of_data(verdict, reference)
         if data and isinstance(verdict, Inconclusive):
             verdict = verdict._replace(reason=f"{verdict.reason}; {data}")
-        self.tally.homes[spec.name] = home_of(spec.kernel)
+        self.tally.homes[spec.name] = module_name(spec.kernel)
         self.tally.count(spec.name, backend.name, verdict)
         if isinstance(verdict, Mismatch):
-            if isinstance(outcome, Ran) and outcome.exact and verdict.kind != "unwritten":
+            if isinstance(outcome, Completed) and outcome.exact and verdict.kind != "unwritten":
                 verdict = _explained(trial, verdict, backend, None if outcome is ran else outcome)
             verdict = replace(verdict, how=(*filter(None, (data, said)), *verdict.how))
             self._history(spec).failed(case, backend.name, verdict)
@@ -240,7 +246,7 @@ class Runner:
         return call, self.run(trial.spec, backend, call)
 
     def suspected(
-        self, trial: Trial, backend: Backend, call: KernelCall, ran: Ran
+        self, trial: Trial, backend: Backend, call: KernelCall, ran: Completed
     ) -> Mismatch | None:
         """What is wrong with a run whatever its values are; None if it read all its inputs.
 
@@ -251,7 +257,7 @@ class Runner:
             if name in spec.outputs:
                 continue
             width = f"u{before.dtype.itemsize}"
-            changed = bytes_of(before).view(width) != bytes_of(now).view(width)
+            changed = array_bytes(before).view(width) != array_bytes(now).view(width)
             count, did = int(np.count_nonzero(changed)), ""
             if count:
                 first = [int(index) for index in np.argwhere(changed.reshape(before.shape))[0]]
@@ -280,17 +286,17 @@ class Runner:
             raise failure from next((v.error for v in crashed if v.failed == "backend"), None)
         history.agreed.append(trial.case)
         for hit in trial.findings:  # what the test's end is to say, each of it once
-            if hit.severity is not Severity.NOTE and not excuses(trial.reference, hit):
+            if hit.severity is not Severity.NOTE and not is_expected(trial.reference, hit):
                 self.hazards.setdefault((hit.id, hit.locations), (trial.spec, trial.case, hit))
         return verdicts
 
     def failure(self, trial: Trial) -> DifferentialFailure:
         """The error of a case that one of the backends got wrong."""
-        parts = trial.spec, trial.case, trial.verdicts, self.again
+        parts = trial.spec, trial.case, trial.verdicts, self.reproduction
         return DifferentialFailure(*parts, verbose=self.verbose, findings=trial.findings)
 
-    def _history(self, spec: KernelSpec) -> History:
-        return self.histories.setdefault(spec.name, History(spec))
+    def _history(self, spec: KernelSpec) -> CaseHistory:
+        return self.histories.setdefault(spec.name, CaseHistory(spec))
 
     def check_hazards(self, *, warns: bool = True) -> None:
         """Judge a test whose cases all agree with their reference: fail, or warn of what was seen.
@@ -300,17 +306,17 @@ class Runner:
         failing = [hit for hit in self.hazards.values() if fails(hit[2], strict=self.strict)]
         if failing:
             spec, case, _ = failing[0]
-            raise HazardFailure(spec, case, self.again, [finding for *_, finding in failing])
+            raise HazardFailure(spec, case, self.reproduction, [finding for *_, finding in failing])
         for *_, finding in self.hazards.values() if warns else ():
             warn(HazardWarning(finding_text(finding)), finding.location)
 
-    def tell_tried(self) -> None:
+    def report_uncovered(self) -> None:
         """Where no case took one side of a branch: which values came nearest to its condition."""
         coverage = self.tally.coverage
-        for history in self.histories.values() if missed(coverage) else ():
+        for history in self.histories.values() if uncovered_branches(coverage) else ():
             cases = [case.values for case in history.agreed]
-            for file, line, places in conditions_of(history.spec) if cases else ():
-                coverage.tried.add((file, line, *nearest(places, cases)))
+            for file, line, places in branch_conditions(history.spec) if cases else ():
+                coverage.tried.add((file, line, *nearest_miss(places, cases)))
 
     def settings_of(self, spec: KernelSpec, case: Case) -> ExactSettings | None:
         """How the exact run of a case counts roundings; None if none is wanted."""
@@ -328,7 +334,7 @@ class Runner:
         That one is looked at for hazards too. What neither knows is noted for the summary.
         """
         spec, settings = trial.spec, trial.settings
-        if not isinstance(outcome, Ran) or settings is None:
+        if not isinstance(outcome, Completed) or settings is None:
             return outcome
         if outcome.exact is None and self.beside is not None:
             call = make_call(spec, trial.case, trial.inputs, exact=settings, inspect=True)
@@ -341,7 +347,9 @@ class Runner:
             elif [a.shape for a in ran.outputs] == [a.shape for a in outcome.outputs]:
                 outcome = outcome._replace(exact=ran.exact, findings=ran.findings)
         if outcome.exact is not None:
-            self.tally.doubts |= {f"{spec.name}: {doubt}" for doubt in doubts_of(outcome.exact)}
+            self.tally.doubts |= {
+                f"{spec.name}: {doubt}" for doubt in describe_caveats(outcome.exact)
+            }
         return outcome
 
     @contextmanager
@@ -350,28 +358,28 @@ class Runner:
         try:
             yield
         except ReferenceDefect as defect:
-            raise BrokenReferenceError(spec, case, defect, self.again) from defect.__cause__
+            raise BrokenReferenceError(spec, case, defect, self.reproduction) from defect.__cause__
 
-    def reference(self, spec: KernelSpec, case: Case) -> Reference | Exception:
+    def reference(self, spec: KernelSpec, case: Case) -> ReferenceResult | Exception:
         """What the reference says, or the error with which it refuses the case."""
         self.now = spec, case
         with self.defects(spec, case):
             try:
-                return reference_of(spec, case)
+                return evaluate_reference(spec, case)
             except ReferenceRefusal as refusal:
                 return refusal.error
 
     def check_rejection(self, spec: KernelSpec, rejection: Rejection) -> None:
         """Each backend must refuse the case, with the text that the spec says."""
         own = {"dtypes": rejection.dtypes, "shapes": rejection.shapes}
-        case = simplest_case(spec, rejection.values, rejection.dtype, **own)
+        case = minimal_case(spec, rejection.values, rejection.dtype, **own)
         self.now = spec, case
         for backend in self.backends:
             outcome = run_kernel(backend, make_call(spec, case))
             text = str(outcome.error) if isinstance(outcome, Rejected) else None
             if text is None or not re.search(rejection.match, text):
                 raise NotRejectedError(rejection_text(spec, rejection, backend.name, outcome))
-            self.tally.homes[spec.name] = home_of(spec.kernel)
+            self.tally.homes[spec.name] = module_name(spec.kernel)
             self.tally.rows[spec.name, backend.name].rejections += 1
 
 
@@ -388,7 +396,7 @@ def make_call(
         kernel=spec.kernel,
         inputs=tuple(own),
         outputs=tuple(
-            poisoned(spec.shape_of(case, name), spec.written_dtype(case, name))
+            poisoned_array(spec.shape_of(case, name), spec.written_dtype(case, name))
             for name in arrays[len(spec.inputs) :]
         ),
         parameters=copy.deepcopy(spec.parameters_of(case.values)),
@@ -411,20 +419,20 @@ def call_of_case(spec: KernelSpec, case: Case) -> tuple[list[Array], dict[str, A
     return [*args], keywords
 
 
-def verdict_on(reference: Reference | Exception | None, outcome: Outcome) -> Verdict:
+def verdict_on(reference: ReferenceResult | Exception | None, outcome: Outcome) -> Verdict:
     """The verdict on one outcome: both questions if there is an exact run, else the derived bound.
 
     A spec that says how its outputs round (``reduction``) is held to that too. Of an outcome that
     has no output nobody needs to know the reference: it is None then, and accepts the case.
     """
-    if isinstance(reference, Reference) and reference.spec.magnitude is not None:
+    if isinstance(reference, ReferenceResult) and reference.spec.magnitude is not None:
         _ = reference.bounds  # a magnitude that does not fit shows whatever the kernel does
     if isinstance(outcome, Crashed):
         return OneSided("backend" if outcome.in_backend else "kernel", outcome.error, "crashed")
     if isinstance(outcome, Unsupported):
         if not isinstance(reference, Exception):
             return OneSided("backend", outcome.error, "unsupported")
-        why = named(outcome.error)
+        why = format_error(outcome.error)
         return Inconclusive(f"the reference refuses, and the backend cannot run the kernel: {why}")
     if isinstance(reference, Exception):
         if isinstance(outcome, Rejected):
@@ -436,13 +444,13 @@ def verdict_on(reference: Reference | Exception | None, outcome: Outcome) -> Ver
     return reference.with_name(_compared(reference, outcome))
 
 
-def _compared(reference: Reference, outcome: Ran) -> Verdict:
+def _compared(reference: ReferenceResult, outcome: Completed) -> Verdict:
     """Return the verdict on the values of a run."""
     if wrong := reference.wrong_count(len(outcome.outputs)):
         return wrong
     verdict: Verdict | None = None
     if outcome.exact is not None and outcome.exact.has_meaning:
-        verdict = answer(reference, outcome)
+        verdict = compare_exact(reference, outcome)
         if isinstance(verdict, Mismatch) or reference.spec.reduction is None:
             return verdict
     derived = compare(reference.bounds, outcome.outputs, outcome.unwritten)
@@ -463,7 +471,7 @@ def undeclared_text(spec: KernelSpec, names: Iterable[str]) -> str:
     )
 
 
-def _of_arguments(trial: Trial, verdict: Verdict, ran: Ran) -> str:
+def _of_arguments(trial: Trial, verdict: Verdict, ran: Completed) -> str:
     """Say how a wrong kernel treats its arguments otherwise than the spec does; else empty."""
     if not isinstance(verdict, Mismatch):
         return ""
@@ -485,15 +493,17 @@ def _is_open(exact: ExactRun | None) -> bool:
     return exact is not None and exact.is_open
 
 
-def _explained(trial: Trial, verdict: Mismatch, backend: Backend, beside: Ran | None) -> Mismatch:
+def _explained(
+    trial: Trial, verdict: Mismatch, backend: Backend, beside: Completed | None
+) -> Mismatch:
     """The verdict with what an exact run says of the error: the kernel runs once more for it."""
     outcome: Outcome | None = beside
     if outcome is None and trial.settings is not None:
         exactly = trial.settings._replace(losses=True)
         call = make_call(trial.spec, trial.case, trial.inputs, exact=exactly)
         outcome = run_kernel(backend, call)
-    exact = outcome.exact if isinstance(outcome, Ran) else None
-    return verdict if exact is None else replace(verdict, how=explained(verdict, exact))
+    exact = outcome.exact if isinstance(outcome, Completed) else None
+    return verdict if exact is None else replace(verdict, how=explain_rounding(verdict, exact))
 
 
 def run_kernel(backend: Backend, call: KernelCall) -> Outcome:

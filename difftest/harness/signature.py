@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from difftest.annotations import signature_shown
-from difftest.backends.frames import function_of
+from difftest.backends.tracebacks import function_of
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -20,7 +20,7 @@ _SHOWN = re.compile(r"\b(?:function|kernel)\b[ :=('\"]+([A-Za-z_][\w.]*)")
 """A name in an object's repr, such as ``<Kernel function=add>``."""
 
 
-def name_of(function: Callable[..., Any]) -> str:
+def function_name(function: Callable[..., Any]) -> str:
     """Return the name of a kernel or a reference for a message.
 
     An object that has none is named for the function inside it, or else for what its repr says.
@@ -35,13 +35,13 @@ def name_of(function: Callable[..., Any]) -> str:
     return type(function).__name__ if name in ("", "object", "at") else name
 
 
-def home_of(function: Callable[..., Any]) -> str:
+def module_name(function: Callable[..., Any]) -> str:
     """The module that a kernel is defined in."""
     own = getattr(function_of(function) or function, "__module__", None)
     return str(own or type(function).__module__)
 
 
-def told_apart(names: Sequence[str], *places: Sequence[str]) -> tuple[str, ...]:
+def distinct_names(names: Sequence[str], *places: Sequence[str]) -> tuple[str, ...]:
     """What to call several functions beside each other: their names, if no two are equal.
 
     Else each of one name has behind it the first of ``places`` that tells them apart (a list of
@@ -56,9 +56,9 @@ def told_apart(names: Sequence[str], *places: Sequence[str]) -> tuple[str, ...]:
     return tuple(labels)
 
 
-def shown(function: Callable[..., Any]) -> str:
+def format_signature(function: Callable[..., Any]) -> str:
     """Name and signature, as far as there is one to show."""
-    return f"{name_of(function)}{signature_of(function) or '(...)'}"
+    return f"{function_name(function)}{signature_of(function) or '(...)'}"
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
@@ -72,7 +72,7 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
 _kept = lru_cache(maxsize=1024)(signature_shown)  # it is asked for in each case
 
 
-def call_of(
+def bind_kernel(
     kernel: Callable[..., Any], arrays: Mapping[str, Any], parameters: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The call of a kernel: by position as far as its first parameters are arrays, else by name."""
@@ -84,7 +84,7 @@ def call_of(
     return call.args, {**call.kwargs, **parameters}
 
 
-def arguments_for(
+def bind_reference(
     function: Callable[..., Any], inputs: Mapping[str, Any], parameters: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The call of a reference: the inputs by name, or first by position; and parameters it has.

@@ -11,12 +11,25 @@ import numpy as np
 from hypothesis.strategies import SearchStrategy
 
 from difftest.annotations import signature_shown
-from difftest.harness.case import Case, plain, tell_apart
+from difftest.harness.case import Case, tell_apart, to_jsonable
 from difftest.harness.limits import too_large
 from difftest.harness.recipes import Recipe
-from difftest.harness.rounding import Array, is_float
-from difftest.harness.signature import arguments_for, call_of, name_of, shown, signature_of
-from difftest.harness.spec_arguments import SpecError, checked, gridded, matched, refused, sized
+from difftest.harness.rounding import Array, is_float_dtype
+from difftest.harness.signature import (
+    bind_kernel,
+    bind_reference,
+    format_signature,
+    function_name,
+    signature_of,
+)
+from difftest.harness.spec_arguments import (
+    SpecError,
+    argument_error,
+    validate_arguments,
+    validate_grid,
+    validate_pattern,
+    validate_size,
+)
 from difftest.simulator.dtypes import MX_NAMES, NKI_NAMES
 from difftest.simulator.machine import MACHINES
 
@@ -71,7 +84,7 @@ class Rejection:
 
     def label(self) -> str:
         """A test id."""
-        parts = [f"{name}={plain(value)}" for name, value in self.values.items()]
+        parts = [f"{name}={to_jsonable(value)}" for name, value in self.values.items()]
         parts += [f"{name}={list(shape)}" for name, shape in self.shapes.items()]
         parts += [f"{name}={dtype}" for name, dtype in self.dtypes.items()]
         return "rejects-" + "-".join([*parts, *filter(None, [self.dtype])]).replace(" ", "")
@@ -161,7 +174,7 @@ class KernelSpec:
             received = "both" if kernels else "neither"
             raise SpecError(f"kernel, kernels: received {received}; accepted: one of them")
         several = {"kernel": kernels[0], "others": (*kernels[1:],)} if kernels else {}
-        for name, value in checked(vars(self) | several).items():
+        for name, value in validate_arguments(vars(self) | several).items():
             object.__setattr__(self, name, value)
         _check_domain(self)
         _check_arrays(self)
@@ -179,12 +192,14 @@ class KernelSpec:
     @property
     def name(self) -> str:
         """The kernel's name."""
-        return self.title or name_of(self.kernel)
+        return self.title or function_name(self.kernel)
 
     def shape(self, argument: str, values: Mapping[str, Value]) -> tuple[int, ...]:
         """The shape of an input or output, given a value for each name of the domain."""
         return tuple(
-            int(dim) if dim.isdecimal() else sized(f"{argument}: dimension {dim}", values[dim])
+            int(dim)
+            if dim.isdecimal()
+            else validate_size(f"{argument}: dimension {dim}", values[dim])
             for dim in self.dimensions(argument)
         )
 
@@ -256,25 +271,27 @@ class KernelSpec:
         """The number n of roundings on the way to an element (see ``compare``)."""
         what = "a number of roundings (an integer, at least 0), a name of the domain, or a function"
         accepted = f"{what} of names of the domain that returns one"
-        number = 1 if self.reduction is None else said(self.reduction, values)
-        return sized("reduction", number, accepted)
+        number = 1 if self.reduction is None else resolve_argument(self.reduction, values)
+        return validate_size("reduction", number, accepted)
 
     def grid_of(self, values: Mapping[str, Value]) -> tuple[int, ...]:
         """The SPMD grid, or the cores of a logical one; empty without either."""
         if self.lnc is not None:
-            return gridded("lnc", (said(self.lnc, values),))
-        return gridded("grid", said(self.grid, values))
+            return validate_grid("lnc", (resolve_argument(self.lnc, values),))
+        return validate_grid("grid", resolve_argument(self.grid, values))
 
     def machine_of(self, values: Mapping[str, Value]) -> str | None:
         """The generation that the embedded simulator stands for; None for the kernel's own."""
         name = values.get(self.machine, self.machine) if self.machine else None
         if name is not None and name not in MACHINES:
-            raise refused("machine", name, f"one of {', '.join(MACHINES)}, or a name of the domain")
+            raise argument_error(
+                "machine", name, f"one of {', '.join(MACHINES)}, or a name of the domain"
+            )
         return None if name is None else str(name)
 
     def ranks_of(self, values: Mapping[str, Value]) -> int:
         """The number of ranks; 0 of a kernel that runs on none."""
-        return 0 if self.ranks is None else gridded("ranks", (values[self.ranks],))[0]
+        return 0 if self.ranks is None else validate_grid("ranks", (values[self.ranks],))[0]
 
     @property
     def by_rank(self) -> tuple[str, ...]:
@@ -291,26 +308,26 @@ def _dimensions_of(entry: str | Input) -> list[str]:
     return (entry.dimensions if isinstance(entry, Input) else entry).split()
 
 
-def elements_of(spec: KernelSpec, values: Mapping[str, Value]) -> int:
+def count_elements(spec: KernelSpec, values: Mapping[str, Value]) -> int:
     """Of all arrays of a case that a spec names together."""
     return sum(math.prod(spec.shape(name, values)) for name in spec.arrays)
 
 
-def names_of(function: Callable[..., Any]) -> tuple[str, ...]:
+def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
     """The parameters of a function of the domain."""
     signature = signature_of(function) or signature_shown(function)  # says why there is none
     return tuple(signature.parameters)
 
 
-def apply(function: Callable[..., Any], values: Mapping[str, Value]) -> Any:
+def call_with_values(function: Callable[..., Any], values: Mapping[str, Value]) -> Any:
     """Call a function of the domain with the values that its parameters name."""
-    return function(**{name: values[name] for name in names_of(function)})
+    return function(**{name: values[name] for name in parameter_names(function)})
 
 
-def said(argument: Any, values: Mapping[str, Value]) -> Any:
+def resolve_argument(argument: Any, values: Mapping[str, Value]) -> Any:
     """What an argument is, or the name of the domain, or the function of such names, that it is."""
     if callable(argument):
-        return apply(argument, values)
+        return call_with_values(argument, values)
     return values[argument] if isinstance(argument, str) else argument
 
 
@@ -325,7 +342,7 @@ def _check_domain(spec: KernelSpec) -> None:
         is_drawn = isinstance(source, SearchStrategy) or is_choice(source)
         if not (is_drawn or is_function_of_domain(source)):
             accepted = "a Hypothesis strategy, one or more values, or a function of earlier names"
-            raise refused(f"domain[{name!r}]", source, accepted)
+            raise argument_error(f"domain[{name!r}]", source, accepted)
         _check_names(f"domain[{name!r}]", _names_in(source), earlier)
         earlier.append(name)
     _check_names("parameters", spec.parameters, earlier)
@@ -335,7 +352,7 @@ def _names_in(argument: Any) -> tuple[str, ...]:
     """The names of the domain that an argument is or is a function of; see :func:`said`."""
     if isinstance(argument, str):
         return (argument,)
-    return names_of(argument) if is_function_of_domain(argument) else ()
+    return parameter_names(argument) if is_function_of_domain(argument) else ()
 
 
 def _check_numbers(spec: KernelSpec) -> None:
@@ -351,7 +368,7 @@ def _check_numbers(spec: KernelSpec) -> None:
     _check_names("ranks", [spec.ranks] if spec.ranks is not None else [], tuple(spec.domain))
     own = {*spec.by_rank}
     if spec.ranks and not (own.issuperset(spec.outputs) and own.intersection(spec.inputs)):
-        raise refused(
+        raise argument_error(
             "ranks", spec.ranks, "the first dimension of each output, and of an input at least"
         )
     if spec.machine not in spec.domain:
@@ -381,20 +398,20 @@ def _check_arrays(spec: KernelSpec) -> None:
             name, own = f"{role}[{argument!r}]", entry if isinstance(entry, Input) else Input(entry)
             if not isinstance(own.dimensions, str) or not own.dimensions.split():
                 accepted = "names of dimensions separated by spaces, e.g. 'K M'"
-                raise refused(name, own.dimensions, accepted)
+                raise argument_error(name, own.dimensions, accepted)
             tokens = [token for token in own.dimensions.split() if not token.isdecimal()]
             _check_names(name, tokens, tuple(spec.domain))
             is_data = isinstance(own.data, (Recipe, SearchStrategy)) or callable(own.data)
             if not (is_data or own.data is None):
                 strategy = "a Hypothesis strategy of recipes or of arrays"
                 accepted = f"a recipe, {strategy}, or a function of names of the domain"
-                raise refused(f"{name}.data", own.data, accepted)
+                raise argument_error(f"{name}.data", own.data, accepted)
             _check_names(f"{name}.data", _names_in(own.data), tuple(spec.domain))
     for argument in spec.in_place:
         read, written = spec.dimensions(argument), _dimensions_of(spec.outputs[argument])
         if read != written:
             accepted = f"the dimensions that inputs has for it, {' '.join(read)!r}"
-            raise refused(f"outputs[{argument!r}]", " ".join(written), accepted)
+            raise argument_error(f"outputs[{argument!r}]", " ".join(written), accepted)
 
 
 def _check_dtypes(spec: KernelSpec) -> None:
@@ -402,7 +419,7 @@ def _check_dtypes(spec: KernelSpec) -> None:
     dtypes = [name for name in NKI_NAMES if name not in moved]
     types = spec.output_dtype
     if not spec.dtypes:
-        raise refused("dtypes", spec.dtypes, "a tuple of dtype names, e.g. ('float32',)")
+        raise argument_error("dtypes", spec.dtypes, "a tuple of dtype names, e.g. ('float32',)")
     for argument, names in (
         ("dtypes", spec.dtypes),
         ("output_dtype", filter(None, types if isinstance(types, tuple) else (types,))),
@@ -414,18 +431,20 @@ def _check_dtypes(spec: KernelSpec) -> None:
         for name in names:
             if name in moved:
                 numbers = f"a dtype of numbers: no data are drawn in {name}"
-                raise refused(argument, name, f"{numbers}; {', '.join(sorted(dtypes))}")
+                raise argument_error(argument, name, f"{numbers}; {', '.join(sorted(dtypes))}")
             if name not in dtypes:
-                raise refused(argument, name, ", ".join(sorted(dtypes)))
-    if not is_float(np.dtype(spec.accumulation)):
-        raise refused("accumulation", spec.accumulation, "a floating-point dtype")
+                raise argument_error(argument, name, ", ".join(sorted(dtypes)))
+    if not is_float_dtype(np.dtype(spec.accumulation)):
+        raise argument_error("accumulation", spec.accumulation, "a floating-point dtype")
 
 
 def _check_explicit(spec: KernelSpec) -> None:
     for rejection in spec.rejects:
         if not isinstance(rejection, Rejection):
-            raise refused("rejects", rejection, "Rejections, e.g. Rejection({'n': 129}, 'text')")
-        matched("rejects", rejection.match)
+            raise argument_error(
+                "rejects", rejection, "Rejections, e.g. Rejection({'n': 129}, 'text')"
+            )
+        validate_pattern("rejects", rejection.match)
         _check_names("rejects.shapes", tuple(rejection.shapes), spec.arrays)
         _check_names("rejects.dtypes", tuple(rejection.dtypes), tuple(spec.inputs))
     rejected = [("rejects", rejection.values) for rejection in spec.rejects]
@@ -433,7 +452,7 @@ def _check_explicit(spec: KernelSpec) -> None:
     for argument, values in rejected + accepted:
         all_names = f"a value for each of {', '.join(spec.domain)}"
         if not isinstance(values, Mapping):
-            raise refused(argument, values, all_names)
+            raise argument_error(argument, values, all_names)
         if set(values) != set(spec.domain):
             received = ", ".join(values) or "no name"
             raise SpecError(f"{argument}: received values for {received}; accepted: {all_names}")
@@ -457,10 +476,11 @@ def _check_kernel(spec: KernelSpec) -> None:
     for misfit in () if fits else [name for name in arrays if name not in signature.parameters]:
         raise SpecError(
             f"{'inputs' if misfit in spec.inputs else 'outputs'}: received the name {misfit!r} for "
-            f"the kernel {shown(spec.kernel)}; accepted: the names of the kernel's arrays in any "
+            f"the kernel {format_signature(spec.kernel)}; accepted: the names of the "
+            f"kernel's arrays in any "
             f"order, {', '.join(names) or 'of which it has none'}"
         )
-    args, kwargs = call_of(spec.kernel, dict.fromkeys(arrays), dict.fromkeys(spec.parameters))
+    args, kwargs = bind_kernel(spec.kernel, dict.fromkeys(arrays), dict.fromkeys(spec.parameters))
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
@@ -476,12 +496,14 @@ def _check_references(spec: KernelSpec) -> None:
         if function is None:
             continue
         try:
-            arguments_for(function, spec.inputs, dict.fromkeys(spec.parameters))
+            bind_reference(function, spec.inputs, dict.fromkeys(spec.parameters))
         except TypeError as error:
             names = ", ".join(spec.inputs)
             raise SpecError(
-                f"{role}: {shown(function)} cannot be called with the inputs ({names}) of the "
-                f"kernel {shown(spec.kernel)} and the parameters ({', '.join(spec.parameters)}): "
+                f"{role}: {format_signature(function)} cannot be called with the inputs "
+                f"({names}) of the "
+                f"kernel {format_signature(spec.kernel)} and the parameters "
+                f"({', '.join(spec.parameters)}): "
                 f"{error}; accepted: a function that has all names of the inputs, in any order, or "
                 "that takes the arrays in their order and has none of the names at another place, "
                 f"such as lambda {names}: ..."

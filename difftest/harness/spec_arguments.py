@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from difftest.harness.recipes import is_integer
+from difftest.harness.recipes import is_plain_integer
 
 _MAPPINGS = {
     "domain": "a mapping of names to where their values come from, e.g. {'n': sizes(1, 128)}",
@@ -27,7 +27,7 @@ class SpecError(ValueError):
     __module__ = "difftest"  # where authors find it; a longer name would cut its text off
 
 
-def checked(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def validate_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """A spec's arguments, sequences as tuples: each is of a kind that can be asked further."""
     switches = ("edges", "exact", "nonfinite", "allow_inconclusive")
     words = (str, Mapping)  # which are one by one something else
@@ -41,34 +41,34 @@ def checked(arguments: Mapping[str, Any]) -> dict[str, Any]:
     for fits, names in kinds:
         for name, accepted in names.items():
             if not fits(arguments[name]):
-                raise refused(name, arguments[name], accepted)
+                raise argument_error(name, arguments[name], accepted)
     return {**arguments, **{name: tuple(arguments[name]) for name in _SEQUENCES}}
 
 
-def sized(argument: str, value: Any, accepted: str = "an integer, at least 0") -> int:
+def validate_size(argument: str, value: Any, accepted: str = "an integer, at least 0") -> int:
     """A value of the domain that stands for a dimension."""
-    if not is_integer(value) or value < 0:
-        raise refused(argument, value, accepted)
+    if not is_plain_integer(value) or value < 0:
+        raise argument_error(argument, value, accepted)
     return int(value)
 
 
-def gridded(argument: str, value: Any) -> tuple[int, ...]:
+def validate_grid(argument: str, value: Any) -> tuple[int, ...]:
     """An SPMD grid."""
     is_row = isinstance(value, (tuple, list))
-    if not is_row or not all(is_integer(size) and size > 0 for size in value):
+    if not is_row or not all(is_plain_integer(size) and size > 0 for size in value):
         accepted = "a tuple of positive integers, or a function that returns one"
-        raise refused(argument, value, accepted)
+        raise argument_error(argument, value, accepted)
     return tuple(map(int, value))
 
 
 def check_integers(function: str, **arguments: Any) -> None:
     """The arguments of a function that makes a source of sizes are integers."""
     for name, value in arguments.items():
-        if not is_integer(value):
-            raise refused(f"{function}: {name}", value, "an integer")
+        if not is_plain_integer(value):
+            raise argument_error(f"{function}: {name}", value, "an integer")
 
 
-def matched(argument: str, pattern: Any) -> None:
+def validate_pattern(argument: str, pattern: Any) -> None:
     """A piece of an error's text, as a regular expression."""
     fault = ""
     try:
@@ -82,6 +82,6 @@ def matched(argument: str, pattern: Any) -> None:
         )
 
 
-def refused(argument: str, value: object, accepted: str) -> SpecError:
+def argument_error(argument: str, value: object, accepted: str) -> SpecError:
     """The error for an argument of another kind."""
     return SpecError(f"{argument}: received {value!r:.80}; accepted: {accepted}")

@@ -18,23 +18,31 @@ from hypothesis.control import current_build_context
 from hypothesis.internal import conjecture, scrutineer
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from difftest.backends.frames import PACKAGE
-from difftest.harness.aims import Condition, Place, Search, aimed, choices_of, floats_of, groups_of
+from difftest.backends.tracebacks import PACKAGE
+from difftest.harness.branch_targets import (
+    BranchSearch,
+    Condition,
+    Place,
+    choice_keys,
+    draw_target,
+    float_constants,
+    targets_in_domain,
+)
 from difftest.harness.case import Case
-from difftest.harness.nature import FAR, Nature, nature_of
+from difftest.harness.duplicates import EDGES, RANGE, begin_case, choose, draw_points, new_size
+from difftest.harness.minimal import examples, examples_or_none
 from difftest.harness.recipes import Fill, Integers, Iota, Ones, Outliers, Random, Recipe, Zeros
-from difftest.harness.repeats import EDGES, RANGE, begin_case, choose, new_size, points_of_run
-from difftest.harness.rounding import float_info, is_float
-from difftest.harness.simplest import attempted, examples
+from difftest.harness.reference_properties import FAR, ReferenceProperties, infer_properties
+from difftest.harness.rounding import float_info, is_float_dtype
 from difftest.harness.spec import (
     KernelSpec,
     Source,
-    apply,
-    elements_of,
+    call_with_values,
+    count_elements,
     is_choice,
     is_function_of_domain,
 )
-from difftest.harness.spec_arguments import SpecError, check_integers, refused
+from difftest.harness.spec_arguments import SpecError, argument_error, check_integers
 from difftest.harness.structured import Given, Uniform
 from difftest.simulator.machine import TRN2
 
@@ -168,7 +176,7 @@ def recipes(
     dtype: str,
     *,
     nonfinite: bool = False,
-    nature: Nature = Nature(),  # noqa: B008
+    nature: ReferenceProperties = ReferenceProperties(),  # noqa: B008
     random: bool = False,
 ) -> Recipe:
     """Recipes for data of ``dtype``, from plain to wild, without the plain ones if ``random``.
@@ -178,7 +186,7 @@ def recipes(
     """
     kind = draw(st.integers(_INTEGERS if random else 0, _KINDS - 1))
     np_dtype = np.dtype(dtype)
-    is_factor = nature.multiplies and is_float(np_dtype)
+    is_factor = nature.multiplies and is_float_dtype(np_dtype)
     for number, plain in ((_ONES, Zeros()), (_IOTA, Ones()), (_FILL, Iota())):
         if kind < number and not (is_factor and isinstance(plain, Iota)):
             return plain
@@ -188,7 +196,7 @@ def recipes(
     if kind < _INTEGERS:
         return _fill(np_dtype, nonfinite or nature.moves)
     seed = _number(_MAX_SEED)
-    if not is_float(np_dtype):
+    if not is_float_dtype(np_dtype):
         return _integers(kind, seed, _one_of(_INTEGER_BOUNDS), np_dtype, nature.spared)
     kinds = _MOVING if nature.moves else _SELECTING if nature.selects else _COMPUTING
     first, of_one_sign, outliers = kinds
@@ -249,7 +257,9 @@ def _far(dtype: np.dtype[Any], ends: Iterable[float] = _ENDLESS) -> list[tuple[f
 
 
 @lru_cache
-def _outliers(dtype: np.dtype[Any], nonfinite: bool, nature: Nature) -> list[tuple[float, ...]]:
+def _outliers(
+    dtype: np.dtype[Any], nonfinite: bool, nature: ReferenceProperties
+) -> list[tuple[float, ...]]:
     """Zeros of both signs, subnormal numbers, very large ones and very negative ones.
 
     Where something is computed, the squares of their squares are still finite. The large ones are
@@ -267,7 +277,7 @@ def _outliers(dtype: np.dtype[Any], nonfinite: bool, nature: Nature) -> list[tup
 
 
 def _fill(dtype: np.dtype[Any], nonfinite: bool) -> Fill:
-    if is_float(dtype):
+    if is_float_dtype(dtype):
         values = _PLAIN_VALUES + (_NONFINITE if nonfinite else ())
     else:
         values = (1.0, 2.0, 0.0) if dtype.kind in "ub" else (1.0, 2.0, 0.0, -1.0)
@@ -277,13 +287,13 @@ def _fill(dtype: np.dtype[Any], nonfinite: bool) -> Fill:
     return Fill(filled, tuple((place, _one_of(values)) for place in places))
 
 
-def source_of(spec: KernelSpec, name: str, earlier: Mapping[str, Any]) -> Source:
+def strategy_of(spec: KernelSpec, name: str, earlier: Mapping[str, Any]) -> Source:
     """Where a name's values come from, given earlier ones; Hypothesis's own, so as to be aimed."""
     source = spec.domain[name]
     if is_function_of_domain(source):
-        source = apply(source, earlier)  # type: ignore[arg-type]
+        source = call_with_values(source, earlier)  # type: ignore[arg-type]
         if not (isinstance(source, SearchStrategy) or is_choice(source)):
-            raise refused(
+            raise argument_error(
                 f"domain[{name!r}]: what its function returned",
                 source,
                 "a Hypothesis strategy, or a sequence of values",
@@ -307,7 +317,7 @@ def _values(
         if name in fixed:
             values[name] = fixed[name]
             continue
-        source: Any = source_of(spec, name, values)
+        source: Any = strategy_of(spec, name, values)
         if wanted and (value := wanted(values, name, source)) is not None:
             choose(source, value)
         is_strategy = isinstance(source, SearchStrategy)
@@ -319,34 +329,37 @@ values_of = st.composite(_values)
 
 
 @lru_cache(maxsize=8)
-def conditions_of(spec: KernelSpec) -> list[Condition]:
+def branch_conditions(spec: KernelSpec) -> list[Condition]:
     """What the kernels ask of sizes that changes for few of them."""
-    return examples(st.builds(Search(spec, partial(source_of, spec)).conditions), 1)[0]
+    return examples(st.builds(BranchSearch(spec, partial(strategy_of, spec)).conditions), 1)[0]
 
 
 def cases(spec: KernelSpec) -> SearchStrategy[Case]:
     """Cases of the domain, which shrink name by name. The reference is called for its nature."""
 
     def samples() -> list[Case]:  # what goes wrong here does so again, and is said there
-        return attempted(cases_like(spec, Nature()), SAMPLES)
+        return examples_or_none(cases_like(spec, ReferenceProperties()), SAMPLES)
 
-    return st.deferred(lambda: cases_like(spec, nature_of(spec, samples)))
+    return st.deferred(lambda: cases_like(spec, infer_properties(spec, samples)))
 
 
-def cases_like(spec: KernelSpec, nature: Nature) -> SearchStrategy[Case]:
+def cases_like(spec: KernelSpec, nature: ReferenceProperties) -> SearchStrategy[Case]:
     """Cases of the domain, for a reference of this nature."""
     tokens = {size for array in spec.arrays for size in spec.dimensions(array)}
     names = [*spec.domain]
     sizes = [name for name in names if name in tokens]
     names = names[: max(map(names.index, sizes), default=-1) + 1]
     fixed = (name for name in names if not is_function_of_domain(spec.domain[name]))
-    sources = {n: getattr(of := source_of(spec, n, {}), RANGE, of) for n in fixed}
+    sources = {n: getattr(of := strategy_of(spec, n, {}), RANGE, of) for n in fixed}
     ranges = {name: of for name, of in sources.items() if isinstance(of, Sequence)}
     room = math.prod(map(len, ranges.values()))
-    groups, nature = groups_of(conditions_of(spec), ranges), replace(nature, floats=floats_of(spec))
+    groups, nature = (
+        targets_in_domain(branch_conditions(spec), ranges),
+        replace(nature, floats=float_constants(spec)),
+    )
 
     def aim(ticket: int) -> Place:  # Hypothesis reads this text: that of many places is long
-        return aimed(groups, ticket)
+        return draw_target(groups, ticket)
 
     return _cases_with(spec, nature, sizes, aim, names if room >= _ROOM else [])
 
@@ -355,21 +368,21 @@ def cases_like(spec: KernelSpec, nature: Nature) -> SearchStrategy[Case]:
 def _cases_with(
     draw: DrawFn,
     spec: KernelSpec,
-    nature: Nature,
+    nature: ReferenceProperties,
     sizes: Sequence[str],
     aim: Callable[[int], Place],
     point: Sequence[str],
 ) -> Case:
     """The same with sizes that may be equal, values to aim at, and names whose values are new."""
     is_free = begin_case(current_build_context().data)
-    ticket, points = _number(_TICKETS), points_of_run()
+    ticket, points = _number(_TICKETS), draw_points()
     assume(is_free is not None)
     is_equal = len(sizes) > 1 and ticket % (_EQUAL + 1) == _EQUAL
     aims = {} if is_equal else aim(ticket)
 
     def wanted(earlier: Mapping[str, Any], name: str, source: Any) -> int | None:
         size = earlier[sizes[0]] if is_equal and name in sizes[1:] else aims.get(name)
-        if choices := [*itertools.takewhile(aims.__contains__, choices_of(name))]:
+        if choices := [*itertools.takewhile(aims.__contains__, choice_keys(name))]:
             data: Any = current_build_context().data
             data.prefix, data.index = [aims[at] for at in choices], 0
             return None
@@ -387,7 +400,7 @@ def _cases_with(
     data = {}
     for name in spec.inputs:
         own = dtypes.get(name, dtype)
-        recipe = data_of(spec, name, values, own, nature=nature, random=random)
+        recipe = data_strategy(spec, name, values, own, nature=nature, random=random)
         data[name] = draw(recipe, label=name)
     if all(recipe.is_random for recipe in data.values()):
         points[hash(repr([values[name] for name in point]))] += 1
@@ -396,7 +409,7 @@ def _cases_with(
 
 def _check_size(spec: KernelSpec, values: Mapping[str, Any]) -> None:
     """A case has room, before it is tried."""
-    count = elements_of(spec, values)
+    count = count_elements(spec, values)
     if count > MOST_ELEMENTS:
         shown = ", ".join(f"{name}={value}" for name, value in values.items())
         shapes = ", ".join(f"{name} {spec.shape(name, values)}" for name in spec.inputs)
@@ -406,7 +419,7 @@ def _check_size(spec: KernelSpec, values: Mapping[str, Any]) -> None:
         )
 
 
-def _special(spec: KernelSpec, nature: Nature, case: Case) -> Case:
+def _special(spec: KernelSpec, nature: ReferenceProperties, case: Case) -> Case:
     """The case, or one that is not ordinary in its place: see ``_FAR``.
 
     Drawn last, so that what is left without it is a case of ordinary data, which shrinks.
@@ -416,7 +429,9 @@ def _special(spec: KernelSpec, nature: Nature, case: Case) -> Case:
     if special >= _SCALED and narrow:
         case = replace(case, dtype=_one_of(narrow))
     types = {name: np.dtype(case.dtype_of(name)) for name in spec.inputs}
-    floats = [name for name in types if spec.input(name).data is None and is_float(types[name])]
+    floats = [
+        name for name in types if spec.input(name).data is None and is_float_dtype(types[name])
+    ]
     ranges: dict[str, tuple[float, float]] = {}
     if special >= _SCALED and narrow:
         size = 2.0 ** _one_of(nature.exponents[case.dtype])
@@ -430,13 +445,13 @@ def _special(spec: KernelSpec, nature: Nature, case: Case) -> Case:
     return replace(case, data={**case.data, **own})
 
 
-def data_of(
+def data_strategy(
     spec: KernelSpec,
     name: str,
     values: Mapping[str, Any],
     dtype: str,
     *,
-    nature: Nature = Nature(),  # noqa: B008
+    nature: ReferenceProperties = ReferenceProperties(),  # noqa: B008
     random: bool = False,
 ) -> SearchStrategy[Recipe]:
     """Recipes for an input: those of its own ``data``, else those of its dtype.
@@ -447,7 +462,7 @@ def data_of(
     if data is None:
         return _recipes(dtype, nonfinite=spec.nonfinite, nature=nature, random=random)
     if is_function_of_domain(data):
-        data = apply(data, values)
+        data = call_with_values(data, values)
     if isinstance(data, Recipe):
         return st.just(data)
     if not isinstance(data, SearchStrategy):
@@ -481,7 +496,9 @@ def seeded(recipe: type[Recipe], **values: Any) -> SearchStrategy[Recipe]:
     """
     is_recipe = isinstance(recipe, type) and issubclass(recipe, Recipe)
     if not (is_recipe and hasattr(recipe, "seed")):
-        raise refused("seeded", recipe, "a recipe with a seed, e.g. Uniform, Indices, Random")
+        raise argument_error(
+            "seeded", recipe, "a recipe with a seed, e.g. Uniform, Indices, Random"
+        )
     recipe.made(0, **values)  # says what is wrong
     fixed = {name: st.just(value) for name, value in values.items()}
     return st.builds(recipe, seed=st.integers(0, _MAX_SEED), **fixed)

@@ -45,8 +45,8 @@ class Counts:
 class Tally:
     """Counts by (kernel, backend), why cases were inconclusive, and where exact runs fell short.
 
-    ``broken`` has checks of ours that broke down (:mod:`difftest.breakdown`), ``coverage`` which
-    branches and loops of the kernels' own code the cases took.
+    ``broken`` has checks of ours that broke down (:mod:`difftest.internal_errors`), ``coverage``
+    which branches and loops of the kernels' own code the cases took.
     """
 
     rows: dict[tuple[str, str], Counts] = field(default_factory=lambda: defaultdict(Counts))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from difftest.backends.base import Backend, Ran
+from difftest.backends.base import Backend, Completed
 from difftest.backends.embedded import EmbeddedSimulator
-from difftest.backends.frames import entries
+from difftest.backends.tracebacks import inner_frames
 from difftest.harness.case import Case
 from difftest.harness.failures import CaseFailure, DifferentialFailure
 from difftest.harness.runner import make_call, run_kernel
@@ -38,7 +38,7 @@ def name_writers(failure: DifferentialFailure, backend: str, trace: Trace | None
     wrong = failure.verdicts.get(backend)
     if trace is None or not isinstance(wrong, Mismatch):
         return
-    event = culprit(trace, failure.spec, wrong)
+    event = last_writer(trace, failure.spec, wrong)
     if event is not None:
         failure.writers = {**failure.writers, backend: event}
 
@@ -55,9 +55,9 @@ def trace_of(
     The trace is None if the launch did not begin.
     """
     outcome = run_kernel(backend or EmbeddedSimulator(), make_call(spec, case, record=True))
-    if isinstance(outcome, Ran):
+    if isinstance(outcome, Completed):
         return outcome.trace, ""
-    frames = (entry.tb_frame for entry in entries(outcome.error))
+    frames = (entry.tb_frame for entry in inner_frames(outcome.error))
     scope = next((step.f_locals for step in frames if step.f_code is Launch.finished.__code__), {})
     if "arguments" not in scope:  # it did not begin
         return None, ""
@@ -65,7 +65,7 @@ def trace_of(
     return scope["core"].trace, type(outcome.error).__name__
 
 
-def culprit(trace: Trace, spec: KernelSpec, mismatch: Mismatch) -> Event | None:
+def last_writer(trace: Trace, spec: KernelSpec, mismatch: Mismatch) -> Event | None:
     """Return the instruction that wrote the first wrong element of a mismatch last.
 
     None if no instruction wrote it, or if the trace does not tell.

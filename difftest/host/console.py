@@ -21,10 +21,10 @@ _WIDE = 10_000
 """More than any table needs: in less the least width of its words is not known."""
 
 
-def table_console(least: int = LEAST) -> Console:
+def table_console(min_width: int = LEAST) -> Console:
     """Standard output; at least so wide where no terminal sets the width."""
     console = Console()
-    return console if console.is_terminal else Console(width=max(console.width, least))
+    return console if console.is_terminal else Console(width=max(console.width, min_width))
 
 
 def titled_table(title: str, left: tuple[str, ...], right: tuple[str, ...]) -> Table:

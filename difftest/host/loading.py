@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 
-from difftest.backends.frames import PACKAGE, hide_frames
+from difftest.backends.tracebacks import PACKAGE, hide_frames
 from difftest.harness.limits import within_limits
 from difftest.host.naming import function_in
 from difftest.host.shipped import import_shipped

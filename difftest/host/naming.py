@@ -34,11 +34,11 @@ def function_in(module: ModuleType, name: str, place: object) -> Any:
     ]
     kind = f"; its {name} is of type {type(value).__name__}"
     raise LookupError(
-        f"{place} has no function {name}{others(name, own) if value is None else kind}"
+        f"{place} has no function {name}{suggest_names(name, own) if value is None else kind}"
     )
 
 
-def others(name: str, names: Iterable[str]) -> str:
+def suggest_names(name: str, names: Iterable[str]) -> str:
     """What there is instead of a name, to follow the words that say that it is not there."""
     choices = sorted(names)
     more = f" and {len(choices) - _LISTED} more" if len(choices) > _LISTED else ""

@@ -13,9 +13,9 @@ import click
 
 from difftest.backends.base import KernelCall
 from difftest.harness.limits import LIMITS, limit
-from difftest.harness.signature import name_of
-from difftest.host.output import STANDARD, check_output, kept_for_file, unwritten
-from difftest.host.waiting import Waiting
+from difftest.harness.signature import function_name
+from difftest.host.output import STANDARD, check_output, format_write_error, kept_for_file
+from difftest.host.progress import ProgressThread
 
 _KEPT = "difftest.host.options.kept"
 PICTURES = (".png", ".svg", ".pdf")
@@ -54,7 +54,7 @@ class OutputFile(click.Path):
         try:
             check_output(path)
         except OSError as error:
-            self.fail(unwritten(error), param, ctx)
+            self.fail(format_write_error(error), param, ctx)
         return path
 
     def _keep(self, param: click.Parameter | None, ctx: click.Context | None) -> None:
@@ -68,12 +68,12 @@ class OutputFile(click.Path):
         ctx.find_root().with_resource(kept_for_file())
 
 
-def patient(command: Callable[..., Any]) -> Callable[..., Any]:
+def with_progress(command: Callable[..., Any]) -> Callable[..., Any]:
     """Have a command that calls kernels say what takes long, and stop it where it is asked to."""
 
     @functools.wraps(command)
     def waited(*args: Any, **keywords: Any) -> Any:
-        with contextlib.closing(Waiting(lambda: LIMITS.case, _shown)):
+        with contextlib.closing(ProgressThread(lambda: LIMITS.case, _shown)):
             return command(*args, **keywords)
 
     for option in _LIMITS:
@@ -82,13 +82,13 @@ def patient(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _shown(case: KernelCall | str) -> str:
-    return case if isinstance(case, str) else call_text(case.kernel, case.inputs)
+    return case if isinstance(case, str) else format_call(case.kernel, case.inputs)
 
 
-def call_text(kernel: Any, arrays: Sequence[Any]) -> str:
+def format_call(kernel: Any, arrays: Sequence[Any]) -> str:
     """``add on float32[128,512], float32[128,512]``."""
     shapes = ", ".join(f"{array.dtype}[{','.join(map(str, array.shape))}]" for array in arrays)
-    return f"{name_of(kernel)} on {shapes}"
+    return f"{function_name(kernel)} on {shapes}"
 
 
 def _limited(context: click.Context, option: click.Parameter, value: float | None) -> None:

@@ -47,7 +47,7 @@ def check_output(file: Path) -> None:
 
 
 @contextlib.contextmanager
-def replacing(file: Path) -> Iterator[Path]:
+def atomic_write(file: Path) -> Iterator[Path]:
     """The path to write a file to: beside it, whose place it takes once it is whole.
 
     A disk that is full leaves what was there, and no part of what should be. A device and a pipe
@@ -80,11 +80,11 @@ def write_file(file: Path, text: str, newline: str | None = None) -> None:
         stream.write(text)
         stream.flush()
         return
-    with replacing(file) as path, path.open("w", -1, "utf-8", "replace", newline) as opened:
+    with atomic_write(file) as path, path.open("w", -1, "utf-8", "replace", newline) as opened:
         opened.write(text)
 
 
-def unwritten(error: OSError) -> str:
+def format_write_error(error: OSError) -> str:
     """What is told of an output that cannot be written.
 
     Standard output is let go: Python would try again at its end.

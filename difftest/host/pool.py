@@ -35,7 +35,7 @@ class LostTask(NamedTuple):
     is_late: bool
 
 
-class Member:
+class PoolWorker:
     """A process at the other end of a connection, and what it does now.
 
     Parameters
@@ -58,16 +58,16 @@ class Member:
 
     def allow(self, seconds: float) -> None:
         """Give it so many seconds, without those in which it waits for a core (on Linux)."""
-        self.deadline, self._waited = time.monotonic() + seconds, waited(self.process.pid)
+        self.deadline, self._waited = time.monotonic() + seconds, cpu_wait_seconds(self.process.pid)
 
     def is_late(self) -> bool:
         """Whether its time is over."""
         if time.monotonic() >= self.deadline:
-            before, self._waited = self._waited, waited(self.process.pid)
+            before, self._waited = self._waited, cpu_wait_seconds(self.process.pid)
             self.deadline += self._waited - before
         return time.monotonic() >= self.deadline
 
-    def said(self, *, is_ready: bool) -> Any:
+    def receive(self, *, is_ready: bool) -> Any:
         """What it says; a LostTask if it will say no more."""
         try:
             return self.connection.recv() if is_ready else LostTask(self.news, True)
@@ -84,9 +84,9 @@ class Member:
         self.process.join()
 
 
-def results(
+def run_tasks(
     tasks: Iterable[Task],
-    serve: Callable[[Connection], None],
+    target: Callable[[Connection], None],
     count: int,
     result: type,
     limit: Callable[[Any], float],
@@ -104,16 +104,16 @@ def results(
     ------
     RuntimeError : a process could not start, with what it says of that.
     """
-    left, members = iter(tasks), list[Member]()
+    left, members = iter(tasks), list[PoolWorker]()
     try:
-        members += [_started(serve) for _ in range(count)]
+        members += [_started(target) for _ in range(count)]
         while members:
             first = min(member.deadline for member in members) - time.monotonic()
             ready = wait([member.connection for member in members], max(0.0, min(first, 1e6)))
             for member in [*members]:
                 if member.connection not in ready and not member.is_late():
                     continue
-                told = member.said(is_ready=member.connection in ready)
+                told = member.receive(is_ready=member.connection in ready)
                 if told is not None and not member.tasks:
                     raise RuntimeError(told if isinstance(told, str) else "a process did not start")
                 if isinstance(told, (result, LostTask)):
@@ -127,14 +127,14 @@ def results(
                 if isinstance(told, LostTask) or not member.tasks:
                     members.remove(member)
                     member.end()
-                    members += [_started(serve)] if isinstance(told, LostTask) else []
+                    members += [_started(target)] if isinstance(told, LostTask) else []
                 member.allow(limit(member.news[-1] if member.news else None))
     finally:
         for member in members:  # after Ctrl-C, or an error: one that still starts is not waited for
             member.end(grace=0.0)
 
 
-def answer_all(connection: Connection, answer: Callable[[Any], Any]) -> None:
+def serve_tasks(connection: Connection, answer: Callable[[Any], Any]) -> None:
     """Say that this process is ready, and what comes of each task, until no more come."""
     with contextlib.suppress(EOFError, ConnectionError):
         connection.send(None)
@@ -142,23 +142,23 @@ def answer_all(connection: Connection, answer: Callable[[Any], Any]) -> None:
             connection.send(answer(connection.recv()))
 
 
-def _started(serve: Callable[[Connection], None]) -> Member:
+def _started(serve: Callable[[Connection], None]) -> PoolWorker:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # it inherits that
     try:
-        member = Member(serve)
+        member = PoolWorker(serve)
     finally:
         signal.signal(signal.SIGINT, before)
     member.allow(START)
     return member
 
 
-def ends_with_parent(number: int) -> None:
+def die_with_parent(number: int) -> None:
     """Get a signal when the process that started this one is no more, where the system has that."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_DEATH_SIGNAL, number, 0, 0, 0)
 
 
-def waited(process: int | None) -> float:
+def cpu_wait_seconds(process: int | None) -> float:
     """Seconds in which a process could run and had no core; 0 where the system does not tell."""
     try:
         text = Path(f"/proc/{process}/schedstat").read_text(encoding="ascii")

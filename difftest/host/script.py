@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from difftest.analysis.finding import Severity
-from difftest.backends.frames import PACKAGE, entries, hide_frames
+from difftest.backends.tracebacks import PACKAGE, hide_frames, inner_frames
 from difftest.host.installation import embedded_with_predictions
 from difftest.inspection import Inspector, finding_text
 from difftest.simulator import NkiError
-from difftest.simulator.witness import witnessing
+from difftest.simulator.launch_listeners import listening
 
 _RUNPY = (runpy.__file__, "<frozen runpy>")
 
@@ -32,7 +32,7 @@ def run_script(
     if not os.path.isfile(script):
         raise FileNotFoundError(f"no script at {script}")
     inspector = Inspector(strict=strict)
-    with embedded_with_predictions(level), witnessing(inspector):
+    with embedded_with_predictions(level), listening(inspector):
         code = _run(script, arguments)
     for finding in inspector.findings:
         if finding.severity is not Severity.NOTE:
@@ -52,7 +52,7 @@ def _run(script: str, arguments: Sequence[str]) -> int:
             return 1
         except Exception as error:
             # What was raised inside this package may be a fault of ours: it keeps every frame.
-            if not entries(error)[0].tb_frame.f_code.co_filename.startswith(PACKAGE):
+            if not inner_frames(error)[0].tb_frame.f_code.co_filename.startswith(PACKAGE):
                 hide_frames(error, (PACKAGE, *_RUNPY))
             sys.excepthook(type(error), error, error.__traceback__)
             return 1

@@ -21,14 +21,14 @@ from multiprocessing.connection import Connection
 from multiprocessing.pool import ExceptionWithTraceback  # type: ignore[attr-defined]
 from typing import IO, Any, NamedTuple
 
-from difftest.host.pool import Member, ends_with_parent
+from difftest.host.pool import PoolWorker, die_with_parent
 
 _FORK_WARNING = ".*multi-threaded.*fork.*"
 _TAIL_BYTES = 30_000
 _GRACE_SECONDS = 1.0
 
 
-class Answer(NamedTuple):
+class JobResult(NamedTuple):
     """What came of one job in the worker.
 
     Attributes
@@ -52,7 +52,7 @@ class WorkerEndedError(Exception):
     """The process hung and was killed, or ended in the middle of the job."""
 
 
-class Worker(Member):
+class Worker(PoolWorker):
     """A forked process that calls one function again and again.
 
     Parameters
@@ -73,7 +73,7 @@ class Worker(Member):
             super().__init__(serve, "fork")
         atexit.register(self.close)  # else Python would wait for the process, and it for jobs
 
-    def run(self, *arguments: Any, timeout: float) -> Answer:
+    def run(self, *arguments: Any, timeout: float) -> JobResult:
         """Call the function in the child, which is killed after ``timeout`` seconds.
 
         Without an answer in that time, or at all, the worker is closed.
@@ -83,15 +83,15 @@ class Worker(Member):
             self.connection.send_bytes(pickle.dumps(arguments))
             if not self.connection.poll(timeout):
                 hung = WorkerEndedError(f"no answer within {timeout:g} s: the process was killed")
-                return Answer(None, hung, self._close(began, grace=0.0))
+                return JobResult(None, hung, self._close(began, grace=0.0))
             value, error = pickle.loads(self.connection.recv_bytes())
         except (EOFError, BrokenPipeError, ConnectionResetError):
             self.process.join()
             end = self.process.exitcode or 0
             how = f"killed by {signal.Signals(-end).name}" if end < 0 else f"with exit code {end}"
             died = WorkerEndedError(f"the process ended in the middle of it, {how}")
-            return Answer(None, died, self._close(began))
-        return Answer(value, error, self._read_log(began))
+            return JobResult(None, died, self._close(began))
+        return JobResult(value, error, self._read_log(began))
 
     def close(self) -> None:
         """End the process, which frees the core; a second time does nothing."""
@@ -121,7 +121,7 @@ class Worker(Member):
     ) -> None:
         """The child: answer jobs until the parent closes its end."""
         self.connection.close()
-        ends_with_parent(signal.SIGKILL)
+        die_with_parent(signal.SIGKILL)
         if os.getppid() != parent:  # it ended before the call
             os._exit(1)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when this ends

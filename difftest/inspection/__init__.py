@@ -1,7 +1,7 @@
 """Launches that are looked at for hazards: the trace is read, and doubts are settled by runs.
 
-:class:`Inspector` is told of each launch (:mod:`difftest.simulator.witness`); the pytest plugin,
-``difftest run`` and ``difftest check`` each have one.
+:class:`Inspector` is told of each launch (:mod:`difftest.simulator.launch_listeners`); the pytest
+plugin, ``difftest run`` and ``difftest check`` each have one.
 """
 
 from difftest.inspection.inspector import Inspector, fails, finding_text

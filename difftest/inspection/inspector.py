@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from difftest.analysis.detectors import DETECTORS, Detected, detect
-from difftest.analysis.detectors.survey import adds
+from difftest.analysis.detectors import DETECTORS, DetectionResult, detect
+from difftest.analysis.detectors.access_index import is_accumulating_dma
 from difftest.analysis.finding import Finding, Severity
-from difftest.breakdown import unless_broken
+from difftest.internal_errors import internal_error_scope
 from difftest.simulator import NkiError
-from difftest.simulator.baton import FORWARD, Order
+from difftest.simulator.launch_listeners import LaunchRecord
+from difftest.simulator.program_scheduler import FORWARD, ExecutionOrder
 from difftest.simulator.trace import Event, Location, Purpose, Trace
-from difftest.simulator.witness import Testimony
 
 if TYPE_CHECKING:
     from difftest.simulator.exact.run import ExactOutput
 
-REVERSED = Order(reversed=True)
+REVERSED = ExecutionOrder(reversed=True)
 """The last program first, to its end."""
 
-SERIAL = Order(serial=True)
+SERIAL = ExecutionOrder(serial=True)
 """The first program first, to its end: those of today's dialect take turns otherwise."""
 
-SHUFFLED = Order(seed=0)
+SHUFFLED = ExecutionOrder(seed=0)
 """Programs in an order that is the same each time."""
 
 _FLOAT64 = 2.0**-20
@@ -38,7 +38,7 @@ units of the two are 2**-29 apart; long sums may be counted with the root of the
 
 
 def depends_on_order(
-    testimony: Testimony, held: Iterable[Location | None], loop: Location | None = None
+    record: LaunchRecord, held: Iterable[Location | None], loop: Location | None = None
 ) -> bool:
     """Whether some other order gives other outputs, bit for bit, or does not end.
 
@@ -50,16 +50,23 @@ def depends_on_order(
     held : lines at which a program that may be late is.
     loop : the line of the loop whose iterations are reordered; None for the programs.
     """
-    trace, orders = testimony.trace, [Order(loop, reversed=True), Order(loop, seed=0)]
-    orders = orders_of(trace, held) if loop is None else orders
+    trace, orders = (
+        record.trace,
+        [ExecutionOrder(loop, reversed=True), ExecutionOrder(loop, seed=0)],
+    )
+    orders = informative_orders(trace, held) if loop is None else orders
     sums = any(_adds_up(event, loop) for event in trace.events)
-    return any(_differs(testimony, order, sums=sums) for order in orders)
+    return any(_differs(record, order, sums=sums) for order in orders)
 
 
-def orders_of(trace: Trace, held: Iterable[Location | None]) -> list[Order]:
+def informative_orders(trace: Trace, held: Iterable[Location | None]) -> list[ExecutionOrder]:
     """The orders of programs that may tell something: each costs as much as the launch itself."""
     late, programs = frozenset(held), {event.program for event in trace.events}
-    lates = [Order(held=late), Order(held=late, reversed=True), Order(held=late, serial=True)]
+    lates = [
+        ExecutionOrder(held=late),
+        ExecutionOrder(held=late, reversed=True),
+        ExecutionOrder(held=late, serial=True),
+    ]
     plain = [REVERSED, *[SHUFFLED] * (len(programs) > 2), *[SERIAL] * (trace.dialect == "nki")]
     return [*lates, *plain] if late else plain
 
@@ -68,10 +75,10 @@ def _adds_up(event: Event, loop: Location | None) -> bool:
     """Whether an instruction adds to what others put there: turns of the loop, or programs."""
     if loop is not None and all(turn.loop.location != loop for turn in event.loops):
         return False
-    return adds(event) or (loop is not None and event.attributes.accumulate)
+    return is_accumulating_dma(event) or (loop is not None and event.attributes.accumulate)
 
 
-def _differs(testimony: Testimony, order: Order, *, sums: bool) -> bool:
+def _differs(testimony: LaunchRecord, order: ExecutionOrder, *, sums: bool) -> bool:
     with contextlib.redirect_stdout(io.StringIO()):
         try:
             outputs = testimony.again(order)
@@ -86,7 +93,7 @@ def _differs(testimony: Testimony, order: Order, *, sums: bool) -> bool:
     return not (sums and len(made) == len(before) and _is_rounding(testimony, order))
 
 
-def _is_rounding(testimony: Testimony, order: Order) -> bool:
+def _is_rounding(testimony: LaunchRecord, order: ExecutionOrder) -> bool:
     """Whether without rounding the outputs are the same: sums are added up in another order."""
     if testimony.exactly is None:
         return False
@@ -146,17 +153,17 @@ class Inspector:
 
     strict: bool = False
     findings: list[Finding] = field(default_factory=list)
-    silenced: int = 0
+    suppressed: int = 0
     _said: set[tuple[object, ...]] = field(default_factory=set)
 
-    def __call__(self, testimony: Testimony) -> None:
+    def __call__(self, testimony: LaunchRecord) -> None:
         """Look at one launch; each rank is one."""
-        with unless_broken("the search for hazards"):
+        with internal_error_scope("the search for hazards"):
             self._look(testimony)
 
-    def _look(self, testimony: Testimony) -> None:
+    def _look(self, testimony: LaunchRecord) -> None:
         detected = inspect(testimony)
-        self.silenced += len(detected.silenced)
+        self.suppressed += len(detected.suppressed)
         before = {(finding.id, finding.severity, finding.location) for finding in self.findings}
         for finding in detected.findings:
             key = finding.id, finding.severity, finding.locations
@@ -173,13 +180,15 @@ class Inspector:
         return [finding for finding in self.findings if fails(finding, strict=self.strict)]
 
 
-def inspect(testimony: Testimony) -> Detected:
+def inspect(record: LaunchRecord) -> DetectionResult:
     """What the detectors say of a launch, its suspicions settled by runs in other orders."""
-    detected = detect(testimony.trace, testimony.machine)
-    if not detected.suspicions:
+    detected = detect(record.trace, record.machine)
+    if not detected.inconclusive:
         return detected
-    held = {doubt.differs.location for doubt in detected.suspicions if doubt.loop is None} - {None}
-    return detected.settled(functools.cache(functools.partial(depends_on_order, testimony, held)))
+    held = {doubt.differs.location for doubt in detected.inconclusive if doubt.loop is None} - {
+        None
+    }
+    return detected.resolved(functools.cache(functools.partial(depends_on_order, record, held)))
 
 
 def fails(finding: Finding, *, strict: bool) -> bool:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from difftest.analysis.finding import grouped
-from difftest.analysis.placement import Live, Placement, placements
+from difftest.analysis.finding import group_by
+from difftest.analysis.placement import LiveRange, Placement, placements
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Trace
 
@@ -54,10 +54,10 @@ def memory_text(trace: Trace, machine: Machine, width: int = 100, share: float =
     )
 
 
-class _Group(NamedTuple):
+class _AllocationGroup(NamedTuple):
     """The tensors of one line of the kernel, called from one line, of one shape and dtype."""
 
-    lives: tuple[Live, ...]
+    lives: tuple[LiveRange, ...]
     there: int
     """How many are live at the peak."""
 
@@ -127,17 +127,17 @@ class _Chart:
         row = f"{size:>{_SIZE}} {chart:<{self.columns}} {label}".rstrip()
         return row if len(row) <= self.width else row[: self.width - 1] + "…"
 
-    def _groups(self) -> list[_Group]:
+    def _groups(self) -> list[_AllocationGroup]:
         """The tensors by line, those that take most at the peak first, then the largest."""
 
-        def kind(live: Live) -> tuple[object, ...]:
+        def kind(live: LiveRange) -> tuple[object, ...]:
             tensor = live.allocation
             at = tensor.location, tensor.location and tensor.location.calls
             return (*at, tensor.name, tensor.shape, tensor.dtype)
 
-        lines, when = grouped(self.placement.lives, kind), self.placement.peak.event
+        lines, when = group_by(self.placement.lives, kind), self.placement.peak.event
         groups = [
-            _Group(tuple(lives), sum(life.first <= when <= life.last for life in lives))
+            _AllocationGroup(tuple(lives), sum(life.first <= when <= life.last for life in lives))
             for lives in lines.values()
         ]
         groups.sort(key=lambda item: (-item.bytes, -item.lives[0].size, item.lives[0].first))
@@ -147,7 +147,7 @@ class _Chart:
         """The column of an event."""
         return event * self.columns // self.events
 
-    def _ranges(self, lives: Sequence[Live]) -> str:
+    def _ranges(self, lives: Sequence[LiveRange]) -> str:
         """How many of the tensors are live in each column, at most."""
         changes = Counter(live.first for live in lives)
         changes.subtract(live.last + 1 for live in lives)

@@ -12,8 +12,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from difftest.analysis.finding import Finding, Severity, Silencing, is_silenced, silencing_in
-from difftest.breakdown import unless_broken
+from difftest.analysis.finding import Finding, Severity, Suppression, is_suppressed, suppressions_in
+from difftest.internal_errors import internal_error_scope
 from difftest.lint.classic import HAZARDS
 from difftest.lint.fixes import REWRITES, fix_of, fix_of_comment
 from difftest.lint.rule import RULES, Confidence, Group, Release, Rule, of_level, rule, sdk_of
@@ -70,7 +70,7 @@ def rules() -> dict[str, Rule]:
     return dict(sorted(RULES.items()))
 
 
-def lint(
+def lint_source(
     source: Source, sdk: Release, target: str | None = None, ids: Collection[str] = ()
 ) -> list[Diagnostic]:
     """What breaks the rules of an SDK in a file; in its own order.
@@ -83,10 +83,10 @@ def lint(
     active = [
         row for id, row in rules().items() if (not ids or id in ids) and row.holds(sdk, target)
     ]
-    comments = silencing_in(source.text)
+    comments = suppressions_in(source.text)
     findings, used = [], set()
     for entry in _broken(source, sdk, active):
-        silencing = {(it, entry.id) for it in comments if it.silences(entry.id, entry.line)}
+        silencing = {(it, entry.id) for it in comments if it.applies_to(entry.id, entry.line)}
         used |= silencing
         if not silencing:
             findings.append(entry)
@@ -107,14 +107,14 @@ def _broken(source: Source, sdk: Release, active: Iterable[Rule]) -> Iterator[Di
             by_node.setdefault(kind, []).append(check)
     for node, place in source.nodes(sdk):
         for check in by_node.get(type(node), ()):
-            with unless_broken(f"the rule {check.id} on {source.path}"):
+            with internal_error_scope(f"the rule {check.id} on {source.path}"):
                 for at, happened in check.check(node, place):
                     region = source.region(*source.span(at))
                     repair = partial(fix_of, check.id, at, place)
                     yield Diagnostic(str(source.path), region, check.id, happened, repair)
 
 
-def _idle(source: Source, comment: Silencing, id: str) -> Diagnostic:
+def _idle(source: Source, comment: Suppression, id: str) -> Diagnostic:
     """A comment that silenced nothing."""
     region = TextRange(comment.line, comment.column, comment.line, comment.column + 1)
     repair = partial(fix_of_comment, source, comment, id)
@@ -133,7 +133,7 @@ def lint_trace(
     """
     diagnostics: dict[tuple[str, Location], Diagnostic] = {}
     for id, at, happened in _breaches(trace, sdk or sdk_of(trace), ids):
-        if (id, at) not in diagnostics and not is_silenced(id, at):
+        if (id, at) not in diagnostics and not is_suppressed(id, at):
             called = "".join(f", called at {call.file}:{call.line}" for call in at.calls)
             region = TextRange(at.line, 1, at.line, 1 + len(at.text))
             diagnostics[id, at] = Diagnostic(at.file, region, id, happened + called)
@@ -146,7 +146,7 @@ def _breaches(
     machine = MACHINES[trace.machine]
     for check in _reading(sdk, machine.name):
         if not ids or check.id in ids:
-            with unless_broken(f"the rule {check.id}"):
+            with internal_error_scope(f"the rule {check.id}"):
                 for at, happened in check.reader(trace, machine):
                     if at.location is not None:
                         yield check.id, at.location, happened
@@ -193,7 +193,7 @@ def _findings(file: str, text: str, name: str, level: str | None) -> tuple[Findi
         return ()
     functions = source.reached(*source.functions.get(name, ()))
     lines = {line for node in functions for line in range(node.lineno, (node.end_lineno or 0) + 1)}
-    diagnostics = lint(source, of_level(level) or source.sdk)
+    diagnostics = lint_source(source, of_level(level) or source.sdk)
     return tuple(
         _finding(entry) for entry in diagnostics if entry.line in lines and entry.id not in HAZARDS
     )

@@ -11,14 +11,21 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, TypeGuard
 
-from difftest.lint.kinds import MAKERS, TRACED_ONCE, Binding, Sort, parts_of, targets_of
 from difftest.lint.rule import Frontend, Group, Refusal, rule
-from difftest.lint.source import Spot
+from difftest.lint.source import RuleContext
+from difftest.lint.type_inference import (
+    MAKERS,
+    TRACED_ONCE,
+    Binding,
+    ValueType,
+    parts_of,
+    targets_of,
+)
 
 _CLASSIC: dict[str, Any] = {"group": Group.CORRECTNESS, "frontends": frozenset({Frontend.CLASSIC})}
-_UNKNOWN = (Sort.TILE, Sort.INDEX, Sort.LINE, Sort.MASK)
+_UNKNOWN = (ValueType.TILE, ValueType.INDEX, ValueType.LINE, ValueType.MASK)
 """What is not known when the kernel is traced."""
-_TENSORS = (Sort.TILE, Sort.TENSOR)
+_TENSORS = (ValueType.TILE, ValueType.TENSOR)
 _PARTS = (ast.Name, ast.Subscript)
 _BLOCKS = (ast.If, ast.For, ast.While, ast.With)
 _GATHERS_SINCE = {"nl.load_transpose2d": 99, "nisa.dma_transpose": 27}
@@ -45,7 +52,7 @@ HAZARDS = ("NKH401", "NKH402")
 @rule(
     "NKT201", nodes=(ast.BoolOp, ast.UnaryOp, ast.Compare), **{**_CLASSIC, "group": Group.UPGRADE}
 )
-def _mask(node: ast.BoolOp | ast.UnaryOp | ast.Compare, at: Spot) -> Iterator[Refusal]:
+def _mask(node: ast.BoolOp | ast.UnaryOp | ast.Compare, at: RuleContext) -> Iterator[Refusal]:
     is_plain = len(node.ops) == 1 if isinstance(node, ast.Compare) else False
     if is_plain or (isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not)):
         return
@@ -59,13 +66,13 @@ def _mask(node: ast.BoolOp | ast.UnaryOp | ast.Compare, at: Spot) -> Iterator[Re
 
 
 @rule("NKT202", nodes=(ast.FunctionDef,), **_CLASSIC)
-def _scope(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
+def _scope(node: ast.FunctionDef, at: RuleContext) -> Iterator[Refusal]:
     if at.function is node:
         yield from _uses_after(node.body, at, set())
 
 
 @rule("NKT203", nodes=(ast.Call,), **_CLASSIC)
-def _shared(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+def _shared(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     values = (*node.args, *(keyword.value for keyword in node.keywords))
     is_shared = any(at.name(at.value(value)) == "nl.shared_hbm" for value in values)
     is_shared |= any(_is_given_shared(value, at) for value in values)
@@ -76,7 +83,7 @@ def _shared(node: ast.Call, at: Spot) -> Iterator[Refusal]:
             yield node, f"{ast.unparse(node.func)} makes shared HBM in {where}"
 
 
-def _is_given_shared(value: ast.expr, at: Spot) -> bool:
+def _is_given_shared(value: ast.expr, at: RuleContext) -> bool:
     """Return whether a value is a parameter that some call of the file gives nl.shared_hbm."""
     if at.function is None or not isinstance(value, ast.Name):
         return False
@@ -89,7 +96,7 @@ def _is_given_shared(value: ast.expr, at: Spot) -> bool:
 
 
 @rule("NKT204", nodes=(ast.FunctionDef,), **_CLASSIC)
-def _mutable(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
+def _mutable(node: ast.FunctionDef, at: RuleContext) -> Iterator[Refusal]:
     mutable = {arg.arg for arg in node.args.args if _is_mutable(arg, at)}
     ends: list[ast.AST] = [inner for inner in ast.walk(node) if isinstance(inner, ast.Return)]
     for end in (ends or [node]) if mutable and node in at.source.kernels else ():
@@ -100,7 +107,7 @@ def _mutable(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
 
 
 @rule("NKT205", nodes=(ast.Call,), since="2.27", **{**_CLASSIC, "group": Group.PORTABILITY})
-def _block(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+def _block(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     if at.name(node.func) not in MAKERS or not node.args:
         return
     shape = node.args[0]
@@ -111,7 +118,7 @@ def _block(node: ast.Call, at: Spot) -> Iterator[Refusal]:
 
 
 @rule("NKT206", nodes=(ast.AnnAssign,), **_CLASSIC)
-def _annotation(node: ast.AnnAssign, at: Spot) -> Iterator[Refusal]:
+def _annotation(node: ast.AnnAssign, at: RuleContext) -> Iterator[Refusal]:
     annotated, call = node.annotation, node.value
     if not isinstance(annotated, ast.Subscript) or at.name(annotated.value) != "nt.tensor":
         return
@@ -130,20 +137,20 @@ def _annotation(node: ast.AnnAssign, at: Spot) -> Iterator[Refusal]:
 
 
 @rule("NKT207", nodes=(ast.If, ast.While, ast.IfExp), **_CLASSIC)
-def _condition(node: ast.If | ast.While | ast.IfExp, at: Spot) -> Iterator[Refusal]:
+def _condition(node: ast.If | ast.While | ast.IfExp, at: RuleContext) -> Iterator[Refusal]:
     kind = at.kind(node.test)
     if kind in _UNKNOWN:
         yield node.test, f"{ast.unparse(node.test)} is asked, {kind.value}"
 
 
 @rule("NKT208", nodes=(ast.Call,), **_CLASSIC)
-def _outside(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+def _outside(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     if at.is_module_level and at.source.is_instruction(node):
         yield node, f"{at.name(node.func)} is called outside of a function"
 
 
 @rule("NKT209", nodes=(ast.Call,), **_CLASSIC)
-def _inner_grid(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+def _inner_grid(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     called = node.func.value if isinstance(node.func, ast.Subscript) else None
     own = at.source.functions.get(getattr(called, "id", ""), ())
     if at.function is not None and not at.source.kernels.isdisjoint(own):
@@ -151,7 +158,7 @@ def _inner_grid(node: ast.Call, at: Spot) -> Iterator[Refusal]:
 
 
 @rule("NKT214", nodes=(ast.Call, ast.Assign, ast.AugAssign), **_CLASSIC)
-def _parameter(node: ast.Call | ast.Assign | ast.AugAssign, at: Spot) -> Iterator[Refusal]:
+def _parameter(node: ast.Call | ast.Assign | ast.AugAssign, at: RuleContext) -> Iterator[Refusal]:
     if isinstance(node, ast.Call):
         name = at.name(node.func)
         written = at.argument(node, "dst", 0) if name in _WRITERS else None
@@ -170,7 +177,7 @@ def _is_slice(target: ast.expr) -> bool:
 
 
 def _written_parameter(
-    node: ast.AST, written: ast.AST | None, did: str, at: Spot
+    node: ast.AST, written: ast.AST | None, did: str, at: RuleContext
 ) -> Iterator[Refusal]:
     """Yield a refusal if ``written`` is a parameter that the kernel may not change."""
     base = written.value if isinstance(written, ast.Subscript) else written
@@ -184,23 +191,23 @@ def _written_parameter(
 
 
 @rule("NKT215", nodes=(ast.Subscript,), **_CLASSIC)
-def _line(node: ast.Subscript, at: Spot) -> Iterator[Refusal]:
-    for part in parts_of(node) if at.kind(node.value) is not Sort.LINE else ():
-        if at.kind(part) is Sort.LINE:
+def _line(node: ast.Subscript, at: RuleContext) -> Iterator[Refusal]:
+    for part in parts_of(node) if at.kind(node.value) is not ValueType.LINE else ():
+        if at.kind(part) is ValueType.LINE:
             yield part, f"{ast.unparse(node)} has {ast.unparse(part)}, an index of one dimension"
 
 
 @rule("NKT216", nodes=(ast.Call,), **_CLASSIC)
-def _gathers(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+def _gathers(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     name = at.name(node.func) or ""
     moved = at.argument(node, "src", 0)
     parts = parts_of(moved) if isinstance(moved, ast.Subscript) else []
     is_early = at.sdk.minor < _GATHERS_SINCE.get(name, 0)
-    if moved is not None and is_early and any(at.kind(part) is Sort.TILE for part in parts):
+    if moved is not None and is_early and any(at.kind(part) is ValueType.TILE for part in parts):
         yield moved, f"{name} got {ast.unparse(moved)}"
 
 
-def _uses_after(body: list[ast.stmt], at: Spot, lost: set[str]) -> Iterator[Refusal]:
+def _uses_after(body: list[ast.stmt], at: RuleContext, lost: set[str]) -> Iterator[Refusal]:
     """Uses of tensors after the block that made them; ``lost`` are those of blocks before."""
     for statement in body:
         assigned = {name.id for name in ast.walk(statement) if _is_name(name, ast.Store)}
@@ -216,10 +223,10 @@ def _uses_after(body: list[ast.stmt], at: Spot, lost: set[str]) -> Iterator[Refu
             lost -= assigned
 
 
-def _made(node: ast.AST, at: Spot, is_inside: bool) -> set[str]:
+def _made(node: ast.AST, at: RuleContext, is_inside: bool) -> set[str]:
     """The names that statements give to new tensors inside of a block that has a scope."""
     if isinstance(node, ast.Assign):
-        is_new = at.kind(node.value) is Sort.TILE and not isinstance(node.value, _PARTS)
+        is_new = at.kind(node.value) is ValueType.TILE and not isinstance(node.value, _PARTS)
         return {
             item.id for item in node.targets if isinstance(item, ast.Name) and is_new and is_inside
         }
@@ -227,13 +234,13 @@ def _made(node: ast.AST, at: Spot, is_inside: bool) -> set[str]:
     return {name for child in ast.iter_child_nodes(node) for name in _made(child, at, is_inside)}
 
 
-def _is_scope(node: ast.AST, at: Spot) -> bool:
+def _is_scope(node: ast.AST, at: RuleContext) -> bool:
     """Whether a block has a scope of its own: what Python values choose is Python's."""
     if isinstance(node, ast.For):
         called = node.iter.func if isinstance(node.iter, ast.Call) else node.iter
         return (at.name(called) or ast.unparse(called)) in (*TRACED_ONCE, "range")
     if isinstance(node, ast.If):
-        return at.kind(node.test) in (*_UNKNOWN, Sort.TURN)
+        return at.kind(node.test) in (*_UNKNOWN, ValueType.TURN)
     return isinstance(node, ast.While)
 
 
@@ -241,11 +248,11 @@ def _is_name(node: ast.AST, context: type[ast.expr_context]) -> TypeGuard[ast.Na
     return isinstance(node, ast.Name) and isinstance(node.ctx, context)
 
 
-def _is_mutable(parameter: ast.arg, at: Spot) -> bool:
+def _is_mutable(parameter: ast.arg, at: RuleContext) -> bool:
     return parameter.annotation is not None and _names_mutable(parameter.annotation, at)
 
 
-def _names_mutable(annotation: ast.expr, at: Spot) -> bool:
+def _names_mutable(annotation: ast.expr, at: RuleContext) -> bool:
     """Return whether an annotation, or the text in it, names a mutable tensor of NKI's."""
     for node in ast.walk(annotation):
         if at.name(node) in ("nt.mutable_tensor", "nt.mutable"):
@@ -257,13 +264,13 @@ def _names_mutable(annotation: ast.expr, at: Spot) -> bool:
     return False
 
 
-def _sizes(node: ast.expr, at: Spot) -> list[int | None]:
+def _sizes(node: ast.expr, at: RuleContext) -> list[int | None]:
     """The sizes of a shape, None for what is not written out."""
     parts = node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
     return [_size(part, at) for part in parts]
 
 
-def _size(node: ast.expr, at: Spot) -> int | None:
+def _size(node: ast.expr, at: RuleContext) -> int | None:
     if isinstance(node, ast.Call) and at.name(node.func) == "nl.par_dim" and node.args:
         node = node.args[0]
     value = node.value if isinstance(node, ast.Constant) else None
@@ -292,7 +299,7 @@ def _length(part: ast.expr) -> int | None:
 
 
 @rule("NKT210", nodes=(ast.Call,), **_CLASSIC)
-def _bias(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+def _bias(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     if at.name(node.func) not in _ACTIVATED or not _places(at):
         return
     if not any(keyword.arg in ("bias", None) for keyword in node.keywords) and len(node.args) < 3:
@@ -300,7 +307,7 @@ def _bias(node: ast.Call, at: Spot) -> Iterator[Refusal]:
 
 
 @rule("NKT211", nodes=(ast.Call,), **_CLASSIC)
-def _transpose(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+def _transpose(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     name = at.name(node.func)
     if name not in ("nisa.nc_transpose", "nl.matmul") or not _places(at):
         return
@@ -313,41 +320,49 @@ def _transpose(node: ast.Call, at: Spot) -> Iterator[Refusal]:
 
 
 @rule("NKT212", nodes=(ast.Call,), **_CLASSIC)
-def _value(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+def _value(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     buffer = at.argument(node, "buffer")
     if at.name(node.func) in _WITH_VALUES and buffer is not None and _is_allocator(buffer, at):
         yield node, f"{ast.unparse(node.func)} got buffer={ast.unparse(buffer)}"
 
 
 @rule("NKT213", nodes=(ast.Call,), **_CLASSIC)
-def _free_index(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+def _free_index(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     if at.name(node.func) not in ("nl.load", "nl.store") or not node.args:
         return
     moved = at.value(node.args[0])
     first, *rest = parts_of(moved) if isinstance(moved, ast.Subscript) else [moved]
     for part in rest:
-        if at.kind(first) is Sort.TILE and _is_of_grid(part, at):
+        if at.kind(first) is ValueType.TILE and _is_of_grid(part, at):
             yield part, f"{ast.unparse(moved)} has an index of nl.mgrid beside a tile of indices"
-    if rest and at.kind(rest[-1]) is Sort.TILE and any(_spans(p, at) for p in (first, *rest[:-1])):
+    if (
+        rest
+        and at.kind(rest[-1]) is ValueType.TILE
+        and any(_spans(p, at) for p in (first, *rest[:-1]))
+    ):
         yield rest[-1], f"{ast.unparse(moved)} has a tile of indices in its last dimension"
 
 
-def _spans(part: ast.AST, at: Spot) -> bool:
+def _spans(part: ast.AST, at: RuleContext) -> bool:
     """Return whether an index takes more than one element: it names blocks or partitions.
 
     A tile of indices behind single blocks, ``x[block, rows, j]``, names the partitions.
     """
-    return isinstance(part, ast.Slice) or at.kind(part) in (Sort.TILE, Sort.INDEX, Sort.LINE)
+    return isinstance(part, ast.Slice) or at.kind(part) in (
+        ValueType.TILE,
+        ValueType.INDEX,
+        ValueType.LINE,
+    )
 
 
-def _is_of_grid(node: ast.AST, at: Spot) -> bool:
+def _is_of_grid(node: ast.AST, at: RuleContext) -> bool:
     """Whether an index is one of those that ``nl.mgrid`` makes together."""
     value = at.value(node)
     is_part = isinstance(value, (ast.Subscript, ast.Attribute))
-    return is_part and at.kind(value.value) is Sort.GRID  # type: ignore[attr-defined]
+    return is_part and at.kind(value.value) is ValueType.GRID  # type: ignore[attr-defined]
 
 
-def _places(at: Spot) -> bool:
+def _places(at: RuleContext) -> bool:
     """Whether the function places tensors by itself, or a kernel that reaches it does."""
     if at.function is None:
         return False
@@ -360,12 +375,12 @@ def _places(at: Spot) -> bool:
     )
 
 
-def _is_allocator(node: ast.AST, at: Spot) -> bool:
+def _is_allocator(node: ast.AST, at: RuleContext) -> bool:
     return isinstance(node, ast.Call) and at.name(node.func) in _ALLOCATORS
 
 
 @rule("NKH401", nodes=(ast.For,), **_CLASSIC)
-def _one_place(node: ast.For, at: Spot) -> Iterator[Refusal]:
+def _one_place(node: ast.For, at: RuleContext) -> Iterator[Refusal]:
     if at.function is None or _range(node, at) != "nl.affine_range" or _runs_once(node, at):
         return
     own = at.source.kinds(at.function).bound_in(node)
@@ -379,13 +394,13 @@ def _one_place(node: ast.For, at: Spot) -> Iterator[Refusal]:
             )
 
 
-def _runs_once(loop: ast.For, at: Spot) -> bool:
+def _runs_once(loop: ast.For, at: RuleContext) -> bool:
     """Return whether a loop is over ``range(1)``."""
     ends = loop.iter.args if isinstance(loop.iter, ast.Call) else []
     return len(ends) == 1 and getattr(at.value(ends[0]), "value", None) == 1
 
 
-def _conditions(node: ast.AST, loop: ast.For, at: Spot) -> Iterator[ast.AST]:
+def _conditions(node: ast.AST, loop: ast.For, at: RuleContext) -> Iterator[ast.AST]:
     """Yield the conditions inside of a loop below which a node stands."""
     for block in at.source.around(node):
         if block is loop:
@@ -394,7 +409,7 @@ def _conditions(node: ast.AST, loop: ast.For, at: Spot) -> Iterator[ast.AST]:
             yield block.test
 
 
-def _follows(chosen: list[ast.AST], loop: ast.For, at: Spot) -> bool:
+def _follows(chosen: list[ast.AST], loop: ast.For, at: RuleContext) -> bool:
     """Return whether an index, a mask or a condition may differ between iterations of a loop.
 
     It does if it is computed from the loop's variable. A tile of indices that the loop fills, or
@@ -406,7 +421,7 @@ def _follows(chosen: list[ast.AST], loop: ast.For, at: Spot) -> bool:
     return bool(names & (turn | _filled(loop, at)))
 
 
-def _filled(loop: ast.For, at: Spot) -> set[str]:
+def _filled(loop: ast.For, at: RuleContext) -> set[str]:
     """Return the names of tensors whose contents the statements of a loop may change."""
     filled: list[ast.expr] = []
     for node in ast.walk(loop):
@@ -421,17 +436,20 @@ def _filled(loop: ast.For, at: Spot) -> set[str]:
 
 
 @rule("NKH402", nodes=(ast.For,), **_CLASSIC)
-def _carried(node: ast.For, at: Spot) -> Iterator[Refusal]:
+def _carried(node: ast.For, at: RuleContext) -> Iterator[Refusal]:
     if at.function is None or _range(node, at) not in TRACED_ONCE:
         return
     for name, bindings in at.source.kinds(at.function).bound_in(node).items():
         first = min(bindings, key=lambda binding: binding.end)
-        is_number = first.value is not None and at.kind(first.value) in (Sort.NUMBER, Sort.TURN)
+        is_number = first.value is not None and at.kind(first.value) in (
+            ValueType.NUMBER,
+            ValueType.TURN,
+        )
         if is_number and first.by is not node and _is_read(name, node, first, at):
             yield first.by, f"{name} goes from one turn over {ast.unparse(node.target)} to the next"
 
 
-def _is_read(name: str, loop: ast.For, first: Binding, at: Spot) -> bool:
+def _is_read(name: str, loop: ast.For, first: Binding, at: RuleContext) -> bool:
     """Whether a turn uses what the one before gave a name, but to place tensors by it."""
     reads = [use for use in ast.walk(loop) if isinstance(use, ast.Name) and use.id == name]
     reads = [use for use in reads if isinstance(use.ctx, ast.Load)]
@@ -443,18 +461,18 @@ def _is_read(name: str, loop: ast.For, first: Binding, at: Spot) -> bool:
     )
 
 
-def _is_excused(node: ast.AST, name: str, at: Spot) -> bool:
+def _is_excused(node: ast.AST, name: str, at: RuleContext) -> bool:
     """Whether a node computes the name's next value, or says where a tensor is placed."""
     if isinstance(node, (ast.Assign, ast.AugAssign)):
         return name in [getattr(target, "id", "") for target in targets_of(node)]
     return isinstance(node, ast.Call) and at.name(node.func) in _ALLOCATORS
 
 
-def _range(loop: ast.For, at: Spot) -> str | None:
+def _range(loop: ast.For, at: RuleContext) -> str | None:
     return at.name(loop.iter.func) if isinstance(loop.iter, ast.Call) else None
 
 
-def _written(loop: ast.For, at: Spot) -> Iterator[tuple[ast.Subscript, list[ast.expr]]]:
+def _written(loop: ast.For, at: RuleContext) -> Iterator[tuple[ast.Subscript, list[ast.expr]]]:
     """Yield the parts of tensors that a loop assigns or stores to, each with its mask.
 
     ``+=`` and ``nl.loop_reduce`` add to a part, and are left out.
@@ -470,7 +488,7 @@ def _written(loop: ast.For, at: Spot) -> Iterator[tuple[ast.Subscript, list[ast.
                     yield part, _mask_of(node)
 
 
-def _adds(node: ast.expr, at: Spot) -> bool:
+def _adds(node: ast.expr, at: RuleContext) -> bool:
     """Return whether an expression is ``nl.loop_reduce(...)``."""
     return isinstance(node, ast.Call) and at.name(node.func) == "nl.loop_reduce"
 

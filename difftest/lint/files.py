@@ -13,7 +13,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from difftest.lint.check import Diagnostic, lint, lint_trace, rules
+from difftest.lint.check import Diagnostic, lint_source, lint_trace, rules
 from difftest.lint.rule import NEWEST, SDKS, TARGETS, Confidence, Group, Release, Rule
 from difftest.lint.source import UNREADABLE, Source, applied
 from difftest.simulator.trace import Trace
@@ -172,7 +172,7 @@ class LintRequest:
 
     def of_source(self, source: Source) -> list[Diagnostic]:
         """The diagnostics of a file; in its own order."""
-        return self._told(lambda sdk: lint(source, sdk or source.sdk, self.target, self.ids))
+        return self._told(lambda sdk: lint_source(source, sdk or source.sdk, self.target, self.ids))
 
     def of_trace(self, trace: Trace) -> list[Diagnostic]:
         """The same of the run of a kernel."""
@@ -232,7 +232,7 @@ class LintRequest:
         return text
 
 
-def request_of(asked: Mapping[str, Any], chosen: Mapping[Level, Iterable[str]]) -> LintRequest:
+def request_of(options: Mapping[str, Any], chosen: Mapping[Level, Iterable[str]]) -> LintRequest:
     """What a project and a command line ask for.
 
     Parameters
@@ -245,14 +245,14 @@ def request_of(asked: Mapping[str, Any], chosen: Mapping[Level, Iterable[str]]) 
     ------
     SettingsError : a name is no rule's and no group's.
     """
-    before, target = asked.get("before"), asked.get("target")
-    sdk = asked.get("sdk") or (NEWEST.version if before else None)
-    levels = {**asked["levels"], **levels_by_name(chosen)}
+    before, target = options.get("before"), options.get("target")
+    sdk = options.get("sdk") or (NEWEST.version if before else None)
+    levels = {**options["levels"], **levels_by_name(chosen)}
     return LintRequest(
         sdk=SDKS.get(sdk or ""),
         before=SDKS.get(before or ""),
         target=target,
-        ids=ids_of(asked.get("ids", ())),
+        ids=ids_of(options.get("ids", ())),
         levels=Levels(levels, sdk is not None, target is not None),
     )
 

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
-from difftest.analysis.finding import Silencing
-from difftest.lint.source import Edit, Fix, Source, Spot
+from difftest.analysis.finding import Suppression
+from difftest.lint.source import Edit, Fix, RuleContext, Source
 from difftest.simulator.frontend.nki import isa, language
 from difftest.simulator.frontend.nki.levels import LIFETIMES
 
-Fixer = Callable[[Any, Spot], Fix | None]
+Fixer = Callable[[Any, RuleContext], Fix | None]
 _FIXERS: dict[str, Fixer] = {}
 REWRITES = frozenset({"NKU301"})
 """Rules whose fix rewrites the whole file."""
@@ -44,7 +44,7 @@ def fixer(id: str) -> Callable[[Fixer], Fixer]:
     return enter
 
 
-def fix_of(id: str, node: ast.AST, at: Spot) -> Fix | None:
+def fix_of(id: str, node: ast.AST, at: RuleContext) -> Fix | None:
     """What mends a rule at the node that breaks it; None where only a person can.
 
     A classic file is fixed whole, or not at all: half of it would be of no dialect.
@@ -56,7 +56,7 @@ def fix_of(id: str, node: ast.AST, at: Spot) -> Fix | None:
 
 
 @fixer("NKL101")
-def _loop(node: ast.expr, at: Spot) -> Fix | None:
+def _loop(node: ast.expr, at: RuleContext) -> Fix | None:
     """``tiles = [make(i) for i in range(n)]`` as a loop that appends."""
     parent = at.source.parents[node]
     if not isinstance(node, ast.ListComp) or not isinstance(parent, ast.Assign):
@@ -85,7 +85,7 @@ def _loop(node: ast.expr, at: Spot) -> Fix | None:
 
 
 @fixer("NKL102")
-def _no_star(node: ast.arg, at: Spot) -> Fix | None:
+def _no_star(node: ast.arg, at: RuleContext) -> Fix | None:
     function = at.function
     if function is None or function.args.vararg or None in function.args.kw_defaults:
         return None  # what has no default cannot follow what has one
@@ -97,7 +97,7 @@ def _no_star(node: ast.arg, at: Spot) -> Fix | None:
 
 
 @fixer("NKL103")
-def _counted(node: ast.expr, at: Spot) -> Fix | None:
+def _counted(node: ast.expr, at: RuleContext) -> Fix | None:
     """``for i, tile in enumerate(tiles):`` as a loop over numbers."""
     loop = at.source.parents[node]
     names = [name.id for name in getattr(node, "elts", ()) if isinstance(name, ast.Name)]
@@ -120,7 +120,7 @@ def _counted(node: ast.expr, at: Spot) -> Fix | None:
 
 
 @fixer("NKL106")
-def _equality(node: ast.Compare, at: Spot) -> Fix | None:
+def _equality(node: ast.Compare, at: RuleContext) -> Fix | None:
     edits = []
     sides = [node.left, *node.comparators]
     for operator, left, right in zip(node.ops, sides, node.comparators, strict=False):
@@ -133,7 +133,7 @@ def _equality(node: ast.Compare, at: Spot) -> Fix | None:
 
 
 @fixer("NKL108")
-def _tuple(node: ast.expr, at: Spot) -> Fix | None:
+def _tuple(node: ast.expr, at: RuleContext) -> Fix | None:
     if not isinstance(node, ast.List):
         return None
     inside = at.source.segment(node)[1:-1].rstrip().rstrip(",")
@@ -142,25 +142,25 @@ def _tuple(node: ast.expr, at: Spot) -> Fix | None:
 
 
 @fixer("NKL109")
-def _name_of_nl(node: ast.Attribute, at: Spot) -> Fix | None:
+def _name_of_nl(node: ast.Attribute, at: RuleContext) -> Fix | None:
     return _replaced(node, f"nl.{node.attr}", at) if node.attr in language.NAMES else None
 
 
 @fixer("NKL110")
-def _buffer(node: ast.keyword, at: Spot) -> Fix | None:
+def _buffer(node: ast.keyword, at: RuleContext) -> Fix | None:
     name = getattr(node.value, "value", None)
     return _replaced(node.value, f"nl.{name}", at) if name in _BUFFERS else None
 
 
 @fixer("NKL111")
-def _member(node: ast.keyword, at: Spot) -> Fix | None:
+def _member(node: ast.keyword, at: RuleContext) -> Fix | None:
     kind, number = isa.NAMES.get(node.arg or ""), getattr(node.value, "value", None)
     names = [member.name for member in kind or () if member.value == number]
     return _replaced(node.value, f"nisa.{node.arg}.{names[0]}", at) if names else None
 
 
 @fixer("NKL112")
-def _shared(node: ast.Name, at: Spot) -> Fix | None:
+def _shared(node: ast.Name, at: RuleContext) -> Fix | None:
     call = at.value(node)
     values = [keyword.value for keyword in call.keywords] if isinstance(call, ast.Call) else []
     buffers = [value for value in values if at.name(value) == "nl.hbm"]
@@ -169,7 +169,7 @@ def _shared(node: ast.Name, at: Spot) -> Fix | None:
 
 @fixer("NKL113")
 @fixer("NKL115")
-def _bare_jit(node: ast.keyword, at: Spot) -> Fix | None:
+def _bare_jit(node: ast.keyword, at: RuleContext) -> Fix | None:
     call = at.source.parents[node]
     assert isinstance(call, ast.Call)
     is_safe = node.arg == "mode"  # platform_target names the machine, which nothing else does
@@ -181,7 +181,7 @@ def _bare_jit(node: ast.keyword, at: Spot) -> Fix | None:
 
 
 @fixer("NKT201")
-def _and(node: ast.expr, at: Spot) -> Fix | None:
+def _and(node: ast.expr, at: RuleContext) -> Fix | None:
     if not isinstance(node, ast.BoolOp):
         return None
     sign = " & " if isinstance(node.op, ast.And) else " | "
@@ -191,14 +191,14 @@ def _and(node: ast.expr, at: Spot) -> Fix | None:
 
 
 @fixer("NKU301")
-def _migrated(node: ast.AST, at: Spot) -> Fix | None:
+def _migrated(node: ast.AST, at: RuleContext) -> Fix | None:
     """The whole file in today's dialect, as ``difftest migrate`` rewrites it."""
     if find_spec("libcst") is None:
         return None
-    from difftest.migration.rewriting import migrate
+    from difftest.migration.rewriting import migrate_source
 
     text = at.source.text
-    result = migrate(text)
+    result = migrate_source(text)
     edits = (at.source.edit(0, len(text), result.text),) if result.text != text else ()
     left = len(result.left)
     title = "rewrite the file as `difftest migrate` does"
@@ -207,7 +207,7 @@ def _migrated(node: ast.AST, at: Spot) -> Fix | None:
 
 
 @fixer("NKU302")
-def _partitions(node: ast.expr, at: Spot) -> Fix | None:
+def _partitions(node: ast.expr, at: RuleContext) -> Fix | None:
     """``nl.par_dim(128)``, where it is the first of a shape, as the size itself."""
     call = at.source.parents[node]
     if at.name(node) != "nl.par_dim" or not isinstance(call, ast.Call) or len(call.args) != 1:
@@ -220,13 +220,13 @@ def _partitions(node: ast.expr, at: Spot) -> Fix | None:
 
 
 @fixer("NKU303")
-def _earlier_name(node: ast.expr, at: Spot) -> Fix | None:
+def _earlier_name(node: ast.expr, at: RuleContext) -> Fix | None:
     new = _RENAMED.get(at.name(node) or "")
     return _replaced(node, new, at) if new else None
 
 
 @fixer("NKU304")
-def _argument(node: ast.keyword, at: Spot) -> Fix | None:
+def _argument(node: ast.keyword, at: RuleContext) -> Fix | None:
     """What :mod:`~difftest.simulator.frontend.nki.levels` says is to be written instead."""
     call = at.source.parents[node]
     assert isinstance(call, ast.Call)
@@ -241,7 +241,7 @@ def _argument(node: ast.keyword, at: Spot) -> Fix | None:
     return _without(node, at) if _LEFT_OUT.match(instead) else None
 
 
-def fix_of_comment(source: Source, comment: Silencing, id: str) -> Fix | None:
+def fix_of_comment(source: Source, comment: Suppression, id: str) -> Fix | None:
     """Takes an id that silences nothing out of its comment."""
     start = source.offset(comment.line, comment.column)
     line = source.text[start:].partition("\n")[0]
@@ -256,13 +256,13 @@ def fix_of_comment(source: Source, comment: Silencing, id: str) -> Fix | None:
     return Fix("take the comment out", (source.edit(len(before), start + len(line), ""),))
 
 
-def _replaced(node: ast.AST, name: str, at: Spot) -> Fix | None:
+def _replaced(node: ast.AST, name: str, at: RuleContext) -> Fix | None:
     """A node whose place a name of NKI takes, as the file spells its module."""
     own = at.source.names.spelled(name)
     return Fix(f"write {own}", (at.source.edit(*at.source.span(node), own),)) if own else None
 
 
-def _without(node: ast.keyword, at: Spot, is_safe: bool = True) -> Fix | None:
+def _without(node: ast.keyword, at: RuleContext, is_safe: bool = True) -> Fix | None:
     """A call without an argument, and without the comma before or behind it."""
     start, end = at.source.span(node)
     text = at.source.text

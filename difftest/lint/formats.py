@@ -84,7 +84,7 @@ FORMATS: dict[str, Callable[[Sequence[Diagnostic], Levels], str]] = {
 }
 
 
-def summary(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
+def format_summary(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
     """How many there are, how many of them are denied, and how many a fix would mend."""
     if not diagnostics:
         return "nothing found"

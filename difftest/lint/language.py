@@ -8,9 +8,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from difftest.lint.kinds import targets_of
 from difftest.lint.rule import PARSER, TODAYS, Group, Refusal, rule
-from difftest.lint.source import Spot
+from difftest.lint.source import RuleContext
+from difftest.lint.type_inference import targets_of
 
 _DEVICE_LOOPS = ("nl.fori_loop", "nl.while_loop")
 _COMPREHENSIONS = {
@@ -34,26 +34,26 @@ _LOADS = ("nl.load", "nisa.dma_copy")
 
 
 @rule("NKL101", group=Group.CORRECTNESS, nodes=tuple(_COMPREHENSIONS), frontends=PARSER)
-def _comprehension(node: ast.expr, at: Spot) -> Iterator[Refusal]:
+def _comprehension(node: ast.expr, at: RuleContext) -> Iterator[Refusal]:
     if at.function is not None:
         yield node, f"{_COMPREHENSIONS[type(node)]} in {at.function.name}"
 
 
 @rule("NKL102", group=Group.CORRECTNESS, nodes=(ast.FunctionDef,), frontends=PARSER, since="2.29")
-def _keyword_only(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
+def _keyword_only(node: ast.FunctionDef, at: RuleContext) -> Iterator[Refusal]:
     if at.function is node and node.args.kwonlyargs:
         first = node.args.kwonlyargs[0]
         yield first, f"parameter {first.arg!r} of {node.name} can be passed by keyword only"
 
 
 @rule("NKL103", group=Group.CORRECTNESS, nodes=(ast.For,), frontends=PARSER)
-def _targets(node: ast.For, at: Spot) -> Iterator[Refusal]:
+def _targets(node: ast.For, at: RuleContext) -> Iterator[Refusal]:
     if at.function is not None and isinstance(node.target, (ast.Tuple, ast.List)):
         yield node.target, f"for {ast.unparse(node.target)} in {ast.unparse(node.iter)}"
 
 
 @rule("NKL104", group=Group.CORRECTNESS, nodes=(ast.FunctionDef,), frontends=PARSER)
-def _inner_function(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
+def _inner_function(node: ast.FunctionDef, at: RuleContext) -> Iterator[Refusal]:
     if at.function is None or node is at.function:
         return
     if any(isinstance(part, ast.Name) and part.id == node.name for part in _loop_bodies(at)):
@@ -67,7 +67,7 @@ def _inner_function(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
 @rule(
     "NKL105", group=Group.CORRECTNESS, nodes=(*_STATEMENTS, ast.With, ast.Assign), frontends=PARSER
 )
-def _statement(node: ast.AST, at: Spot) -> Iterator[Refusal]:
+def _statement(node: ast.AST, at: RuleContext) -> Iterator[Refusal]:
     if at.function is None:
         return
     if isinstance(node, ast.Assign):
@@ -92,7 +92,7 @@ def _has_item(target: ast.expr) -> bool:
 
 
 @rule("NKL106", group=Group.CORRECTNESS, nodes=(ast.Compare,), frontends=PARSER, since="2.29")
-def _identity(node: ast.Compare, at: Spot) -> Iterator[Refusal]:
+def _identity(node: ast.Compare, at: RuleContext) -> Iterator[Refusal]:
     sides = [node.left, *node.comparators]
     has_identity = any(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops)
     has_none = any(getattr(side, "value", 0) is None for side in sides)
@@ -101,7 +101,7 @@ def _identity(node: ast.Compare, at: Spot) -> Iterator[Refusal]:
 
 
 @rule("NKL107", group=Group.CORRECTNESS, nodes=(ast.Call, ast.Dict), frontends=PARSER)
-def _expansion(node: ast.Call | ast.Dict, at: Spot) -> Iterator[Refusal]:
+def _expansion(node: ast.Call | ast.Dict, at: RuleContext) -> Iterator[Refusal]:
     values = node.keywords if isinstance(node, ast.Call) else []
     expanded = [keyword.value for keyword in values if keyword.arg is None]
     if at.function is not None and expanded:
@@ -112,7 +112,7 @@ def _expansion(node: ast.Call | ast.Dict, at: Spot) -> Iterator[Refusal]:
 
 
 @rule("NKL108", group=Group.CORRECTNESS, nodes=(ast.FunctionDef,), frontends=PARSER, since="2.29")
-def _list_default(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
+def _list_default(node: ast.FunctionDef, at: RuleContext) -> Iterator[Refusal]:
     if node in at.source.kernels:
         for default in (*node.args.defaults, *node.args.kw_defaults):
             if isinstance(default, (ast.List, ast.Set)):
@@ -120,7 +120,7 @@ def _list_default(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
 
 
 @rule("NKL109", group=Group.CORRECTNESS, nodes=(ast.Call,), frontends=TODAYS)
-def _numpy(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+def _numpy(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     name = at.name(node.func) or ""
     if at.source.names.is_classic or not name.startswith(("nisa.", "nl.")):
         return
@@ -131,21 +131,21 @@ def _numpy(node: ast.Call, at: Spot) -> Iterator[Refusal]:
 
 
 @rule("NKL110", group=Group.UPGRADE, nodes=(ast.keyword,), frontends=TODAYS, since="2.29")
-def _string_buffer(node: ast.keyword, at: Spot) -> Iterator[Refusal]:
+def _string_buffer(node: ast.keyword, at: RuleContext) -> Iterator[Refusal]:
     is_string = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     if at.function is not None and node.arg == "buffer" and is_string:
         yield node, f"buffer={ast.unparse(node.value)}"
 
 
 @rule("NKL111", group=Group.UPGRADE, nodes=(ast.keyword,), frontends=TODAYS, since="2.29")
-def _number(node: ast.keyword, at: Spot) -> Iterator[Refusal]:
+def _number(node: ast.keyword, at: RuleContext) -> Iterator[Refusal]:
     is_integer = isinstance(node.value, ast.Constant) and type(node.value.value) is int
     if at.function is not None and node.arg in ENUMERATIONS and is_integer:
         yield node, f"{node.arg}={ast.unparse(node.value)}"
 
 
 @rule("NKL112", group=Group.UPGRADE, nodes=(ast.Return,), frontends=TODAYS, since="2.29")
-def _output(node: ast.Return, at: Spot) -> Iterator[Refusal]:
+def _output(node: ast.Return, at: RuleContext) -> Iterator[Refusal]:
     function = at.function
     if function is None or function not in at.source.kernels or node.value is None:
         return
@@ -157,16 +157,16 @@ def _output(node: ast.Return, at: Spot) -> Iterator[Refusal]:
 
 
 @rule("NKL113", group=Group.UPGRADE, nodes=(ast.Call,), frontends=TODAYS, since="2.29")
-def _platform_target(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+def _platform_target(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     yield from _argument_of_jit(node, "platform_target", at)
 
 
 @rule("NKL115", group=Group.UPGRADE, nodes=(ast.Call,), frontends=TODAYS, since="2.29")
-def _mode(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+def _mode(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     yield from _argument_of_jit(node, "mode", at)
 
 
-def _argument_of_jit(node: ast.Call, name: str, at: Spot) -> Iterator[Refusal]:
+def _argument_of_jit(node: ast.Call, name: str, at: RuleContext) -> Iterator[Refusal]:
     """Yield the keyword of a name in a call of ``nki.jit``, a decorator or another."""
     for keyword in node.keywords if at.name(node.func) == "nki.jit" else ():
         if keyword.arg == name:
@@ -174,14 +174,14 @@ def _argument_of_jit(node: ast.Call, name: str, at: Spot) -> Iterator[Refusal]:
 
 
 @rule("NKL114", group=Group.CORRECTNESS, nodes=(ast.Call,), frontends=PARSER, since="2.32")
-def _partial(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+def _partial(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     for arg in node.args if at.name(node.func) in _DEVICE_LOOPS else ():
         called = ast.unparse(arg.func) if isinstance(arg, ast.Call) else ""
         if called.rpartition(".")[2] == "partial":
             yield arg, f"{ast.unparse(node.func)} got {ast.unparse(arg)}"
 
 
-def _loop_bodies(at: Spot) -> list[ast.expr]:
+def _loop_bodies(at: RuleContext) -> list[ast.expr]:
     """What a device loop of NKI 0.6 is given: its body is among it."""
     if at.sdk.minor < 32 or at.function is None:
         return []
@@ -190,7 +190,7 @@ def _loop_bodies(at: Spot) -> list[ast.expr]:
 
 
 @rule("NKP601", group=Group.PERFORMANCE, nodes=(ast.Call,))
-def _one_element(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+def _one_element(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     moved, loop = _moved(node, at), _loop(node, at)
     if not isinstance(moved, ast.Subscript) or not isinstance(moved.slice, ast.Tuple):
         return
@@ -201,7 +201,7 @@ def _one_element(node: ast.Call, at: Spot) -> Iterator[Refusal]:
 
 
 @rule("NKP602", group=Group.PERFORMANCE, nodes=(ast.Call,))
-def _same_load(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+def _same_load(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     moved, loop = _moved(node, at), _loop(node, at)
     if at.function is None or loop is None or moved is None or at.name(node.func) not in _LOADS:
         return
@@ -214,19 +214,19 @@ def _same_load(node: ast.Call, at: Spot) -> Iterator[Refusal]:
             yield node, f"each iteration over {turn} loads {ast.unparse(moved)} again"
 
 
-def _is_argument(node: ast.AST, at: Spot) -> bool:
+def _is_argument(node: ast.AST, at: RuleContext) -> bool:
     bound = at.source.kinds(at.function).bound if at.function else {}
     own = bound.get(node.id, []) if isinstance(node, ast.Name) else []
     return any(isinstance(binding.by, ast.arg) for binding in own)
 
 
-def _moved(node: ast.Call, at: Spot) -> ast.expr | None:
+def _moved(node: ast.Call, at: RuleContext) -> ast.expr | None:
     """What a call that moves data reads or writes in HBM."""
     role, place = _MOVES.get(at.name(node.func) or "", ("", 0))
     return at.given(node, role, place) if role else None
 
 
-def _tile(node: ast.Call, at: Spot) -> ast.expr | None:
+def _tile(node: ast.Call, at: RuleContext) -> ast.expr | None:
     """The tile that a load fills; None if it has no name."""
     parent = at.source.parents[node]
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
@@ -236,7 +236,7 @@ def _tile(node: ast.Call, at: Spot) -> ast.expr | None:
     return base if isinstance(base, ast.Name) and isinstance(parent, ast.Expr) else None
 
 
-def _loop(node: ast.AST, at: Spot) -> ast.For | None:
+def _loop(node: ast.AST, at: RuleContext) -> ast.For | None:
     """The loop that runs a statement in each of its turns; None below a condition."""
     around = at.source.around(node) if at.function else iter(())
     first = next((block for block in around if isinstance(block, (ast.For, *_CONDITIONS))), None)
@@ -252,7 +252,9 @@ def _is_one(index: ast.expr) -> bool:
     return ast.unparse(index.upper) == after
 
 
-def _is_written(base: ast.AST, block: ast.AST, at: Spot, besides: ast.AST | None = None) -> bool:
+def _is_written(
+    base: ast.AST, block: ast.AST, at: RuleContext, besides: ast.AST | None = None
+) -> bool:
     """Whether something in a block writes to what a name stands for."""
     name = base.id if isinstance(base, ast.Name) else ""
     for node in ast.walk(block):

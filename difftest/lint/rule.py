@@ -114,7 +114,7 @@ class Confidence(Enum):
 Refusal = tuple[ast.AST, str]
 """The node that breaks a rule, and what it does, in words."""
 Check = Callable[[Any, Any], Iterable[Refusal]]
-"""Looks at a node of one of the rule's kinds, in a :class:`~difftest.lint.source.Spot`."""
+"""Looks at a node of one of the rule's kinds, in a :class:`~difftest.lint.source.RuleContext`."""
 
 Breach = tuple[Event | Allocation | Finding, str]
 """The event, tensor or finding that breaks a rule of traces, and what it does, in words."""

@@ -10,9 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from difftest.analysis.finding import grouped
-from difftest.lint.kinds import Kinds, Sort
+from difftest.analysis.finding import group_by
 from difftest.lint.rule import LAST_CLASSIC, NEWEST, Release
+from difftest.lint.type_inference import TypeInference, ValueType
 
 MODULES = {
     "nki": "nki",
@@ -85,7 +85,7 @@ def applied(text: str, fixes: Iterable[Fix]) -> tuple[str, int]:
     return text, count
 
 
-class Spot(NamedTuple):
+class RuleContext(NamedTuple):
     """Where a node stands: its file, the SDK that is asked for, the kernel's function if any."""
 
     source: Source
@@ -97,7 +97,7 @@ class Spot(NamedTuple):
         """``nl.load`` for what the file calls it; None for what is not of NKI."""
         return self.source.names.of(node)
 
-    def kind(self, node: ast.AST) -> Sort | None:
+    def kind(self, node: ast.AST) -> ValueType | None:
         """What an expression of the kernel is; None where that is not to be seen."""
         return self.source.kinds(self.function).of(node) if self.function else None
 
@@ -232,7 +232,7 @@ class Source(SourceText):
         self.launched = launched
         self.tree = ast.parse(text, str(path))
         self.names = ImportedNames(self.tree)
-        self._kinds: dict[Function, Kinds] = {}
+        self._kinds: dict[Function, TypeInference] = {}
 
     @property
     def sdk(self) -> Release:
@@ -245,17 +245,17 @@ class Source(SourceText):
         assigned = (node for node in self.tree.body if isinstance(node, ast.Assign))
         return {getattr(to, "id", ""): node.value for node in assigned for to in node.targets}
 
-    def kinds(self, function: Function) -> Kinds:
+    def kinds(self, function: Function) -> TypeInference:
         """What the expressions of a function are."""
         if function not in self._kinds:
-            self._kinds[function] = Kinds(self, function)
+            self._kinds[function] = TypeInference(self, function)
         return self._kinds[function]
 
     @cached_property
     def functions(self) -> Mapping[str, Sequence[Function]]:
         """Its functions by name, wherever they stand."""
         every = (node for node in ast.walk(self.tree) if isinstance(node, Function))
-        return grouped(every, lambda function: function.name)
+        return group_by(every, lambda function: function.name)
 
     @cached_property
     def kernels(self) -> frozenset[Function]:
@@ -306,15 +306,17 @@ class Source(SourceText):
         """Where a line and column are, in characters of the file."""
         return self._starts[line - 1] + column - 1
 
-    def nodes(self, sdk: Release) -> Iterator[tuple[ast.AST, Spot]]:
+    def nodes(self, sdk: Release) -> Iterator[tuple[ast.AST, RuleContext]]:
         """Each node with its place."""
-        waiting: list[tuple[ast.AST, Spot]] = [(self.tree, Spot(self, sdk, None, True))]
+        waiting: list[tuple[ast.AST, RuleContext]] = [
+            (self.tree, RuleContext(self, sdk, None, True))
+        ]
         while waiting:
             node, place = waiting.pop()
             if place.function is None and node in self.kernel_code:
-                place = Spot(self, sdk, node)
+                place = RuleContext(self, sdk, node)
             elif place.is_module_level and isinstance(node, (Function, ast.Lambda)):
-                place = Spot(self, sdk, None)
+                place = RuleContext(self, sdk, None)
             yield node, place
             waiting += reversed([(part, place) for part in ast.iter_child_nodes(node)])
 

@@ -11,8 +11,8 @@ from math import prod
 from typing import Any
 
 from difftest.analysis.detectors.partitions import START, partitions
-from difftest.analysis.detectors.programs import TRIP_COUNTS, programs
-from difftest.analysis.finding import Finding, Severity, Suspicion
+from difftest.analysis.detectors.races import TRIP_COUNTS, find_races
+from difftest.analysis.finding import Finding, InconclusiveFinding, Severity
 from difftest.lint.rule import PARSER, TODAYS, Breach, Frontend, Group, trace_rule
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Engine, Event, Loop, LoopKind, Region, Space, Trace
@@ -43,7 +43,7 @@ def _each(id: str, **data: Any) -> Callable[[Callable[[Event], str | bool]], Non
     return enter
 
 
-def free_elements(region: Region) -> int:
+def partition_elements(region: Region) -> int:
     """Elements of a region in each partition."""
     return region.elements // max(region.partitions, 1)
 
@@ -118,7 +118,7 @@ def _affine_select(event: Event) -> str | bool:
 def _long_row(event: Event) -> str | bool:
     data, total = event.operand("data"), event.operand("reduce_res")
     is_scalar = event.engine is Engine.SCALAR and total is not None
-    length = free_elements(data) if data is not None and is_scalar else 0
+    length = partition_elements(data) if data is not None and is_scalar else 0
     return length > 16384 and f"{event.opcode} reduces {length:,} elements a partition"
 
 
@@ -142,13 +142,13 @@ def _collective_on_chip(event: Event) -> str | bool:
 
 @trace_rule("NKI512", **TRN1)
 def _collective_of_argument(trace: Trace, machine: Machine) -> Iterator[Breach]:
-    for event in collectives(trace):
+    for event in collective_events(trace):
         for region in event.reads + event.writes:
             if region.allocation.location is None:
                 yield event, f"{event.opcode} has {region.allocation}, an argument of the kernel"
 
 
-def collectives(trace: Trace) -> Iterator[Event]:
+def collective_events(trace: Trace) -> Iterator[Event]:
     """The events in which ranks talk to each other."""
     return (event for event in trace if event.arguments.get("replica_group") is not None)
 
@@ -164,7 +164,7 @@ def _span(trace: Trace, machine: Machine) -> Iterator[Breach]:
     return _detected(partitions(trace, machine), START.id)
 
 
-def _detected(rows: Iterable[Finding | Suspicion], id: str) -> Iterator[Breach]:
+def _detected(rows: Iterable[Finding | InconclusiveFinding], id: str) -> Iterator[Breach]:
     """The errors that a detector of hazards tells of a trace, too."""
     errors = (row for row in rows if isinstance(row, Finding) and row.severity is Severity.ERROR)
     return ((finding, finding.happened) for finding in errors if finding.id == id)
@@ -200,7 +200,7 @@ def _mixed(trace: Trace, machine: Machine) -> Iterator[Breach]:
 @_each("NKI525", **TRN1)
 def _indices(event: Event) -> str | bool:
     index = event.operand("index")
-    count = free_elements(index) if event.engine is Engine.DMA and index is not None else 0
+    count = partition_elements(index) if event.engine is Engine.DMA and index is not None else 0
     return count > 1 and f"{event.opcode} got {count} indices a partition"
 
 
@@ -288,7 +288,7 @@ def _many(trace: Trace, machine: Machine) -> Iterator[Breach]:
             yield event, f"the kernel has {len(generated):,} instructions, most at this line"
 
 
-def device_loops(event: Event) -> list[Loop]:
+def enclosing_device_loops(event: Event) -> list[Loop]:
     """The loops around an event that run on the device, outermost first."""
     return [turn.loop for turn in event.loops if turn.loop.kind is LoopKind.DYNAMIC]
 
@@ -296,7 +296,7 @@ def device_loops(event: Event) -> list[Loop]:
 @trace_rule("NKI541", **TRN1)
 def _psum(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
-        loops = device_loops(event)
+        loops = enclosing_device_loops(event)
         for region in event.writes + event.reads if loops else ():
             inside = {turn.loop.id for turn in region.allocation.loops}
             if region.allocation.space is Space.PSUM and loops[-1].id not in inside:
@@ -307,7 +307,7 @@ def _psum(trace: Trace, machine: Machine) -> Iterator[Breach]:
 def _static(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
         is_static = event.engine is Engine.DMA and event.arguments.get("dge_mode") == "none"
-        if is_static and device_loops(event):
+        if is_static and enclosing_device_loops(event):
             for region in event.reads:
                 if region.allocation.space.is_hbm and not region.allocation.writes:
                     yield event, f"{event.opcode} with dge_mode.none reads {region.allocation}"
@@ -316,7 +316,7 @@ def _static(trace: Trace, machine: Machine) -> Iterator[Breach]:
 @trace_rule("NKI543", **{**TRN1, "frontends": PARSER})
 def _nested(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
-        loops = device_loops(event)
+        loops = enclosing_device_loops(event)
         if len(loops) > 1:
             outer = loops[0].location
             where = f" of line {outer.line}" if outer else ""
@@ -325,14 +325,14 @@ def _nested(trace: Trace, machine: Machine) -> Iterator[Breach]:
 
 @trace_rule("NKI544", **{**WRONG, "targets": frozenset({"trn2", "trn3"})})
 def _programs(trace: Trace, machine: Machine) -> Iterator[Breach]:
-    return _detected(programs(trace, machine), TRIP_COUNTS.id)
+    return _detected(find_races(trace, machine), TRIP_COUNTS.id)
 
 
 @trace_rule("NKI546", **TRN2)
 def _collective_of_one(trace: Trace, machine: Machine) -> Iterator[Breach]:
     programs = {event.program for event in trace}
     issued = {program: Counter[str]() for program in programs}
-    events = [*collectives(trace)] if len(programs) > 1 else []
+    events = [*collective_events(trace)] if len(programs) > 1 else []
     for event in events:
         issued[event.program][event.opcode] += 1
     for event in events:
@@ -346,7 +346,7 @@ def _copied(trace: Trace, machine: Machine) -> Iterator[Breach]:
     written: dict[int, frozenset[int]] = {}
     for event in trace:
         ids = frozenset(turn.loop.id for turn in event.loops if turn.loop.kind is LoopKind.STATIC)
-        is_inside = bool(device_loops(event))
+        is_inside = bool(enclosing_device_loops(event))
         for region in event.reads if event.opcode == "tensor_copy" and not is_inside else ():
             if written.get(region.allocation.id, frozenset()) & ids:
                 yield event, f"tensor_copy reads {region.allocation}, which a device loop wrote"

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from difftest.lint.rule import NEWEST, TODAYS, Frontend, Group, Refusal, rule
-from difftest.lint.source import Spot
+from difftest.lint.source import RuleContext
 from difftest.simulator.frontend.classic import isa as classic_isa
 from difftest.simulator.frontend.classic import language as classic_language
 from difftest.simulator.frontend.nki import collectives, isa, language
@@ -56,13 +56,13 @@ _LAST_ASSIGNED = 28
 
 
 @rule("NKU301", nodes=(ast.Import, ast.ImportFrom), since="2.29", **_TODAYS)
-def _classic_import(node: ast.Import | ast.ImportFrom, at: Spot) -> Iterator[Refusal]:
+def _classic_import(node: ast.Import | ast.ImportFrom, at: RuleContext) -> Iterator[Refusal]:
     if node is at.source.names.first_classic:
         yield node, f"{ast.unparse(node)} is of the classic dialect"
 
 
 @rule("NKU302", nodes=(ast.Attribute, ast.Name), **_TODAYS)
-def _ended_name(node: ast.expr, at: Spot) -> Iterator[Refusal]:
+def _ended_name(node: ast.expr, at: RuleContext) -> Iterator[Refusal]:
     name = at.name(node) or ""
     row = LIFETIMES.get(name)
     if row is not None and _reached(row.ended, at):
@@ -73,7 +73,7 @@ def _ended_name(node: ast.expr, at: Spot) -> Iterator[Refusal]:
 
 
 @rule("NKU303", nodes=(ast.Attribute, ast.Name), **_TODAYS)
-def _future_name(node: ast.expr, at: Spot) -> Iterator[Refusal]:
+def _future_name(node: ast.expr, at: RuleContext) -> Iterator[Refusal]:
     name = at.name(node)
     row = LIFETIMES.get(name or "")
     if row is not None and not _reached(row[0], at):
@@ -81,7 +81,7 @@ def _future_name(node: ast.expr, at: Spot) -> Iterator[Refusal]:
 
 
 @rule("NKU309", nodes=(ast.Attribute,), since="2.30", **_TODAYS)
-def _deprecated(node: ast.Attribute, at: Spot) -> Iterator[Refusal]:
+def _deprecated(node: ast.Attribute, at: RuleContext) -> Iterator[Refusal]:
     name = at.name(node) or ""
     since, instead = _DEPRECATED.get(name, (None, ""))
     row = LIFETIMES.get(name)
@@ -90,7 +90,7 @@ def _deprecated(node: ast.Attribute, at: Spot) -> Iterator[Refusal]:
 
 
 @rule("NKU310", nodes=(ast.Call,), **_TODAYS)
-def _of_psum(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+def _of_psum(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     name = at.name(node.func) or ""
     argument, place, ended, instead = _NOT_OF_PSUM.get(name, ("", 0, None, ""))
     tile = at.given(node, argument, place) if _reached(ended, at) else None
@@ -102,7 +102,7 @@ def _of_psum(node: ast.Call, at: Spot) -> Iterator[Refusal]:
 
 
 @rule("NKU304", nodes=(ast.Call,), **_TODAYS)
-def _argument(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+def _argument(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     name = at.name(node.func)
     for keyword in node.keywords if name else ():
         row, said = LIFETIMES.get(f"{name}({keyword.arg})"), f"{name}({keyword.arg}=)"
@@ -115,7 +115,7 @@ def _argument(node: ast.Call, at: Spot) -> Iterator[Refusal]:
 
 
 @rule("NKU305", group=Group.CORRECTNESS, nodes=(ast.Attribute,))
-def _unknown_name(node: ast.Attribute, at: Spot) -> Iterator[Refusal]:
+def _unknown_name(node: ast.Attribute, at: RuleContext) -> Iterator[Refusal]:
     module, _, rest = (at.name(node) or "").partition(".")
     names = _FUNCTIONS[at.source.names.has_classic(node)].get(module)
     is_todays = rest in _FUNCTIONS[False].get(module, {})  # which AWS's last classic tests use
@@ -126,7 +126,7 @@ def _unknown_name(node: ast.Attribute, at: Spot) -> Iterator[Refusal]:
 
 
 @rule("NKU307", group=Group.CORRECTNESS, nodes=(ast.Call,))
-def _signature(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+def _signature(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     name = at.name(node.func) or ""
     signature = _signature_of(name, at.source.names.has_classic(node.func))
     arguments = [*node.args, *(keyword.arg for keyword in node.keywords)]
@@ -149,7 +149,7 @@ def _signature(node: ast.Call, at: Spot) -> Iterator[Refusal]:
 
 
 @rule("NKU308", group=Group.CORRECTNESS, nodes=(ast.Call,))
-def _undocumented(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+def _undocumented(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     name = at.name(node.func) or ""
     is_classic = at.source.names.has_classic(node.func)
     signature = _signature_of(name, is_classic)
@@ -166,12 +166,12 @@ def _undocumented(node: ast.Call, at: Spot) -> Iterator[Refusal]:
         yield node, f"{name} got no dst, and its result is assigned"
 
 
-def _is_passed(argument: str, at: Spot) -> bool:
+def _is_passed(argument: str, at: RuleContext) -> bool:
     """Return whether kernels that AWS released for an SDK, or a later one, pass an argument."""
     return at.sdk.minor <= _PASSED.get(argument, 0)
 
 
-def _is_assigned_result(node: ast.Call, signature: inspect.Signature, at: Spot) -> bool:
+def _is_assigned_result(node: ast.Call, signature: inspect.Signature, at: RuleContext) -> bool:
     """Return whether a call of today's dialect has no ``dst`` and assigns its result to a part.
 
     The form ends with NKI 0.3.
@@ -191,7 +191,7 @@ def _is_assigned_result(node: ast.Call, signature: inspect.Signature, at: Spot) 
 
 
 @rule("NKU306", nodes=(ast.Call,), **_TODAYS)
-def _mask(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+def _mask(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     is_of_nki = (at.name(node.func) or "").startswith(("nl.", "nisa.", "ncc."))
     for keyword in node.keywords if is_of_nki else ():
         if keyword.arg == "mask":
@@ -217,6 +217,6 @@ def _signature_of(name: str, is_classic: bool) -> inspect.Signature | None:
     return inspect.Signature(shown)
 
 
-def _reached(level: str | None, at: Spot) -> bool:
+def _reached(level: str | None, at: RuleContext) -> bool:
     """Whether the SDK that is asked for has this level of NKI, or a later one; None has none."""
     return level is not None and at.sdk.level is not None and level <= at.sdk.level

@@ -15,7 +15,7 @@ from difftest.simulator.instructions.alu import ACTIVATIONS, NKI_OPS
 LIKE, REDUCED, SIZED, PRODUCT = "like", "reduced", "sized", "product"
 
 
-class Calling(NamedTuple):
+class CallInfo(NamedTuple):
     """What a classic instruction returns.
 
     Attributes
@@ -36,26 +36,26 @@ class Calling(NamedTuple):
 
 
 INSTRUCTIONS = {
-    "nisa.tensor_tensor": Calling("data1"),
-    "nisa.tensor_scalar": Calling("data"),
-    "nisa.scalar_tensor_tensor": Calling("data"),
-    "nisa.tensor_tensor_scan": Calling("data0"),
-    "nisa.tensor_copy": Calling("src"),
-    "nisa.reciprocal": Calling("data"),
-    "nisa.activation": Calling("data"),
-    "nisa.activation_reduce": Calling("data"),
-    "nisa.dropout": Calling("data"),
-    "nisa.nc_match_replace8": Calling("data"),
-    "nl.copy": Calling("src", name="nisa.tensor_copy"),
-    "nl.load": Calling("src", name="nisa.dma_copy"),
-    "nisa.tensor_reduce": Calling("data", REDUCED),
-    "nisa.max8": Calling("src", SIZED, (("src", 0), ("", 8))),
-    "nisa.nc_find_index8": Calling("data", SIZED, (("data", 0), ("", 8)), "nl.uint32"),
-    "nisa.bn_stats": Calling("data", SIZED, (("data", 0), ("", 6))),
-    "nisa.bn_aggr": Calling("data", SIZED, (("data", 0), ("", 2))),
-    "nisa.memset": Calling("value", SIZED),
-    "nisa.nc_transpose": Calling("data", SIZED, (("data", 1), ("data", 0)), buffer="psum"),
-    "nisa.nc_matmul": Calling("stationary", PRODUCT, (("stationary", 1),), "nl.float32", "psum"),
+    "nisa.tensor_tensor": CallInfo("data1"),
+    "nisa.tensor_scalar": CallInfo("data"),
+    "nisa.scalar_tensor_tensor": CallInfo("data"),
+    "nisa.tensor_tensor_scan": CallInfo("data0"),
+    "nisa.tensor_copy": CallInfo("src"),
+    "nisa.reciprocal": CallInfo("data"),
+    "nisa.activation": CallInfo("data"),
+    "nisa.activation_reduce": CallInfo("data"),
+    "nisa.dropout": CallInfo("data"),
+    "nisa.nc_match_replace8": CallInfo("data"),
+    "nl.copy": CallInfo("src", name="nisa.tensor_copy"),
+    "nl.load": CallInfo("src", name="nisa.dma_copy"),
+    "nisa.tensor_reduce": CallInfo("data", REDUCED),
+    "nisa.max8": CallInfo("src", SIZED, (("src", 0), ("", 8))),
+    "nisa.nc_find_index8": CallInfo("data", SIZED, (("data", 0), ("", 8)), "nl.uint32"),
+    "nisa.bn_stats": CallInfo("data", SIZED, (("data", 0), ("", 6))),
+    "nisa.bn_aggr": CallInfo("data", SIZED, (("data", 0), ("", 2))),
+    "nisa.memset": CallInfo("value", SIZED),
+    "nisa.nc_transpose": CallInfo("data", SIZED, (("data", 1), ("data", 0)), buffer="psum"),
+    "nisa.nc_matmul": CallInfo("stationary", PRODUCT, (("stationary", 1),), "nl.float32", "psum"),
 }
 """Classic functions that return a tile, where today's instruction writes to ``dst``."""
 

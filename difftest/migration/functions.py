@@ -22,7 +22,7 @@ from difftest.migration.calls import (
     SCALED,
     UNARY,
     VECTORS,
-    Calling,
+    CallInfo,
     positional,
 )
 from difftest.migration.indices import EVERYTHING, ONE, MaskBox
@@ -42,7 +42,7 @@ OF_RESULT = ("shape", "dtype", "mask")
 """Arguments that say what a result is, and not what an instruction does."""
 
 
-class Wanted(NamedTuple):
+class ResultTarget(NamedTuple):
     """What is to become of a result.
 
     Attributes
@@ -69,7 +69,7 @@ class Wanted(NamedTuple):
 class InstructionWriter(OperandWriter):
     """Calls of instructions."""
 
-    def instruction(self, call: ast.Call, wanted: Wanted) -> str:
+    def instruction(self, call: ast.Call, wanted: ResultTarget) -> str:
         """Write a call as an instruction; the name of what it writes."""
         meant = self.names.meant(call.func) or ""
         calling = INSTRUCTIONS[meant]
@@ -96,12 +96,12 @@ class InstructionWriter(OperandWriter):
             self.allocate(target, sizes, wanted.dtype or own or self.dtype_of(first), buffer)
         return self.issued(name, {key: side.text for key, side in operands.items()}, target, wanted)
 
-    def asked(self, wanted: Wanted, arguments: dict[str, ast.expr]) -> Wanted:
+    def asked(self, wanted: ResultTarget, arguments: dict[str, ast.expr]) -> ResultTarget:
         """With the mask and the dtype of a call's arguments."""
         limits = self.limits(arguments.get("mask"))
         return wanted._replace(limits=limits, dtype=self.dtype(arguments.get("dtype")))
 
-    def issued(self, name: str, operands: dict[str, str], target: str, wanted: Wanted) -> str:
+    def issued(self, name: str, operands: dict[str, str], target: str, wanted: ResultTarget) -> str:
         """Write an instruction to a destination, or to what a mask leaves of a new tile."""
         self.issue(name, wanted.dst or self.masked(target, wanted.limits), operands)
         return target
@@ -148,7 +148,7 @@ class InstructionWriter(OperandWriter):
         on_bits = op is not None and any(word in self.operator_name(op) for word in BITWISE)
         return operand if operand.tile is None or on_bits else self.column(operand)
 
-    def _buffer(self, calling: Calling, operands: dict[str, NewOperand]) -> str:
+    def _buffer(self, calling: CallInfo, operands: dict[str, NewOperand]) -> str:
         """Where a result lies: the Tensor Engine writes to PSUM, the Vector Engine to SBUF."""
         if "engine" not in operands or calling.buffer == "sbuf":
             return calling.buffer
@@ -157,7 +157,7 @@ class InstructionWriter(OperandWriter):
             raise NotMechanicalError(*SHAPE)
         return "sbuf" if engine == "vector" else "psum"
 
-    def _shape(self, calling: Calling, operands: dict[str, NewOperand]) -> str:
+    def _shape(self, calling: CallInfo, operands: dict[str, NewOperand]) -> str:
         first = operands[calling.first]
         if calling.shape == LIKE:
             return self.shape_of(first)
@@ -193,7 +193,7 @@ class FunctionWriter(InstructionWriter):
 
     def computed(self, call: ast.Call, dst: str | None = None, wish: str | None = None) -> str:
         """A call of what computes, in today's words; the result's expression."""
-        name, wanted = self.names.meant(call.func) or "", Wanted(call, dst, wish)
+        name, wanted = self.names.meant(call.func) or "", ResultTarget(call, dst, wish)
         if name == "nisa.tensor_tensor":
             return self._two_tiles(call, wanted)
         return (self.instruction if name in INSTRUCTIONS else self._function)(call, wanted)
@@ -203,7 +203,7 @@ class FunctionWriter(InstructionWriter):
         name = self.names.meant(call.func) if isinstance(call, ast.Call) else None
         return name in INSTRUCTIONS or name in ELEMENTWISE or name in REDUCTIONS
 
-    def _function(self, call: ast.Call, wanted: Wanted) -> str:
+    def _function(self, call: ast.Call, wanted: ResultTarget) -> str:
         """A call of a function of ``nl``."""
         name = self.names.meant(call.func) or ""
         nodes = self.given(call)
@@ -227,12 +227,12 @@ class FunctionWriter(InstructionWriter):
         operands = {"op": self.nl(name[3:]), "data": operand.text}
         return self._like("nisa.activation", operands, operand, wanted, name[3:])
 
-    def _called(self, name: str, wanted: Wanted, *operands: NewOperand) -> str:
+    def _called(self, name: str, wanted: ResultTarget, *operands: NewOperand) -> str:
         """The call of a function of today's."""
         end = [f"dtype={wanted.dtype}"] if wanted.dtype else []
         return f"{self.nl(name)}({', '.join([*(operand.text for operand in operands), *end])})"
 
-    def _two_tiles(self, call: ast.Call, wanted: Wanted) -> str:
+    def _two_tiles(self, call: ast.Call, wanted: ResultTarget) -> str:
         """``nisa.tensor_tensor``: a column, which it repeats no more, goes to ``tensor_scalar``."""
         arguments = self.given(call)
         if {"mask", "engine"} & set(arguments) or not {"data1", "data2", "op"} <= set(arguments):
@@ -249,7 +249,7 @@ class FunctionWriter(InstructionWriter):
         return self._scaled(name, tile, column, tile is right, wanted)
 
     def _like(
-        self, name: str, operands: dict[str, str], like: NewOperand, wanted: Wanted, wish: str
+        self, name: str, operands: dict[str, str], like: NewOperand, wanted: ResultTarget, wish: str
     ) -> str:
         """Write an instruction whose result has the shape of an operand."""
         if wanted.dst is not None:
@@ -261,7 +261,7 @@ class FunctionWriter(InstructionWriter):
         return self.issued(name, operands, target, wanted)
 
     def _reduction(
-        self, name: str, data: NewOperand, arguments: dict[str, ast.expr], wanted: Wanted
+        self, name: str, data: NewOperand, arguments: dict[str, ast.expr], wanted: ResultTarget
     ) -> str:
         """``nl.sum(x, axis=...)``; today's reduced axes come last."""
         axis = arguments.pop("axis")
@@ -288,7 +288,7 @@ class FunctionWriter(InstructionWriter):
         operands = {"op": self.nl(operator), "data": data.text, "axis": words}
         return self.issued("nisa.tensor_reduce", operands | others, target, wanted)
 
-    def binary(self, name: str, left: NewOperand, right: NewOperand, wanted: Wanted) -> str:
+    def binary(self, name: str, left: NewOperand, right: NewOperand, wanted: ResultTarget) -> str:
         """``left <op> right``, where one is a tile: the smaller one is spread over the other."""
         float32 = self.nl("float32")
         dtypes = [None if side.tile is None else side.tile.dtype for side in (left, right)]
@@ -308,7 +308,9 @@ class FunctionWriter(InstructionWriter):
         operands = {"data1": left.text, "data2": right.text, "op": self.nl(name)}
         return self._like("nisa.tensor_tensor", operands, left, wanted, name)
 
-    def _with_number(self, name: str, left: NewOperand, right: NewOperand, wanted: Wanted) -> str:
+    def _with_number(
+        self, name: str, left: NewOperand, right: NewOperand, wanted: ResultTarget
+    ) -> str:
         """A tile and a number, or what is not seen to be a tile.
 
         A number that is no integer makes the classic result float32.
@@ -325,7 +327,12 @@ class FunctionWriter(InstructionWriter):
         return self._scaled(name, tile, number, tile is right, wanted)
 
     def _scaled(
-        self, name: str, tile: NewOperand, other: NewOperand, is_reversed: bool, wanted: Wanted
+        self,
+        name: str,
+        tile: NewOperand,
+        other: NewOperand,
+        is_reversed: bool,
+        wanted: ResultTarget,
     ) -> str:
         """A tile and a column, or a number: ``tensor_scalar``."""
         if other.is_scalar and other.tile is not None:
@@ -336,7 +343,7 @@ class FunctionWriter(InstructionWriter):
             operands["reverse0"] = "True"
         return self._like("nisa.tensor_scalar", operands, tile, wanted, name)
 
-    def _spread(self, side: NewOperand, shape: Shape, wanted: Wanted) -> NewOperand:
+    def _spread(self, side: NewOperand, shape: Shape, wanted: ResultTarget) -> NewOperand:
         """An operand in the shape of the result."""
         if side.shape == shape:
             return side

@@ -30,7 +30,7 @@ MODULES = {
 TODAY = {"nki": "nki", "nisa": "nki.isa", "nl": "nki.language"}
 
 
-class Names:
+class ModuleNames:
     """How a file calls NKI's modules; the rules call them nki, nisa, nl, nt and np.
 
     ``today`` has the new name of a module that is rewritten too, and None for any other.

@@ -9,7 +9,7 @@ from functools import reduce
 from operator import add, and_, mul, sub
 from typing import NamedTuple, cast
 
-from difftest.migration.imports import Names
+from difftest.migration.imports import ModuleNames
 from difftest.migration.rules import LOST, MASK, NOT_AFFINE, NotMechanicalError
 from difftest.simulator.frontend.nki.levels import GONE
 
@@ -111,7 +111,7 @@ def _wrapped(text: str) -> str:
     return f"({text})" if loose else text
 
 
-def extreme(function: Callable[[list[int]], int], terms: Iterable[Term]) -> Term:
+def min_or_max(function: Callable[[list[int]], int], terms: Iterable[Term]) -> Term:
     """``min`` or ``max`` of some terms: a number where they are numbers, else a call of it."""
     different = list(dict.fromkeys(terms))
     numbers = [term.constant for term in different if term.constant is not None]
@@ -188,7 +188,7 @@ Grid = GridIndex | tuple[GridIndex, ...]
 class Grids:
     """The indices that the names of a function stand for."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: ModuleNames) -> None:
         self.names = names
         self.known: dict[str, Grid] = {}
         self.masks: dict[str, ast.expr] = {}
@@ -330,14 +330,14 @@ class MaskBox(NamedTuple):
 
     def end(self, place: int) -> Term:
         """How many of an axis, from its first element, are not cut off at the end."""
-        return extreme(min, [self.sizes[place], *self.uppers.get(place, ())])
+        return min_or_max(min, [self.sizes[place], *self.uppers.get(place, ())])
 
     def range(self, place: int, first: Term, step: Term, size: Term) -> tuple[Term, Term]:
         """Start and stop of the slice that is left of ``first``, ``first + step``, ..."""
         end = self.end(place) if place in self.uppers else size
         lowers = self.lowers.get(place, ())
         if step == ONE:
-            start = extreme(max, [first, *(first + low for low in lowers)]) if lowers else first
+            start = min_or_max(max, [first, *(first + low for low in lowers)]) if lowers else first
             return start, first + end
         if lowers:
             raise NotMechanicalError(*MASK)

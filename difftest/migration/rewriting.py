@@ -16,13 +16,13 @@ import libcst as cst
 from libcst import matchers as m
 
 from difftest.migration.calls import RANGES
-from difftest.migration.imports import Names
+from difftest.migration.imports import ModuleNames
 from difftest.migration.indices import Grids
-from difftest.migration.leftovers import Definitions, commented, nodes, rules_broken
-from difftest.migration.proof import Sources
 from difftest.migration.rules import NotMechanicalError, Rule
-from difftest.migration.scope import KnownTile, Scope, blocks_of, bound_names
+from difftest.migration.scope import KnownTile, Scope, bound_names, tiled_blocks
 from difftest.migration.statements import StatementWriter
+from difftest.migration.unmigrated import Definitions, commented, nodes, rules_broken
+from difftest.migration.validation import Sources
 
 CLAUSES = ("orelse", "finalbody")
 """Blocks of a compound statement beside its body."""
@@ -38,7 +38,7 @@ def {name}(dtype):
 '''
 
 
-class Migrated(NamedTuple):
+class MigrationResult(NamedTuple):
     """The rewritten file, and what was left under a comment.
 
     Attributes
@@ -55,7 +55,7 @@ class Migrated(NamedTuple):
     returns: dict[str, KnownTile]
 
 
-class Others(Protocol):
+class ProjectModules(Protocol):
     """The other files that are rewritten at the same time."""
 
     def today(self, name: str) -> str | None:
@@ -65,10 +65,10 @@ class Others(Protocol):
         """What the functions of a module return."""
 
 
-def migrate(text: str, others: Others | None = None) -> Migrated:
+def migrate_source(text: str, others: ProjectModules | None = None) -> MigrationResult:
     """Rewrite a classic kernel file in today's dialect, as far as rules go."""
     module = cst.parse_module(text)
-    names = Names(module, None if others is None else others.today)
+    names = ModuleNames(module, None if others is None else others.today)
     imported = {} if others is None else _imported(module, others)
     module = names.with_new_names(names.with_modules_named(module))
     taken = {name.value for name in nodes(module, cst.Name)}
@@ -89,10 +89,10 @@ def migrate(text: str, others: Others | None = None) -> Migrated:
         body[place:place] = cst.parse_module(text).body
         whole = whole.with_changes(body=body)
     code = whole.code
-    return Migrated(code, tuple(rewriting.left), kernels_of(code), rewriting.returns)
+    return MigrationResult(code, tuple(rewriting.left), kernels_of(code), rewriting.returns)
 
 
-def _imported(module: cst.Module, others: Others) -> dict[str, KnownTile]:
+def _imported(module: cst.Module, others: ProjectModules) -> dict[str, KnownTile]:
     """What the functions return that a file imports from others."""
     tiles: dict[str, KnownTile] = {}
     for node in ast.walk(ast.parse(module.code)):
@@ -117,7 +117,7 @@ def kernels_of(code: str) -> frozenset[str]:
 class _Rewriting:
     """The walk over the statements of a file; an earlier walk found what its functions return."""
 
-    def __init__(self, names: Names, returns: dict[str, KnownTile], taken: set[str]) -> None:
+    def __init__(self, names: ModuleNames, returns: dict[str, KnownTile], taken: set[str]) -> None:
         self.names = names
         self.known_returns = returns
         self.taken = taken
@@ -178,7 +178,7 @@ class _Rewriting:
             function = visited
         scope = self.new_scope(set(self.taken))
         scope.function = function.name.value
-        scope.blocks = blocks_of(ast.parse(textwrap.dedent(_code(function))), self.names)
+        scope.blocks = tiled_blocks(ast.parse(textwrap.dedent(_code(function))), self.names)
         outer, self.definitions = self.definitions, Definitions()
         result = self._compound(self._signature(function), scope)
         result, rules = self.definitions.settled(result)
@@ -325,18 +325,20 @@ class Package:
     def __init__(self, folder: Path, output: Path, files: Iterable[Path]) -> None:
         self.folder, self.output = folder.resolve(), output.resolve()
         self.files = sorted(self.folder / file.relative_to(folder) for file in files)
-        self._results: dict[Path, Migrated | None] = {}
+        self._results: dict[Path, MigrationResult | None] = {}
 
-    def migrated(self) -> dict[Path, Migrated]:
+    def migrated(self) -> dict[Path, MigrationResult]:
         """The new files, by their places in the folder."""
         return {file.relative_to(self.folder): self._migrated(file) for file in self.files}
 
-    def _migrated(self, file: Path) -> Migrated:
+    def _migrated(self, file: Path) -> MigrationResult:
         result = self._results.get(file)
         if result is None:
             self._results[file] = None  # for what it imports and is imported by
             try:
-                result = self._results[file] = migrate(file.read_text(encoding="utf-8"), self)
+                result = self._results[file] = migrate_source(
+                    file.read_text(encoding="utf-8"), self
+                )
             except (cst.ParserSyntaxError, UnicodeDecodeError) as error:
                 vars(error).setdefault("place", file.relative_to(self.folder))
                 raise

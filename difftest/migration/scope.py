@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from difftest.migration.calls import ELEMENTWISE, MAKERS, NO_TILE, REDUCTIONS, positional
-from difftest.migration.imports import Names
+from difftest.migration.imports import ModuleNames
 from difftest.migration.indices import ONE, ZERO, Grids, Term, items_of
 
 Shape = tuple[Term, ...]
@@ -44,7 +44,7 @@ class KnownTile(NamedTuple):
 class Scope:
     """The names of a function."""
 
-    names: Names
+    names: ModuleNames
     grids: Grids
     tiles: dict[str, KnownTile] = field(default_factory=dict)
     blocks: dict[str, int] = field(default_factory=dict)
@@ -307,7 +307,7 @@ def bound_names(node: ast.AST) -> set[str]:
     }
 
 
-def blocks_of(function: ast.AST, names: Names) -> dict[str, int]:
+def tiled_blocks(function: ast.AST, names: ModuleNames) -> dict[str, int]:
     """Tiles of a function whose every use names its blocks, and how many dimensions those are."""
     blocks: dict[str, set[int]] = {}
     for node in ast.walk(function):
@@ -322,7 +322,7 @@ def blocks_of(function: ast.AST, names: Names) -> dict[str, int]:
     }
 
 
-def _place(call: ast.Call, names: Names) -> int:
+def _place(call: ast.Call, names: ModuleNames) -> int:
     """The place of ``par_dim`` in the shape of an allocation; 0 if it has none."""
     if names.meant(call.func) not in MAKERS:
         return 0

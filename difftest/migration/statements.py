@@ -6,7 +6,7 @@ import ast
 
 from difftest.migration import views
 from difftest.migration.calls import INSTRUCTIONS, MAKERS, MATMUL, OPERATORS, RANGES
-from difftest.migration.functions import FunctionWriter, Wanted
+from difftest.migration.functions import FunctionWriter, ResultTarget
 from difftest.migration.indices import EVERYTHING, box
 from difftest.migration.operands import NewOperand, expression
 from difftest.migration.rules import (
@@ -129,7 +129,7 @@ class ExpressionWriter(FunctionWriter):
         name = OPERATORS.get(type(node.op).__name__)
         if name is None:
             raise NotMechanicalError(*OPERATOR)
-        return expression(self.binary(name, sides[0], sides[1], Wanted(node, None, wish)))
+        return expression(self.binary(name, sides[0], sides[1], ResultTarget(node, None, wish)))
 
     def _sign(self, node: ast.UnaryOp) -> ast.expr:
         operand = self.value(node.operand)
@@ -254,7 +254,7 @@ class StatementWriter(ExpressionWriter):
             sides = [self.operand(side) for side in (value.left, value.right)]
             if any(side.tile is not None for side in sides):
                 name = OPERATORS[type(value.op).__name__]
-                self.binary(name, sides[0], sides[1], Wanted(value, dst))
+                self.binary(name, sides[0], sides[1], ResultTarget(value, dst))
                 return self.lines
         if self.scope.is_integer(value) or _is_float(value):
             self.issue("nisa.memset", dst, {"value": ast.unparse(value)})
@@ -295,7 +295,7 @@ class StatementWriter(ExpressionWriter):
             raise NotMechanicalError(*OPERATOR)
         place = self.operand(node.target)
         whole = NewOperand(place.text.removesuffix("[...]"), place.tile)
-        self.binary(name, whole, self.operand(node.value), Wanted(node.value, whole.text))
+        self.binary(name, whole, self.operand(node.value), ResultTarget(node.value, whole.text))
         return self.lines
 
     def _product(self, call: ast.Call, dst: str) -> None:
@@ -303,7 +303,7 @@ class StatementWriter(ExpressionWriter):
         if self.names.meant(call.func) == MATMUL:
             if _keyword(call, "dtype") is not None:
                 raise NotMechanicalError(*CAST)
-            self.instruction(call, Wanted(call, dst))
+            self.instruction(call, ResultTarget(call, dst))
             return
         arguments = self.given(call)
         turned = arguments.pop("transpose_x", None)

@@ -105,7 +105,7 @@ def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
 def _left_out(spec: KernelSpec, backend: Backend, test: str) -> Iterator[LeftOut]:
     """Yield the kernels of a test that a backend does not run."""
     from difftest.backends.sdk import PACKAGES, dialect_of, refusal_of
-    from difftest.harness.signature import home_of, name_of
+    from difftest.harness.signature import function_name, module_name
 
     kernels = (spec.kernel, *spec.others)
     refusals = [refusal_of(backend, kernel) for kernel in kernels]
@@ -113,7 +113,7 @@ def _left_out(spec: KernelSpec, backend: Backend, test: str) -> Iterator[LeftOut
     for kernel, refusal in zip(kernels, refusals, strict=True):
         if refusal is not None:
             dialect = PACKAGES[str(dialect_of(kernel))]
-            name = f"{home_of(kernel)}.{name_of(kernel)}"
+            name = f"{module_name(kernel)}.{function_name(kernel)}"
             yield LeftOut(backend.name, dialect, name, test, is_alone, str(refusal))
 
 

@@ -42,8 +42,14 @@ def pytest_load_initial_conftests(
 
     What counts is what was asked for when conftests have declared their options.
     """
-    from difftest.plugin.options import SESSION, add, add_options, read_request, share_out
-    from difftest.plugin.session import prepare, start_session
+    from difftest.plugin.options import (
+        SESSION,
+        add_options,
+        distribute,
+        extra_arguments,
+        read_request,
+    )
+    from difftest.plugin.session import prepare_session, start_session
 
     namespace = early_config.known_args_namespace
     if namespace.help or namespace.version:
@@ -51,7 +57,7 @@ def pytest_load_initial_conftests(
         add_options(parser, early_config, args)
         return result
     asked = read_request(early_config, parser, args, final=False)
-    prepared = prepare(early_config, asked)
+    prepared = prepare_session(early_config, asked)
     if getattr(namespace, "hypothesis_profile", None) is not None:
         from difftest.plugin import profiles
 
@@ -61,13 +67,13 @@ def pytest_load_initial_conftests(
     request = read_request(early_config, parser, args, final=True)
     if request.backends != asked.backends:
         prepared.close()
-        prepare(early_config, request)
+        prepare_session(early_config, request)
     add_options(parser, early_config, args)
     early_config.stash[SESSION] = start_session(early_config, request)
     if request.wants_backends:  # a kernel that cannot be imported stops no other's tests
-        add(args, "--continue-on-collection-errors")
+        extra_arguments(args, "--continue-on-collection-errors")
     if request.wants_backends and early_config.pluginmanager.hasplugin("xdist"):
-        share_out(request, namespace, args)
+        distribute(request, namespace, args)
     return result
 
 
@@ -197,17 +203,17 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     runner = session.runner
     if runner is None or "difftest_runner" not in getattr(item, "fixturenames", ()):
         return (yield)
-    from difftest.breakdown import broken, unless_broken
     from difftest.choices import PAGES
     from difftest.harness import failures
     from difftest.harness.spec_arguments import SpecError
     from difftest.harness.tally import PROPERTY
     from difftest.harness.writers import locate_writers
+    from difftest.internal_errors import drain_internal_errors, internal_error_scope
+    from difftest.plugin.failure_output import rerun_alone, trim_traceback
     from difftest.plugin.options import SAVE
-    from difftest.plugin.told import fresh_run, shorten
     from difftest.report.document import CASE, DETAILS, details
     from difftest.report.failure import one_of_several
-    from difftest.simulator.baton import one_thread
+    from difftest.simulator.program_scheduler import one_thread
 
     finished, failed, drawn = False, None, drawn_test(item, session.request)
     runner.start(reproduction_of(item, session.request))
@@ -216,7 +222,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
             result = yield
         finished = True
         runner.check_hazards()
-        runner.tell_tried()
+        runner.report_uncovered()
     except SpecError as error:
         raise pytest.fail.Exception(f"{type(error).__name__}: {error}", pytrace=False) from None
     except KeyboardInterrupt as interrupt:
@@ -225,35 +231,35 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
             raise interrupt.__cause__ from None
         raise
     except failures.CaseFailure as failure:
-        runner.now = runner.again = None  # which is over, whatever is done about it
-        with unless_broken("the line that wrote the wrong element"):
+        runner.now = runner.reproduction = None  # which is over, whatever is done about it
+        with internal_error_scope("the line that wrote the wrong element"):
             locate_writers(failure, runner.backends)
         is_sure = isinstance(failure, failures.BrokenReferenceError) or runner.repeats.over
         if drawn and not is_sure:
-            with unless_broken("the run in a process of its own"):
-                failure.fresh = fresh_run(item.config, failure)
+            with internal_error_scope("the run in a process of its own"):
+                failure.fresh = rerun_alone(item.config, failure)
         if failure.again is not None:
             if not failure.again.edges:
                 item.user_properties.append((CASE, failure.case.to_json()))
             if session.request.save is not None:
-                with unless_broken(SAVE.name):
+                with internal_error_scope(SAVE.name):
                     failure.saved = save_failure(item, session.request, failure)
         failed = failure
         failure.end_in_kernel()
         raise
     except (Exception, pytest.fail.Exception) as error:
-        if not isinstance(error, failures.ToldFailure):
-            shorten(error, item, runner)
+        if not isinstance(error, failures.ReportedFailure):
+            trim_traceback(error, item, runner)
         raise
     finally:
-        runner.now = runner.again = None
+        runner.now = runner.reproduction = None
         if not (finished and drawn):
-            runner.tally.coverage.forks.clear()  # these were not all cases of the kernel
+            runner.tally.coverage.branches.clear()  # these were not all cases of the kernel
         if session.request.report is not None:
-            with unless_broken(f"the report of {item.name}"):
+            with internal_error_scope(f"the report of {item.name}"):
                 said = details(runner, failed, page=session.request.report.endswith(PAGES))
                 item.user_properties.append((DETAILS, said))
-        runner.tally.broken.update(broken())
+        runner.tally.broken.update(drain_internal_errors())
         item.user_properties.append((PROPERTY, runner.tally.to_json()))
     accepts = drawn is None or drawn.spec.allow_inconclusive
     if text := runner.tally.nothing or ("" if accepts else runner.tally.weak):
@@ -268,11 +274,11 @@ def pytest_runtest_makereport(
     """The text of a kernel test that failed is its report."""
     report = yield
     if call.excinfo is not None and _session(item.config).runner is not None:
-        from difftest.harness.failures import ToldFailure
-        from difftest.plugin.told import tell
+        from difftest.harness.failures import ReportedFailure
+        from difftest.plugin.failure_output import set_report
 
-        if isinstance(item, pytest.Function) and isinstance(call.excinfo.value, ToldFailure):
-            tell(item, call.excinfo.value, report)
+        if isinstance(item, pytest.Function) and isinstance(call.excinfo.value, ReportedFailure):
+            set_report(item, call.excinfo.value, report)
     return report
 
 
@@ -285,7 +291,7 @@ def pytest_report_to_serializable(config: pytest.Config) -> Generator[None, Any,
     data = yield
     if data is None or _session(config).runner is None:
         return data
-    from difftest.plugin.told import encodable
+    from difftest.plugin.failure_output import encodable
 
     return encodable(data)
 
@@ -297,14 +303,14 @@ def pytest_one_report_a_bug(
     """Cases of one test that fail alike have one report, and one of the last lines."""
     stats, runner = terminalreporter.stats, _session(config).runner
     if runner is not None and stats.get("warnings"):
-        from difftest.plugin.told import warned_once
+        from difftest.plugin.failure_output import unique_warnings
 
-        stats["warnings"] = warned_once(stats["warnings"])
+        stats["warnings"] = unique_warnings(stats["warnings"])
     if runner is not None and stats.get("failed"):
-        from difftest.plugin.told import one_report_a_bug
+        from difftest.plugin.failure_output import group_failures
 
         is_line = config.option.tbstyle == "line"
-        with one_report_a_bug(stats, terminalreporter._tw if is_line else None):
+        with group_failures(stats, terminalreporter._tw if is_line else None):
             return (yield)
     return (yield)
 
@@ -316,9 +322,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     runner = _session(config).runner
     if runner is not None:
         from difftest.plugin.session import add_suite_properties
-        from difftest.report.failure import waiting_for
+        from difftest.report.failure import running_case
 
-        config.add_cleanup(waiting_for(runner).close)
+        config.add_cleanup(running_case(runner).close)
         add_suite_properties(config, runner.backends)
 
 

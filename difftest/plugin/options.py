@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from difftest.choices import LEVELS, PAGES, SIMULATORS, STRICTNESSES, missing
+from difftest.choices import LEVELS, PAGES, SIMULATORS, STRICTNESSES, install_hint
 
 if TYPE_CHECKING:
     from difftest.harness.runner import Runner
@@ -276,16 +276,18 @@ def check_request(request: Request) -> None:
         raise pytest.UsageError(f"{CASE.name} needs a backend: add {needed}")
     if request.report is None:
         return
-    from difftest.host.output import check_output, unwritten
+    from difftest.host.output import check_output, format_write_error
 
     file = Path(request.report)
-    if file.suffix in PAGES and (lack := missing("jinja2", f"{REPORT.name}: a page", "report")):
+    if file.suffix in PAGES and (
+        lack := install_hint("jinja2", f"{REPORT.name}: a page", "report")
+    ):
         raise pytest.UsageError(f"{lack}; .json and .md need nothing more")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         check_output(file)
     except OSError as error:
-        raise pytest.UsageError(f"{REPORT.name}: {unwritten(error)}") from None
+        raise pytest.UsageError(f"{REPORT.name}: {format_write_error(error)}") from None
 
 
 def taken_line(taken: Sequence[Option]) -> str:
@@ -298,7 +300,7 @@ def taken_line(taken: Sequence[Option]) -> str:
     )
 
 
-def share_out(request: Request, namespace: argparse.Namespace, args: list[str]) -> None:
+def distribute(request: Request, namespace: argparse.Namespace, args: list[str]) -> None:
     """Tell pytest-xdist: no workers for one case; else idle ones take from busy ones.
 
     A case that does not fit its test is a usage error, and one of a worker crashes pytest. Kernel
@@ -307,12 +309,12 @@ def share_out(request: Request, namespace: argparse.Namespace, args: list[str]) 
     """
     chosen = namespace.dist != "no" or getattr(namespace, "distload", False)
     if request.case is not None:
-        add(args, "-n", "0")
+        extra_arguments(args, "-n", "0")
     elif namespace.numprocesses and not chosen:
-        add(args, "--dist", "worksteal")
+        extra_arguments(args, "--dist", "worksteal")
 
 
-def add(args: list[str], *words: str) -> None:
+def extra_arguments(args: list[str], *words: str) -> None:
     """Add options, before what follows two dashes."""
     end = args.index("--") if "--" in args else len(args)
     args[end:end] = words

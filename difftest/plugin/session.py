@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from difftest.harness.tally import Tally
 
 
-class _Plain:
+class _FastFinder:
     """Finds modules before pytest does, which is slow to read the packages that it rewrites."""
 
     @staticmethod
@@ -48,7 +48,7 @@ class _Plain:
         return PathFinder.find_spec(name, path) if is_plain else None
 
 
-def prepare(config: pytest.Config, request: Request) -> ExitStack:
+def prepare_session(config: pytest.Config, request: Request) -> ExitStack:
     """What must be there before conftests are: the embedded modules, and Hypothesis's profiles.
 
     ``request`` is what they may change, by declaring options of their own. What is returned undoes
@@ -60,15 +60,15 @@ def prepare(config: pytest.Config, request: Request) -> ExitStack:
         return done
     is_collecting = gc.isenabled()
     gc.disable()  # not frozen: Hypothesis asks the collector who holds trio's random numbers
-    sys.meta_path.insert(0, _Plain)
-    done.callback(sys.meta_path.remove, _Plain)
-    from difftest.harness.simplest import make_random_numbers
+    sys.meta_path.insert(0, _FastFinder)
+    done.callback(sys.meta_path.remove, _FastFinder)
+    from difftest.harness.minimal import make_random_numbers
     from difftest.plugin.profiles import default_profile
 
     done.enter_context(default_profile(request.device))
     if request.simulate not in (None, "sdk"):
         from difftest.backends.base import BackendMissingError
-        from difftest.backends.chosen import select_backends
+        from difftest.backends.selection import select_backends
         from difftest.host.installation import embedded_with_predictions
 
         with suppress(BackendMissingError):  # a usage error, when it is sure what was asked for
@@ -107,13 +107,13 @@ def start_session(config: pytest.Config, request: Request) -> Session:
         session.runner = _make_runner(config, request)
         gc.freeze()  # what this has loaded, and conftests, stays too
         if request.case is None and not request.device:
-            from difftest.scale.replayed import with_findings
+            from difftest.scale.regressions import with_findings
 
             session.runner = with_findings(config, request, session.runner)
     return session
 
 
-def misdirected(config: pytest.Config) -> str:
+def foreign_options(config: pytest.Config) -> str:
     """What is wrong if another's option of our name was given, and no key says what is meant."""
     session = config.stash[SESSION]
     for option in (SIMULATE, DEVICE):
@@ -133,7 +133,7 @@ def usage_error(config: pytest.Config) -> str:
     """Return what is wrong with the backends that were asked for; empty if nothing is."""
     from difftest.plugin.dialects import unanswered
 
-    return misdirected(config) or unanswered(config)
+    return foreign_options(config) or unanswered(config)
 
 
 def make_importable(config: pytest.Config) -> None:
@@ -150,8 +150,8 @@ def make_importable(config: pytest.Config) -> None:
 
 def _make_runner(config: pytest.Config, request: Request) -> Runner:
     from difftest.backends.base import BackendMissingError
-    from difftest.backends.chosen import select_backends
-    from difftest.backends.embedded import EmbeddedSimulator, ran_beside
+    from difftest.backends.embedded import EmbeddedSimulator, run_beside_sdk
+    from difftest.backends.selection import select_backends
     from difftest.harness.runner import Runner
     from difftest.lint.check import findings_of
 
@@ -163,9 +163,9 @@ def _make_runner(config: pytest.Config, request: Request) -> Runner:
         if isinstance(backend, EmbeddedSimulator):
             backend.reader = findings_of
     if not request.device:
-        from difftest.harness.coverage import Watch
+        from difftest.harness.coverage import BranchTracer
 
-        watch = Watch() if request.case is None else None
+        watch = BranchTracer() if request.case is None else None
         if watch is not None:
             config.add_cleanup(watch.close)
         return Runner(
@@ -173,15 +173,15 @@ def _make_runner(config: pytest.Config, request: Request) -> Runner:
             verbose=config.get_verbosity() > 0,
             strict=request.strict,
             exact=request.exact,
-            beside=ran_beside,
-            watch=watch,
+            beside=run_beside_sdk,
+            branch_tracer=watch,
         )
-    from difftest.backends.device.runner import DeviceRunner, arbiter_for
+    from difftest.backends.device.device_runner import DeviceRunner, arbiter_for
     from difftest.backends.sdk import close_backend
 
     for backend in backends:
         config.add_cleanup(functools.partial(close_backend, backend))
-    return DeviceRunner(backends, arbiter_for(backends), exact=request.exact, beside=ran_beside)
+    return DeviceRunner(backends, arbiter_for(backends), exact=request.exact, beside=run_beside_sdk)
 
 
 def drawn_test(item: pytest.Item, request: Request) -> KernelTest | None:
@@ -207,14 +207,14 @@ def reproduction_of(item: pytest.Item, request: Request) -> Reproduction:
 def save_failure(item: pytest.Item, request: Request, failure: CaseFailure) -> str:
     """Write what ``difftest replay`` needs of a failing case; where, from the working directory."""
     from difftest.host.output import write_file
-    from difftest.report.saved import EDGE, Saved, file_name, modules_of
+    from difftest.report.saved import EDGE, SavedFailure, file_name, modules_of
 
     assert isinstance(item, pytest.Function)
     name = getattr(item, "originalname", item.name)
     words = failure.again.edges if failure.again else ""
     case = f"{EDGE}{words}" if words else failure.case.to_json()
     where = modules_of(item.module), request.level, request.strictness
-    saved = Saved(f"{item.module.__name__}:{name}", case, *where)
+    saved = SavedFailure(f"{item.module.__name__}:{name}", case, *where)
     file = Path(str(request.save)) / file_name(item.nodeid)
     write_file(file, saved.script(f"{failure.spec.name} {failure.title()}"))
     return str(file)
@@ -225,9 +225,9 @@ def write_session_report(session: Session, reports: Iterable[Any], code: int) ->
 
     A session that would end well ends with an error then: what was asked for is missing.
     """
-    from difftest.breakdown import broken, unless_broken
-    from difftest.host.output import unwritten
+    from difftest.host.output import format_write_error
     from difftest.host.versions import versions
+    from difftest.internal_errors import drain_internal_errors, internal_error_scope
     from difftest.plugin.dialects import groups_of
     from difftest.report.document import session_document, write_report
 
@@ -236,16 +236,16 @@ def write_session_report(session: Session, reports: Iterable[Any], code: int) ->
     left = session.uncollected, groups, code
     is_written = False
     lines: list[str] = []
-    with unless_broken(REPORT.name):
+    with internal_error_scope(REPORT.name):
         document = session_document(versions(), backends, reports, session.stopped, left)
         try:
             write_report(Path(str(session.request.report)), document)
             is_written = True
         except OSError as error:
-            lines.append(f"ERROR: {REPORT.name}: {unwritten(error)}")
+            lines.append(f"ERROR: {REPORT.name}: {format_write_error(error)}")
     if not is_written and session.own is not None and code == pytest.ExitCode.OK:
         session.own.exitstatus = pytest.ExitCode.INTERNAL_ERROR
-    return [*lines, *broken()]
+    return [*lines, *drain_internal_errors()]
 
 
 def add_suite_properties(config: pytest.Config, backends: Iterable[Backend]) -> None:
@@ -265,7 +265,7 @@ def add_suite_properties(config: pytest.Config, backends: Iterable[Backend]) -> 
 def tally_of(reports: Iterable[Any], stopped: Iterable[Any]) -> Tally:
     """The sum of the tallies that reports of tests carry, or properties of those stopped."""
     from difftest.harness.tally import PROPERTY, tally_from_json
-    from difftest.report.total import total_of
+    from difftest.report.totals import total_of
 
     calls = [one.user_properties for one in reports if getattr(one, "when", "") == "call"]
     properties = map(dict, [*calls, *stopped])

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from difftest.harness.coverage import TURNS, missed
+from difftest.harness.coverage import TURNS, uncovered_branches
 
 if TYPE_CHECKING:
     from difftest.harness.tally import Tally
@@ -87,7 +87,9 @@ def coverage_lines(tally: Tally, verbose: bool) -> Iterator[str]:
 
     That a loop never had a third turn is said to who wants all: often nothing in the domain can.
     """
-    places = [place for place in missed(tally.coverage) if verbose or place.what != TURNS[-1]]
+    places = [
+        place for place in uncovered_branches(tally.coverage) if verbose or place.what != TURNS[-1]
+    ]
     alike: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
     for at in places:
         tried = at.tried and f": {at.tried}"

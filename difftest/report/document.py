@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from difftest.analysis.finding import grouped
+from difftest.analysis.finding import group_by
 from difftest.choices import PAGES
-from difftest.harness.coverage import missed
-from difftest.harness.explanation import History
+from difftest.harness.coverage import uncovered_branches
+from difftest.harness.explanation import CaseHistory
 from difftest.harness.failures import CaseFailure
-from difftest.harness.spec import elements_of
+from difftest.harness.spec import count_elements
 from difftest.harness.tally import PROPERTY, tally_from_json
 from difftest.host.output import write_file
-from difftest.report.failure import failure_document, findings
+from difftest.report.failure import failure_document, findings_with_lines
 from difftest.report.page import markdown_text, page_text
-from difftest.report.total import labels_of, total_of
+from difftest.report.totals import labels_of, total_of
 
 if TYPE_CHECKING:
     from difftest.backends.base import Backend
@@ -53,7 +53,7 @@ def details(runner: Runner, failure: CaseFailure | None, *, page: bool) -> str:
     ``page`` asks for what only a page shows: how long the largest case is predicted to take.
     """
     document: dict[str, Any] = {"failure": failure and failure_document(failure)}
-    document["hazards"] = findings(finding for *_, finding in runner.hazards.values())
+    document["hazards"] = findings_with_lines(finding for *_, finding in runner.hazards.values())
     if page:
         from difftest.report.performance import performance_document
 
@@ -64,9 +64,9 @@ def details(runner: Runner, failure: CaseFailure | None, *, page: bool) -> str:
     return json.dumps(document)
 
 
-def _largest(history: History) -> tuple[KernelSpec, Case]:
+def _largest(history: CaseHistory) -> tuple[KernelSpec, Case]:
     spec = history.spec
-    return spec, max(history.agreed, key=lambda case: elements_of(spec, case.values))
+    return spec, max(history.agreed, key=lambda case: count_elements(spec, case.values))
 
 
 def bugs_of(reports: Iterable[Any]) -> list[list[Any]]:
@@ -77,7 +77,7 @@ def bugs_of(reports: Iterable[Any]) -> list[list[Any]]:
     ordered = sorted(
         reports, key=lambda r: (getattr(r, BUG, [0, 0])[1] != "", getattr(r, "item_index", 0))
     )
-    return list(grouped(ordered, lambda report: getattr(report, BUG, [id(report)])[0]).values())
+    return list(group_by(ordered, lambda report: getattr(report, BUG, [id(report)])[0]).values())
 
 
 def also_wrong(others: Sequence[Any]) -> str:
@@ -119,7 +119,7 @@ def session_document(
             for (kernel, backend), counts in sorted(tally.rows.items())
         ],
         "inconclusive": sorted(tally.reasons),
-        "not_reached": [place._asdict() for place in missed(tally.coverage)],
+        "not_reached": [place._asdict() for place in uncovered_branches(tally.coverage)],
         "tests": [_test(report, labels) | alike.get(id(report), {}) for report in deciding],
         "not_collected": sorted(left[0]),
         "left_out": [dict(group) for group in left[1]],

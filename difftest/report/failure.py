@@ -11,24 +11,24 @@ from typing import Any
 import numpy as np
 
 from difftest.analysis.finding import Finding
-from difftest.backends.frames import entries, is_own, named
-from difftest.harness.case import Case, plain
+from difftest.backends.tracebacks import format_error, inner_frames, is_own
+from difftest.harness.case import Case, to_jsonable
 from difftest.harness.failures import (
     CaseFailure,
     DifferentialFailure,
+    ReportedFailure,
     Reproduction,
-    ToldFailure,
     case_rows,
-    short,
-    text_of,
+    format_report,
+    format_sizes,
 )
 from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Mismatch, OneSided
 from difftest.harness.writers import locate_writers
-from difftest.host.waiting import Waiting
-from difftest.report.picture import error_maps
-from difftest.simulator.errors import Location, near
+from difftest.host.progress import ProgressThread
+from difftest.report.error_map import error_maps
+from difftest.simulator.errors import Location, relative_path
 
 NEIGHBOURS = 3
 """Lines that are shown before and after one."""
@@ -49,7 +49,7 @@ def failure_document(failure: CaseFailure) -> dict[str, Any]:
         "rows": [[*row] for row in [*case_rows(spec, case), *failure.rows()] if row[1]],
         "again": failure.again.command(case) if failure.again else "",
         "saved": failure.saved,
-        "findings": findings(failure.findings),
+        "findings": findings_with_lines(failure.findings),
         "beside": [*failure.beside],
         "where": [],
         "outputs": [],
@@ -58,7 +58,7 @@ def failure_document(failure: CaseFailure) -> dict[str, Any]:
     if isinstance(failure, DifferentialFailure):
         document["where"] = _where(failure)
         document["outputs"] = _outputs(failure)
-        agreed = nearest(case, failure.history.agreed)
+        agreed = nearest_passing(case, failure.history.agreed)
         document["nearest"] = "" if agreed is None else label(agreed)
     return document
 
@@ -75,7 +75,7 @@ def one_of_several(runner: Runner) -> Iterator[None]:
         if not (hasattr(group, "exceptions") and str(group).startswith(_SEVERAL)):
             raise
         errors = group.exceptions[::-1]  # the simplest is Hypothesis's last
-        lead, *others = sorted(errors, key=lambda error: not isinstance(error, ToldFailure))
+        lead, *others = sorted(errors, key=lambda error: not isinstance(error, ReportedFailure))
         lead.__dict__["beside"] = [_told_beside(runner, error) for error in others]
         before = lead.__context__
         try:
@@ -92,11 +92,16 @@ def _told_beside(runner: Runner, error: BaseException) -> str:
     at = runner.now and raised_at(error, runner.now[0])
     steps = (step.f_locals.get("case") for step, _ in traceback.walk_tb(error.__traceback__))
     case = next((case for case in steps if isinstance(case, Case)), None)
-    again = [("run again", runner.again.command(case))] if runner.again and case else []
-    return text_of(f"{near(at.file)}:{at.line}: {named(error)}" if at else named(error), again)
+    again = (
+        [("run again", runner.reproduction.command(case))] if runner.reproduction and case else []
+    )
+    return format_report(
+        f"{relative_path(at.file)}:{at.line}: {format_error(error)}" if at else format_error(error),
+        again,
+    )
 
 
-def nearest(case: Case, agreed: Sequence[Case]) -> Case | None:
+def nearest_passing(case: Case, agreed: Sequence[Case]) -> Case | None:
     """Of the cases that agree, the one that differs least: in the fewest values, and by least.
 
     One of the same values and dtype is it only if there is no other: its data show nothing.
@@ -117,24 +122,24 @@ def nearest(case: Case, agreed: Sequence[Case]) -> Case | None:
 
 def label(case: Case) -> str:
     """A case in a line: its values, its dtype and its data."""
-    values = [f"{name}={plain(value)}" for name, value in case.values.items()]
+    values = [f"{name}={to_jsonable(value)}" for name, value in case.values.items()]
     data = [f"{name}={recipe!r:.80}" for name, recipe in case.data.items()]
     return ", ".join([*values, case.dtype, *data])
 
 
-def waiting_for(runner: Runner) -> Waiting:
+def running_case(runner: Runner) -> ProgressThread:
     """Tells which case of which test a runner is at for long, or the test that has none yet."""
 
     def told(now: Any) -> str:
         if isinstance(now, Reproduction):
             return now.node
-        again = runner.again  # it may end meanwhile
-        return f"{again.node + ': ' if again else ''}{now[0].name}, at {short(*now)},"
+        again = runner.reproduction  # it may end meanwhile
+        return f"{again.node + ': ' if again else ''}{now[0].name}, at {format_sizes(*now)},"
 
-    return Waiting(lambda: runner.now or runner.again, told)
+    return ProgressThread(lambda: runner.now or runner.reproduction, told)
 
 
-def findings(several: Iterable[Finding]) -> list[dict[str, Any]]:
+def findings_with_lines(several: Iterable[Finding]) -> list[dict[str, Any]]:
     """Findings with the lines that they are about."""
     return [
         {**hazard.as_mapping(), "where": [lines_around(at, hazard.id) for at in hazard.locations]}
@@ -164,7 +169,7 @@ def _outputs(failure: DifferentialFailure) -> list[dict[str, Any]]:
             output = {
                 "backend": backend,
                 "output": mismatch.output,
-                "of": short(failure.spec, case) if is_larger else "",
+                "of": format_sizes(failure.spec, case) if is_larger else "",
                 "case": label(case),
                 "shape": list(mismatch.shape),
                 "dtype": str(mismatch.evidence.got.dtype),
@@ -199,7 +204,7 @@ def raised_at(error: BaseException, spec: KernelSpec) -> Location | None:
     if isinstance(at, Location):
         return at
     for function in (spec.kernel, spec.reference):
-        for entry in entries(error):
+        for entry in inner_frames(error):
             if is_own(entry, function):
                 return Location(entry.tb_frame.f_code.co_filename, entry.tb_lineno)
     return None

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from difftest.report.picture import legend, png
-from difftest.simulator.errors import near
+from difftest.report.error_map import legend, png
+from difftest.simulator.errors import relative_path
 
 TEMPLATE = "page.html.j2"
 MOST = 20
@@ -33,7 +33,7 @@ def page_text(document: Document) -> str:
         lstrip_blocks=True,
         extensions=["jinja2.ext.do"],
     )
-    environment.filters |= {"near": near, "png": png, "legend": legend}
+    environment.filters |= {"near": relative_path, "png": png, "legend": legend}
     template = environment.get_template(TEMPLATE)
     others = [test for test in document["tests"] if not test.get("kernels")]
     return template.render(document=document, sections=sections(document), others=others)
@@ -142,7 +142,7 @@ def _failure(test: Document) -> Iterator[str]:
 
 
 def _place(line: Mapping[str, Any]) -> str:
-    return _code(f"{near(line['file'])}:{line['line']}")
+    return _code(f"{relative_path(line['file'])}:{line['line']}")
 
 
 def _cell(text: str) -> str:

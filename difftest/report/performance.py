@@ -6,20 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from difftest.breakdown import unless_broken
 from difftest.harness.case import Case
-from difftest.harness.failures import short
+from difftest.harness.failures import format_sizes
 from difftest.harness.spec import KernelSpec
 from difftest.harness.writers import trace_of
 from difftest.inspection import memory_text
-from difftest.report.failure import findings, label
+from difftest.internal_errors import internal_error_scope
+from difftest.report.failure import findings_with_lines, label
 from difftest.simulator.machine import MACHINES
 from difftest.simulator.trace import Trace
 from difftest.timing.advice import advise
 from difftest.timing.prediction import predict
 from difftest.timing.report import Report, roofline
 from difftest.timing.views.lanes import Lane, Values, lanes_of
-from difftest.timing.views.text import totals
+from difftest.timing.views.text import format_totals
 
 MOST = 20_000
 """Instructions of a kernel beyond which a page does not wait for a prediction."""
@@ -35,9 +35,9 @@ def performance_document(spec: KernelSpec, case: Case) -> dict[str, Any] | None:
 
     Nothing in it is measured.
     """
-    with unless_broken(f"the predicted time of {spec.name}"):
+    with internal_error_scope(f"the predicted time of {spec.name}"):
         trace, stopped = trace_of(spec, case)
-        document = {"kernel": spec.name, "title": short(spec, case), "case": label(case)}
+        document = {"kernel": spec.name, "title": format_sizes(spec, case), "case": label(case)}
         document["stopped"] = stopped
         return {**document, **_predicted(trace)} if trace else None
     return None
@@ -50,7 +50,7 @@ def _predicted(trace: Trace) -> dict[str, Any]:
     prediction = predict(trace, machine)
     report, bounds = Report(prediction), roofline(prediction)
     return {
-        "totals": list(totals(report)),
+        "totals": list(format_totals(report)),
         "microseconds": {
             "predicted": bounds.predicted,
             "bound by arithmetic": bounds.tensor_bound,
@@ -66,7 +66,7 @@ def _predicted(trace: Trace) -> dict[str, Any]:
             for row in report.by_line()[:LINES]
         ],
         "memory": memory_text(trace, machine, _WIDTH),
-        "advice": findings(advise(prediction.schedule)),
+        "advice": findings_with_lines(advise(prediction.schedule)),
     }
 
 

@@ -17,9 +17,9 @@ import click
 import numpy as np
 
 from difftest.analysis.finding import Severity
-from difftest.backends.base import Crashed, KernelCall, Ran, Unsupported
+from difftest.backends.base import Completed, Crashed, KernelCall, Unsupported
 from difftest.backends.embedded import EmbeddedSimulator, PlainSimulator
-from difftest.harness.bound import alone
+from difftest.harness.bound_case import specs_by_kernel
 from difftest.harness.case import Edge
 from difftest.harness.edges import judge_edge
 from difftest.harness.explicit import CaseError
@@ -28,10 +28,10 @@ from difftest.harness.runner import Runner, make_call, run_kernel
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Inconclusive, Mismatch, OneSided
 from difftest.harness.writers import name_writers
-from difftest.host.options import patient
+from difftest.host.options import with_progress
 from difftest.report.failure import lines_around, raised_at
-from difftest.report.saved import Saved, SavedError, read_saved
-from difftest.report.stepping import Around, IssuingLines, debugged, followed
+from difftest.report.line_tracing import IssuingLines, OperandSnapshot, debug_at, trace_lines
+from difftest.report.saved import SavedError, SavedFailure, read_saved
 from difftest.simulator.errors import Location, OracleError
 from difftest.simulator.trace import Event, Trace
 
@@ -39,7 +39,7 @@ _NEAR = 2
 """Elements that are shown on each side of the first wrong one."""
 
 
-class Stop(NamedTuple):
+class Disagreement(NamedTuple):
     """Where a judge disagrees first."""
 
     judge: str
@@ -50,7 +50,7 @@ class Stop(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Replay:
+class ReplayResult:
     """What came of a saved failure.
 
     Attributes
@@ -63,7 +63,7 @@ class Replay:
     """
 
     text: str
-    stops: tuple[Stop, ...]
+    stops: tuple[Disagreement, ...]
     trace: Trace | None
     lines: IssuingLines
     around: dict[str, str]
@@ -79,25 +79,27 @@ class Replay:
         return next((step for step in reversed(self.trace.events) if step.number <= number), None)
 
 
-def replayed(saved: Saved, tell: Callable[[Replay], None], *, debug: bool = False) -> Replay:
+def rerun_saved(
+    saved: SavedFailure, tell: Callable[[ReplayResult], None], *, debug: bool = False
+) -> ReplayResult:
     """Run a saved failure again, and tell what came of it.
 
     With ``debug`` it runs once more then, in Python's debugger, which stops at the first stop.
     """
     with saved.loaded() as (spec, edge, folder):
-        every = [_replay(part, edge, folder, saved) for part in alone(spec)]
+        every = [_replay(part, edge, folder, saved) for part in specs_by_kernel(spec)]
         (again, run), *_ = sorted(every, key=lambda pair: not pair[0].text)
         tell(again)
         at = _line(again) if again.stops else None
         if debug and at is not None:
-            debugged(run, *at)
+            debug_at(run, *at)
         return again
 
 
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--pdb", "debug", is_flag=True, help="Then stop there in Python's debugger.")
-@patient
+@with_progress
 def replay(file: Path, debug: bool) -> None:
     """Run a failure that `pytest --difftest-save DIR` saved.
 
@@ -106,7 +108,7 @@ def replay(file: Path, debug: bool) -> None:
     shows its tensors. The exit code is 1 if the case still fails.
     """
     try:
-        again = replayed(
+        again = rerun_saved(
             read_saved(file), lambda run: click.echo("\n".join(replay_lines(run))), debug=debug
         )
     except (SavedError, CaseError) as error:
@@ -114,7 +116,7 @@ def replay(file: Path, debug: bool) -> None:
     click.get_current_context().exit(bool(again.text or again.stops))
 
 
-def _line(again: Replay) -> tuple[str, int, int] | None:
+def _line(again: ReplayResult) -> tuple[str, int, int] | None:
     """File, line and instructions before it, of the first stop."""
     stop = again.stops[0]
     if stop.number is not None:
@@ -127,8 +129,8 @@ def _line(again: Replay) -> tuple[str, int, int] | None:
 
 
 def _replay(
-    spec: KernelSpec, edge: Edge, folder: Path, saved: Saved
-) -> tuple[Replay, Callable[[], Any]]:
+    spec: KernelSpec, edge: Edge, folder: Path, saved: SavedFailure
+) -> tuple[ReplayResult, Callable[[], Any]]:
     """What comes of one kernel, and a run of it."""
     backend = EmbeddedSimulator(saved.level, saved.strictness)
     runner = Runner((backend,), record=True, verbose=True)
@@ -144,7 +146,7 @@ def _replay(
     try:
         if edge.why:
             outcome = run_kernel(backend, _fresh(exact))
-            trace = outcome.trace if isinstance(outcome, Ran) else None
+            trace = outcome.trace if isinstance(outcome, Completed) else None
             judge_edge(runner, spec, edge, backend, outcome)
         else:
             verdicts = runner.check(spec, edge.case).values()
@@ -156,14 +158,14 @@ def _replay(
     if isinstance(failure, DifferentialFailure):
         name_writers(failure, backend.name, trace)
     lines = IssuingLines()
-    followed(folder, lambda: run_kernel(backend, _fresh(exact)), lines)
+    trace_lines(folder, lambda: run_kernel(backend, _fresh(exact)), lines)
     oracle = run_kernel(PlainSimulator(saved.level, saved.strictness), _fresh(call))
     stops = sorted(
         _stops(failure, trace, lines, oracle),
         key=lambda end: (end.judge != "the oracle", np.inf if end.number is None else end.number),
     )
     text = str(failure or "") or "".join(f"{spec.name} is not judged: {why}" for why in doubts[:1])
-    again = Replay(text.replace(str(folder), "..."), tuple(stops), trace, lines, {})
+    again = ReplayResult(text.replace(str(folder), "..."), tuple(stops), trace, lines, {})
     event = again.event
     at = event.location if event is not None else stops[0].location if stops else None
     if at is not None:
@@ -173,8 +175,8 @@ def _replay(
         for number, text in lines_around(at, "")["lines"]:
             again.source.append(f"  {'>' if number == at.line else ' '} {number:>4} {text}")
     if event is not None:
-        around = Around(event)
-        followed(folder, run, around)
+        around = OperandSnapshot(event)
+        trace_lines(folder, run, around)
         again.around.update(around.said)
     return again, run
 
@@ -187,38 +189,44 @@ def _fresh(call: KernelCall) -> KernelCall:
 
 def _stops(
     failure: CaseFailure | None, trace: Trace | None, lines: IssuingLines, oracle: Any
-) -> Iterator[Stop]:
+) -> Iterator[Disagreement]:
     if isinstance(oracle, Crashed | Unsupported) and isinstance(oracle.error, OracleError):
-        yield Stop("the oracle", str(oracle.error), None, oracle.error.location)
+        yield Disagreement("the oracle", str(oracle.error), None, oracle.error.location)
     if failure is None:
         return
     wrong = isinstance(failure, DifferentialFailure)  # then what may be its cause counts too
     for hazard in failure.findings:
         if (steps := hazard.evidence) and (wrong or hazard.severity is Severity.ERROR):
-            yield Stop("a detector", f"{hazard.id}: {hazard.happened}", min(steps), hazard.location)
+            yield Disagreement(
+                "a detector", f"{hazard.id}: {hazard.happened}", min(steps), hazard.location
+            )
     if lines.outside is not None:
         number, name = lines.outside
         said = f"{name} lies farther from its exact values than rounding explains"
-        yield Stop("the exact run", said, number)
+        yield Disagreement("the exact run", said, number)
     if isinstance(failure, DifferentialFailure):
         for on, verdict in failure.verdicts.items():
             if isinstance(verdict, OneSided):
                 at = raised_at(verdict.error, failure.spec)
-                yield Stop("the kernel", f"{type(verdict.error).__name__} is raised here", None, at)
+                yield Disagreement(
+                    "the kernel", f"{type(verdict.error).__name__} is raised here", None, at
+                )
             elif isinstance(verdict, Mismatch):
                 yield _last_writer(verdict, failure.writers.get(on), is_known=trace is not None)
 
 
-def _last_writer(verdict: Mismatch, event: Event | None, *, is_known: bool) -> Stop:
+def _last_writer(verdict: Mismatch, event: Event | None, *, is_known: bool) -> Disagreement:
     first, output = verdict.first, verdict.output
     if first is None or output is None or not is_known:
-        return Stop("the reference", verdict.message)
+        return Disagreement("the reference", verdict.message)
     name = verdict.argument or f"output {output}"
     said = f"{name} at {list(first.index)}: got {first.got}, expected {first.expected}"
     if event is None:
-        return Stop("the reference", f"{said}; no instruction wrote it")
+        return Disagreement("the reference", f"{said}; no instruction wrote it")
     near = _neighbours(verdict)
-    return Stop("the reference", f"{said}; written here last{near}", event.number, event.location)
+    return Disagreement(
+        "the reference", f"{said}; written here last{near}", event.number, event.location
+    )
 
 
 def _neighbours(verdict: Mismatch) -> str:
@@ -235,7 +243,7 @@ def _neighbours(verdict: Mismatch) -> str:
     return f"\n{whose} around it:\n{got}\nexpected around it:\n{expected}"
 
 
-def replay_lines(again: Replay) -> Iterator[str]:
+def replay_lines(again: ReplayResult) -> Iterator[str]:
     """What came of it, for a terminal."""
     yield again.text or "the case agrees with its reference here"
     if not again.stops:

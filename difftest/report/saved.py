@@ -19,10 +19,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from difftest.backends.frames import is_installed, is_library
+from difftest.backends.tracebacks import is_installed, is_library
 from difftest.harness.case import Edge
 from difftest.harness.decorator import kernel_test_of
-from difftest.harness.edges import edges_of
+from difftest.harness.edges import edge_cases
 from difftest.harness.explicit import case_from_json
 from difftest.harness.spec import KernelSpec
 from difftest.host.installation import embedded_with_predictions
@@ -36,7 +36,7 @@ class SavedError(ValueError):
     """A file is no saved failure, or what it holds cannot be imported here."""
 
 
-class Saved(NamedTuple):
+class SavedFailure(NamedTuple):
     """What a file holds.
 
     Attributes
@@ -90,7 +90,7 @@ class Saved(NamedTuple):
         if not self.case.startswith(EDGE):
             return Edge(case_from_json(self.case, spec), "", inside=True)
         why = self.case.removeprefix(EDGE)
-        for edge in edges_of(spec):
+        for edge in edge_cases(spec):
             if edge.why == why:
                 return edge
         raise SavedError(f"the spec of {self.test} has no call at its edges with {why}")
@@ -121,7 +121,7 @@ class Saved(NamedTuple):
         return test.spec
 
 
-def read_saved(file: Path) -> Saved:
+def read_saved(file: Path) -> SavedFailure:
     """What a file holds.
 
     Raises
@@ -140,7 +140,7 @@ def read_saved(file: Path) -> Saved:
         why = f"it has no {error.args[0]}" if isinstance(error, KeyError) else str(error)
         told = f"{file} is no failure that pytest --difftest-save wrote: {why}"
         raise SavedError(told) from None
-    return Saved(test, case, modules, level, strictness)
+    return SavedFailure(test, case, modules, level, strictness)
 
 
 def file_name(test: str) -> str:

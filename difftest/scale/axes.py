@@ -16,15 +16,15 @@ import click
 from hypothesis.strategies import SearchStrategy
 
 from difftest.choices import LEVELS
-from difftest.harness.bound import alone
-from difftest.harness.case import meant, plain
+from difftest.harness.bound_case import specs_by_kernel
+from difftest.harness.case import meant, to_jsonable
 from difftest.harness.recipes import RECIPES, Recipe, RecipeError
 from difftest.harness.signature import signature_of
 from difftest.harness.spec import KernelSpec, is_choice
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.strategies import seeded
 from difftest.host.loading import parse_keywords
-from difftest.host.naming import others
+from difftest.host.naming import suggest_names
 from difftest.report.mutants.mutant import code_names, functions_of
 from difftest.simulator.machine import MACHINES
 from difftest.verdict.wire import is_plain
@@ -130,7 +130,7 @@ class Axes:
 
 
 @dataclass(frozen=True)
-class PlacedSpec:
+class SpecAtPoint:
     """A spec of one kernel at a point, on a level of NKI (None: all names).
 
     ``constants`` are modules of the kernel, and what names there stand for at the point.
@@ -153,7 +153,7 @@ class PlacedSpec:
                 module.update(own)
 
 
-def placed(spec: KernelSpec, point: Mapping[str, Any]) -> PlacedSpec:
+def spec_at(spec: KernelSpec, point: Mapping[str, Any]) -> SpecAtPoint:
     """The spec at a point.
 
     Names of the domain have one value each. A parameter of the kernel that the spec does not pass
@@ -183,7 +183,7 @@ def placed(spec: KernelSpec, point: Mapping[str, Any]) -> PlacedSpec:
             own = _with(own, domain=domain, parameters=(*own.parameters, name))
         else:
             constants += [(module, {name: value}) for module in _modules_with(own, name)]
-    return PlacedSpec(own, level, constants)
+    return SpecAtPoint(own, level, constants)
 
 
 def check_axes(spec: KernelSpec, axes: Axes) -> None:
@@ -191,7 +191,7 @@ def check_axes(spec: KernelSpec, axes: Axes) -> None:
     first = axes[0]
     for name, values in axes.axes.items():
         for value in values:
-            placed(spec, {**first, name: value})
+            spec_at(spec, {**first, name: value})
 
 
 def _chosen(spec: KernelSpec, name: str, value: Any) -> Any:
@@ -204,7 +204,7 @@ def _chosen(spec: KernelSpec, name: str, value: Any) -> Any:
         return value
     chosen = meant(source, value)
     if isinstance(chosen, str) and any(map(callable, source)) and chosen not in source:
-        accepted = ", ".join(str(plain(one)) for one in source)
+        accepted = ", ".join(str(to_jsonable(one)) for one in source)
         raise click.UsageError(f"{name}={value}: accepted: {accepted}")
     return chosen
 
@@ -219,7 +219,7 @@ def _with(spec: KernelSpec, **changes: Any) -> KernelSpec:
 
 def _kernel_of(spec: KernelSpec, name: str | None) -> KernelSpec:
     """The spec of one kernel: of the first, or of the one whose title has the name in it."""
-    single = alone(spec)
+    single = specs_by_kernel(spec)
     fitting = [own for own in single if name is None or str(name) in own.name]
     exact = [own for own in fitting if own.name == name or own.name.endswith(f"({name})")]
     if not fitting or (name is not None and len(fitting) > 1 and not exact):
@@ -273,5 +273,5 @@ def _modules_with(spec: KernelSpec, name: str) -> list[dict[str, Any]]:
     names = {*spec.domain, *_parameters(spec), *constants, "dtype", "machine", "level", "kernel"}
     raise click.UsageError(
         f"{name} is no name of the domain, parameter or constant of {spec.name}"
-        f"{others(name, names)}"
+        f"{suggest_names(name, names)}"
     )

@@ -26,9 +26,11 @@ from hypothesis.internal.observability import observability_enabled
 
 from difftest.analysis.finding import Finding
 from difftest.backends.base import Backend, KernelCall, Outcome
-from difftest.backends.frames import is_authors
+from difftest.backends.tracebacks import is_user_file
 from difftest.harness.case import Case
-from difftest.harness.coverage import Coverage, Watch
+from difftest.harness.coverage import BranchTracer, Coverage
+from difftest.harness.differential import ReferenceResult
+from difftest.harness.duplicates import PassedCases
 from difftest.harness.failures import (
     BrokenReferenceError,
     CaseFailure,
@@ -36,14 +38,12 @@ from difftest.harness.failures import (
     HazardFailure,
     Reproduction,
 )
-from difftest.harness.questions import Reference
-from difftest.harness.repeats import Repeats
 from difftest.harness.runner import Runner, run_kernel
 from difftest.harness.spec import KernelSpec
 from difftest.harness.tally import Tally
 from difftest.harness.verdict import BothRejected, Verdict
-from difftest.scale.findings import CLOSED, Findings, Found, class_of_size, found_of
-from difftest.simulator.baton import one_thread
+from difftest.scale.findings import CLOSED, CampaignFinding, FindingStore, class_of_size, found_of
+from difftest.simulator.program_scheduler import one_thread
 from difftest.simulator.trace import Location, Region, Trace
 
 _TURNS = ("ran", "a second turn", "a third turn")
@@ -68,7 +68,7 @@ def features(
 
 
 def _of_forks(coverage: Coverage) -> Iterator[str]:
-    loops = {fork[:2] for fork in coverage.forks if fork[2]}
+    loops = {fork[:2] for fork in coverage.branches if fork[2]}
     for file, line, what in coverage.done:
         words = _TURNS if (file, line) in loops else _BRANCHES
         yield f"{_at(Location(file, line))} {words[what]}"
@@ -111,13 +111,13 @@ class KernelCoverage(CoverageCollector):
 
     def trace_branch(self, code: CodeType, source_offset: int, dest_offset: int) -> Any:
         """A branch, as ``sys.monitoring`` tells it."""
-        if not is_authors(code.co_filename):
+        if not is_user_file(code.co_filename):
             return sys.monitoring.DISABLE
         return super().trace_branch(code, source_offset, dest_offset)
 
     def trace_pre_312(self, frame: Any, event: Any, arg: Any) -> Any:
         """A line, as ``sys.settrace`` tells it."""
-        if not is_authors(frame.f_code.co_filename):
+        if not is_user_file(frame.f_code.co_filename):
             return None
         return super().trace_pre_312(frame, event, arg)
 
@@ -140,10 +140,10 @@ def _lead_hypofuzz() -> None:
         setattr(ConjectureResult, _OLD_NAME, property(lambda result: result.span_comments))
 
 
-class _NoRepeats(Repeats):
+class _NoRepeats(PassedCases):
     """HypoFuzz runs a case again to see whether it does the same: none is left out or changed."""
 
-    def is_one(self, spec: KernelSpec, case: Case) -> bool:
+    def is_duplicate(self, spec: KernelSpec, case: Case) -> bool:
         return False
 
     def add(self, spec: KernelSpec, case: Case) -> None:
@@ -160,9 +160,14 @@ class CampaignRunner(Runner):
     """
 
     def __init__(
-        self, runner: Runner, findings: Findings, root: Path, setting: str, options: tuple[str, ...]
+        self,
+        runner: Runner,
+        findings: FindingStore,
+        root: Path,
+        setting: str,
+        options: tuple[str, ...],
     ) -> None:
-        watch = Watch()
+        watch = BranchTracer()
         atexit.register(watch.close)
         super().__init__(
             runner.backends,
@@ -170,30 +175,30 @@ class CampaignRunner(Runner):
             strict=runner.strict,
             exact=runner.exact,
             beside=runner.beside,
-            watch=watch,
+            branch_tracer=watch,
         )
         _lead_hypofuzz()
         self.repeats = _NoRepeats()
         self.findings, self.root = findings, root
         self.setting, self.options = setting, options
         self._did = Coverage()
-        self._first: dict[tuple[str, str], tuple[Found, Found | None]] = {}
+        self._first: dict[tuple[str, str], tuple[CampaignFinding, CampaignFinding | None]] = {}
 
     def run(self, spec: KernelSpec, backend: Backend, call: KernelCall) -> Outcome:
         """Run a call; what the kernel did in its own code is told, in each case anew."""
-        assert self.watch is not None
-        with self.watch.call(call.kernel) as seen:
+        assert self.branch_tracer is not None
+        with self.branch_tracer.call(call.kernel) as seen:
             outcome = run_kernel(backend, call)
-        self._did.saw(spec.name, seen.forks)
+        self._did.add_function(spec.name, seen.branches)
         self._did.done |= seen.done
         return outcome
 
     def check(
-        self, spec: KernelSpec, case: Case, reference: Reference | Exception | None = None
+        self, spec: KernelSpec, case: Case, reference: ReferenceResult | Exception | None = None
     ) -> dict[str, Verdict]:
         """Run the case; a hazard fails it as a wrong value does. The finding is kept."""
         __tracebackhide__ = True
-        self.again = Reproduction(_node(), self.options)
+        self.reproduction = Reproduction(_node(), self.options)
         self.tally, self.histories, self._did = Tally(), {}, Coverage()
         self.hazards, self.traces = {}, {}
         try:
@@ -208,7 +213,7 @@ class CampaignRunner(Runner):
             hypothesis.event(feature)
         return verdicts
 
-    def reference(self, spec: KernelSpec, case: Case) -> Reference | Exception:
+    def reference(self, spec: KernelSpec, case: Case) -> ReferenceResult | Exception:
         """See :class:`Runner`; one that breaks down is a finding too."""
         try:
             return super().reference(spec, case)

@@ -19,11 +19,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from difftest.choices import LEVELS
-from difftest.harness.failures import quoted
+from difftest.harness.failures import quote_command
 from difftest.host.console import print_table, table_console, titled_table
-from difftest.host.pool import Member
-from difftest.scale.findings import CLOSED, OPEN, Findings, Found, commit_of, moment
-from difftest.scale.store import need
+from difftest.host.pool import PoolWorker
+from difftest.scale.findings import CLOSED, OPEN, CampaignFinding, FindingStore, commit_of, utc_now
+from difftest.scale.store import require_extra
 
 if TYPE_CHECKING:
     from hypofuzz.hypofuzz import FuzzWorker
@@ -42,10 +42,12 @@ def fuzz(
     As `difftest fuzz -- --simulate tests`. HypoFuzz draws cases, led by what kernels do. `difftest
     findings` lists what was found. The exit code is 1 if this campaign has found something.
     """
-    need("hypofuzz", "a campaign")
-    start, spawn = moment(), multiprocessing.get_context("spawn")
+    require_extra("hypofuzz", "a campaign")
+    start, spawn = utc_now(), multiprocessing.get_context("spawn")
     cases: Any = spawn.Array("q", processes)
-    workers = [Member(partial(_work, pytest_args, number, cases)) for number in range(processes)]
+    workers = [
+        PoolWorker(partial(_work, pytest_args, number, cases)) for number in range(processes)
+    ]
     begun, columns = time.monotonic(), (TextColumn("{task.description}"), BarColumn())
     console = Console(stderr=True)
     with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
@@ -60,7 +62,7 @@ def fuzz(
     for worker in workers:
         worker.process.terminate()
         worker.end()
-    fresh = [finding for finding in Findings() if finding.changed >= start]
+    fresh = [finding for finding in FindingStore() if finding.changed >= start]
     if not any(cases) and (broken or not fresh):
         told = "no case has run, see above: a campaign takes a backend, kernel tests, and time"
         raise click.ClickException(f"{told}, as in difftest fuzz -- --simulate tests")
@@ -71,7 +73,7 @@ def fuzz(
     context.exit(1 if fresh else 0)
 
 
-class _Share(dict[str, Any]):
+class _WorkerShare(dict[str, Any]):
     """What a worker is told to fuzz: every so many of the tests, or all if there are too few."""
 
     worker: FuzzWorker
@@ -96,7 +98,7 @@ def _work(
     from hypofuzz.hypofuzz import FuzzWorker
 
     detection._in_hypofuzz_run = True
-    share = _Share()
+    share = _WorkerShare()
     told: dict[str, Any] = {"hub_state": share, "worker_state": {"nodeids": {}}}
     share.worker = FuzzWorker(pytest_args=pytest_args, shared_state=told)
     share.part, share.cases = slice(number, None, len(cases)), cases
@@ -113,7 +115,7 @@ _OUTCOMES = {0: "passes", 1: "fails"}
 """By pytest's exit codes."""
 
 
-def bisect_commits(finding: Found, good: str, bad: str = "HEAD") -> str:
+def bisect_commits(finding: CampaignFinding, good: str, bad: str = "HEAD") -> str:
     """The first commit at which the case of a finding fails, as ``git bisect`` says it."""
     top, prefix = _git(".", "rev-parse", "--show-toplevel", "--show-prefix").splitlines()
     with tempfile.TemporaryDirectory(prefix="difftest-bisect-") as folder:
@@ -129,7 +131,7 @@ def bisect_commits(finding: Found, good: str, bad: str = "HEAD") -> str:
     return said[said.rfind("\n", 0, at) + 1 :] if at >= 0 else said
 
 
-def by_level(finding: Found) -> Iterator[tuple[str, str]]:
+def by_level(finding: CampaignFinding) -> Iterator[tuple[str, str]]:
     """Each level of NKI, and whether the case passes at it."""
     options = [argument for argument in finding.arguments if not argument.startswith("--nki-level")]
     for level in LEVELS:
@@ -152,7 +154,7 @@ def findings(context: click.Context) -> None:
     """List what campaigns have found; or show, close or bisect one."""
     if context.invoked_subcommand is not None:
         return
-    rows = sorted(Findings(), key=lambda finding: finding.state, reverse=True)
+    rows = sorted(FindingStore(), key=lambda finding: finding.state, reverse=True)
     if not rows:
         click.echo("no findings: difftest fuzz looks for some")
         return
@@ -172,7 +174,7 @@ def show(id: str) -> None:
         "state": f"{finding.state} since {finding.changed} {finding.changed_at}".strip(),
         "found": f"{finding.found}, on {finding.setting}",
         "line": f"{finding.place}: {finding.source}",
-        "run again": quoted(["pytest", *finding.arguments]),
+        "run again": quote_command(["pytest", *finding.arguments]),
     }
     click.echo(finding)
     for label, text in rows.items():
@@ -187,7 +189,7 @@ def close(ids: tuple[str, ...]) -> None:
     One that fails again is opened again.
     """
     for finding in [_found(id) for id in ids]:
-        Findings().put(finding.now(CLOSED, commit_of(Path.cwd())))
+        FindingStore().put(finding.now(CLOSED, commit_of(Path.cwd())))
 
 
 @findings.command()
@@ -210,8 +212,8 @@ def bisect(id: str, good: str | None, bad: str, levels: bool) -> None:
         click.echo(bisect_commits(finding, good, bad))
 
 
-def _found(id: str) -> Found:
-    stored = Findings()
+def _found(id: str) -> CampaignFinding:
+    stored = FindingStore()
     finding = stored.get(id)
     if finding is None:
         ids = ", ".join(entry.id for entry in stored if entry.state == OPEN) or "none"

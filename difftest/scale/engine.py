@@ -21,19 +21,19 @@ from hypothesis import HealthCheck
 
 from difftest.backends.embedded import EmbeddedSimulator
 from difftest.harness.case import Case
+from difftest.harness.duplicates import RANGE
 from difftest.harness.failures import CaseFailure
 from difftest.harness.limits import limit
-from difftest.harness.nature import Nature, nature_of
-from difftest.harness.repeats import RANGE
+from difftest.harness.reference_properties import ReferenceProperties, infer_properties
 from difftest.harness.runner import Runner
-from difftest.harness.spec import KernelSpec, elements_of
-from difftest.harness.strategies import SAMPLES, cases_like, source_of
+from difftest.harness.spec import KernelSpec, count_elements
+from difftest.harness.strategies import SAMPLES, cases_like, strategy_of
 from difftest.harness.verdict import BothRejected, Match
-from difftest.host.collecting import with_spec
-from difftest.host.pool import START, LostTask, answer_all, results
-from difftest.scale.axes import PlacedSpec, Point, placed
-from difftest.scale.store import Row, need
-from difftest.simulator.baton import one_thread
+from difftest.host.collection import with_spec
+from difftest.host.pool import START, LostTask, run_tasks, serve_tasks
+from difftest.scale.axes import Point, SpecAtPoint, spec_at
+from difftest.scale.store import Row, require_extra
+from difftest.simulator.program_scheduler import one_thread
 from difftest.verdict.judgement import Judgement, add_memory, add_time
 from difftest.verdict.outcome import Outcome
 
@@ -42,7 +42,7 @@ _TRIES, _BYTES = 10, 2**10
 """For each case so many draws are tried, each from so many random bytes."""
 
 
-def cases_of(spec: KernelSpec, nature: Nature, count: int) -> list[Case]:
+def cases_of(spec: KernelSpec, nature: ReferenceProperties, count: int) -> list[Case]:
     """So many cases, or all that are soon found, the smallest first; the same in each process.
 
     They are made of random bytes, always the same. What Hypothesis draws by itself depends on the
@@ -62,7 +62,7 @@ def cases_of(spec: KernelSpec, nature: Nature, count: int) -> list[Case]:
         draw(random.Random(number).randbytes(_BYTES))
     if not drawn:
         raise ValueError("none is found soon")
-    return sorted(drawn.values(), key=lambda case: elements_of(spec, case.values))
+    return sorted(drawn.values(), key=lambda case: count_elements(spec, case.values))
 
 
 @dataclass
@@ -71,7 +71,7 @@ class PointJudge:
 
     spec: KernelSpec
     count: int
-    _natures: dict[str | None, Nature] = field(default_factory=dict)
+    _natures: dict[str | None, ReferenceProperties] = field(default_factory=dict)
 
     def row(self, point: Mapping[str, Any]) -> dict[str, Any]:
         """Run drawn cases at a point, the smallest first, and predict the time of the largest.
@@ -82,7 +82,7 @@ class PointJudge:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                place = placed(self.spec, point)
+                place = spec_at(self.spec, point)
                 judgement.kernel = {"name": place.spec.name}
                 drawn = cases_of(place.spec, self._nature(place.spec), self.count)
             except Exception as error:  # a function of the domain, Hypothesis, names together
@@ -100,22 +100,22 @@ class PointJudge:
         """Leave undecided what is refused of a size that the test's domain does not promise."""
         values = json.loads(judgement.case or "{}").get("values", {})
         for name in [name for name in values if name in self.spec.domain]:
-            source: Any = source_of(self.spec, name, values)
+            source: Any = strategy_of(self.spec, name, values)
             promised, value = getattr(source, RANGE, source), values[name]
             if isinstance(promised, Sequence) and type(value) is int and value not in promised:
                 judgement.outcome = Outcome.INCONCLUSIVE
                 judgement.reason = f"{name}={value} is out of the domain: {judgement.reason}"
 
-    def _nature(self, spec: KernelSpec) -> Nature:
+    def _nature(self, spec: KernelSpec) -> ReferenceProperties:
         """Of the reference over the whole domain, found once."""
         if spec.machine not in self._natures:
             whole = replace(self.spec, machine=spec.machine)
-            samples = functools.partial(cases_of, whole, Nature(), SAMPLES)
-            self._natures[spec.machine] = nature_of(whole, samples)
+            samples = functools.partial(cases_of, whole, ReferenceProperties(), SAMPLES)
+            self._natures[spec.machine] = infer_properties(whole, samples)
         return self._natures[spec.machine]
 
 
-def judge_cases(place: PlacedSpec, drawn: list[Case], judgement: Judgement) -> None:
+def judge_cases(place: SpecAtPoint, drawn: list[Case], judgement: Judgement) -> None:
     """Judge these cases in their order; memory and time are those of the last, if all agree."""
     runner, last = Runner((EmbeddedSimulator(place.level),)), drawn[-1]
     for case in drawn:
@@ -167,7 +167,7 @@ _CALLS = 2
 _ENDED = "the processes that judged it ended, one after the other"
 
 
-class SweepOrders(NamedTuple):
+class SweepSetup(NamedTuple):
     """What each worker is told: a test at a path that it has, cases of a point, seconds a call."""
 
     test: str
@@ -175,8 +175,8 @@ class SweepOrders(NamedTuple):
     timeout: float
 
 
-def judged_here(
-    spec: KernelSpec, orders: SweepOrders, points: Sequence[Point]
+def judge_locally(
+    spec: KernelSpec, orders: SweepSetup, points: Sequence[Point]
 ) -> Iterator[tuple[Point, Row]]:
     """The rows of points, one after the other in this process."""
     judge = PointJudge(spec, orders.cases)
@@ -185,12 +185,12 @@ def judged_here(
             yield point, judge.row(point)
 
 
-def serve(connection: Connection, orders: SweepOrders) -> None:
+def serve_points(connection: Connection, orders: SweepSetup) -> None:
     """Judge the points that come through a connection, in a process of the pool."""
 
     def work(spec: KernelSpec) -> None:
         with one_thread():  # threads of several processes that wait for a core spin
-            answer_all(connection, PointJudge(spec, orders.cases).row)
+            serve_tasks(connection, PointJudge(spec, orders.cases).row)
 
     limit(orders.timeout, None)
     try:
@@ -199,18 +199,21 @@ def serve(connection: Connection, orders: SweepOrders) -> None:
         connection.send(error.message)
 
 
-def judged_apart(
-    orders: SweepOrders, points: Sequence[Point], count: int
+def judge_in_processes(
+    orders: SweepSetup, points: Sequence[Point], count: int
 ) -> Iterator[tuple[Point, Row]]:
     """The rows of points as so many processes know them.
 
     What a process that ends had is judged by another; a point that ends that too is a crash. Raises
     click.ClickException: the processes cannot collect the test.
     """
-    work, seconds = functools.partial(serve, orders=orders), _CALLS * orders.timeout * orders.cases
+    work, seconds = (
+        functools.partial(serve_points, orders=orders),
+        _CALLS * orders.timeout * orders.cases,
+    )
     lost: list[Point] = []
     for left in (points, lost):
-        told = results(left, work, min(count, len(left)), dict, lambda news: START + seconds)
+        told = run_tasks(left, work, min(count, len(left)), dict, lambda news: START + seconds)
         try:
             for point, row in told:
                 if not isinstance(row, LostTask):
@@ -232,7 +235,7 @@ _TURN = threading.Lock()
 
 
 @functools.cache
-def _collected(orders: SweepOrders) -> Future[PointJudge]:
+def _collected(orders: SweepSetup) -> Future[PointJudge]:
     """The judge of a test in a worker, collected by a thread that keeps its modules in place."""
     judge: Future[PointJudge] = Future()
 
@@ -251,21 +254,21 @@ def _collected(orders: SweepOrders) -> Future[PointJudge]:
     return judge
 
 
-def judge_remotely(orders: SweepOrders, point: Point) -> Row:
+def judge_remotely(orders: SweepSetup, point: Point) -> Row:
     """The row of a point, in a worker."""
     with _TURN:
         return _collected(orders).result().row(point)
 
 
-def judged_elsewhere(
-    orders: SweepOrders, points: Sequence[Point], scheduler: str, timeout: float = 20
+def judge_on_dask(
+    orders: SweepSetup, points: Sequence[Point], scheduler: str, timeout: float = 20
 ) -> Iterator[tuple[Point, Row]]:
     """The rows of points as the workers of the scheduler at an address know them.
 
     Only so many are submitted as keep the workers busy. A click.ClickException says that nobody
     answers there, or that the workers cannot collect the test.
     """
-    need("distributed", "a sweep on a cluster")
+    require_extra("distributed", "a sweep on a cluster")
     import distributed
 
     with warnings.catch_warnings():

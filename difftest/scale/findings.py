@@ -26,7 +26,7 @@ from difftest.harness.failures import BrokenReferenceError, CaseFailure, HazardF
 from difftest.harness.spec import KernelSpec
 from difftest.harness.strategies import HARDWARE_LIMITS
 from difftest.harness.verdict import Mismatch, OneSided
-from difftest.harness.writers import culprit
+from difftest.harness.writers import last_writer
 from difftest.host.output import write_file
 from difftest.report.failure import raised_at
 from difftest.simulator.trace import Location, Trace
@@ -34,11 +34,11 @@ from difftest.simulator.trace import Location, Trace
 OPEN, CLOSED = "open", "closed"
 
 
-class FoundError(ValueError):
+class CampaignFindingError(ValueError):
     """A file or a database's entry is no finding."""
 
 
-class Found(NamedTuple):
+class CampaignFinding(NamedTuple):
     """One bug that a campaign has found, and the smallest case that shows it.
 
     Attributes
@@ -102,22 +102,22 @@ class Found(NamedTuple):
         """A file's text."""
         return json.dumps({"id": self.id, **self._asdict()}, indent=2) + "\n"
 
-    def now(self, state: str, commit: str) -> Found:
+    def now(self, state: str, commit: str) -> CampaignFinding:
         """The same in another state, from now on."""
-        return self._replace(state=state, changed=moment(), changed_at=commit)
+        return self._replace(state=state, changed=utc_now(), changed_at=commit)
 
 
-def found_from_json(text: str | bytes) -> Found:
-    """What :meth:`Found.to_json` wrote; FoundError if it is something else."""
+def found_from_json(text: str | bytes) -> CampaignFinding:
+    """What :meth:`CampaignFinding.to_json` wrote; FoundError if it is something else."""
     try:
         document = json.loads(text)
-        members = {name: document[name] for name in Found._fields}
+        members = {name: document[name] for name in CampaignFinding._fields}
     except (ValueError, KeyError, TypeError) as error:
-        raise FoundError(f"no finding ({type(error).__name__}: {error})") from None
-    return Found(**{**members, "options": tuple(members["options"])})
+        raise CampaignFindingError(f"no finding ({type(error).__name__}: {error})") from None
+    return CampaignFinding(**{**members, "options": tuple(members["options"])})
 
 
-def moment() -> str:
+def utc_now() -> str:
     """The time now, in UTC; later ones sort behind it."""
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
 
@@ -134,11 +134,11 @@ def commit_of(root: Path) -> str:
 
 def found_of(
     failure: CaseFailure, test: str, root: Path, setting: str, traces: Mapping[str, Trace]
-) -> Found:
+) -> CampaignFinding:
     """The finding that a failing case of a pytest node is; files are named from ``root``."""
-    at, now = _line_of(failure, traces), moment()
-    return Found(
-        kind=kind_of(failure),
+    at, now = _line_of(failure, traces), utc_now()
+    return CampaignFinding(
+        kind=finding_kind(failure),
         file=_near(at.file, root) if at else failure.spec.name,
         source=at.text if at else "",
         line=at.line if at else 0,
@@ -155,7 +155,7 @@ def found_of(
     )
 
 
-def kind_of(failure: CaseFailure) -> str:
+def finding_kind(failure: CaseFailure) -> str:
     """The rule or the kind of disagreement, in a few words that stay the same."""
     if isinstance(failure, HazardFailure):
         return failure.findings[0].id
@@ -191,7 +191,7 @@ def _line_of(failure: CaseFailure, traces: Mapping[str, Trace]) -> Location | No
         return failure.findings[0].location
     verdict, spec, at = getattr(failure, "verdict", None), failure.spec, None
     if isinstance(verdict, Mismatch) and verdict.first is not None:
-        events = filter(None, (culprit(trace, spec, verdict) for trace in traces.values()))
+        events = filter(None, (last_writer(trace, spec, verdict) for trace in traces.values()))
         at = next((event.location for event in events), None)
     elif failure.raised is not None:
         at = raised_at(failure.raised, spec)
@@ -213,7 +213,7 @@ FOLDER = "difftest-findings"
 """Beside ``examples``, the folder of Hypothesis's usual database."""
 
 
-class Findings:
+class FindingStore:
     """All findings that are known here, in the files of a folder and in Hypothesis's database.
 
     The folder is that beside the database, if none is named, and is made when the first finding is.
@@ -229,24 +229,24 @@ class Findings:
         profile = settings.default
         return None if profile is None else profile.database
 
-    def __iter__(self) -> Iterator[Found]:
+    def __iter__(self) -> Iterator[CampaignFinding]:
         """Each finding, in the state that it came to last; the oldest first."""
         newest = _newest([*self._files(), *(finding for _, finding in self._entries())])
         return iter(sorted(newest.values(), key=lambda finding: (finding.found, finding.id)))
 
-    def get(self, id: str) -> Found | None:
+    def get(self, id: str) -> CampaignFinding | None:
         """The finding of an id, or of its first digits if one alone begins so."""
         fitting = [finding for finding in self if finding.id.startswith(id)]
         return fitting[0] if len(fitting) == 1 else None
 
-    def put(self, finding: Found) -> None:
+    def put(self, finding: CampaignFinding) -> None:
         """Keep a finding, in the place of what was known of it."""
         write_file(self._file(finding), finding.to_json())
         self._forget(finding)
         if self.database is not None:
             self.database.save(KEY, finding.to_json().encode())
 
-    def drop(self, finding: Found) -> None:
+    def drop(self, finding: CampaignFinding) -> None:
         """Forget a finding."""
         self._file(finding).unlink(missing_ok=True)
         self._forget(finding)
@@ -259,27 +259,29 @@ class Findings:
             if files.get(finding.id) != finding or not is_entered:
                 self.put(finding)
 
-    def _forget(self, finding: Found) -> None:
+    def _forget(self, finding: CampaignFinding) -> None:
         for entry, stored in tuple(self._entries()):
             if stored.id == finding.id and self.database is not None:
                 self.database.delete(KEY, entry)
 
-    def _file(self, finding: Found) -> Path:
+    def _file(self, finding: CampaignFinding) -> Path:
         return self.folder / f"{finding.id}.json"
 
-    def _files(self) -> Iterator[Found]:
+    def _files(self) -> Iterator[CampaignFinding]:
         for file in sorted(self.folder.glob("*.json")):
             try:
                 yield found_from_json(file.read_bytes())
-            except FoundError as error:
-                raise FoundError(f"{file}: {error}; delete it, or put back what it was") from None
+            except CampaignFindingError as error:
+                raise CampaignFindingError(
+                    f"{file}: {error}; delete it, or put back what it was"
+                ) from None
 
-    def _entries(self) -> Iterator[tuple[bytes, Found]]:
+    def _entries(self) -> Iterator[tuple[bytes, CampaignFinding]]:
         for entry in () if self.database is None else self.database.fetch(KEY):
-            with contextlib.suppress(FoundError):  # of another version: its file says so
+            with contextlib.suppress(CampaignFindingError):  # of another version: its file says so
                 yield entry, found_from_json(entry)
 
 
-def _newest(several: Iterable[Found]) -> dict[str, Found]:
+def _newest(several: Iterable[CampaignFinding]) -> dict[str, CampaignFinding]:
     """By id the one whose state changed last."""
     return {finding.id: finding for finding in sorted(several, key=lambda finding: finding.changed)}

@@ -17,10 +17,10 @@ from typing import Any
 
 import click
 
-from difftest.choices import missing
+from difftest.choices import install_hint
 from difftest.harness.spec import KernelSpec, is_function_of_domain
 from difftest.host.journal import Journal
-from difftest.host.output import replacing
+from difftest.host.output import atomic_write
 from difftest.host.versions import versions
 from difftest.report.mutants.campaign import package_digest
 from difftest.report.mutants.mutant import functions_of
@@ -53,9 +53,9 @@ COLUMNS = MappingProxyType(
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
-def need(module: str, what: str, extra: str = "scale") -> None:
+def require_extra(module: str, what: str, extra: str = "scale") -> None:
     """A usage error if an extra is not installed."""
-    if lack := missing(module, what, extra):
+    if lack := install_hint(module, what, extra):
         raise click.UsageError(lack)
 
 
@@ -97,7 +97,7 @@ class Store:
     """
 
     def __init__(self, file: Path, *, fresh: bool = False) -> None:
-        need("pyarrow", "a sweep")
+        require_extra("pyarrow", "a sweep")
         self.file = file
         journal = file.with_name(f"{file.name}.jsonl")
         if fresh:
@@ -132,7 +132,7 @@ class Store:
         A kill leaves the file as it was or as it will be.
         """
         rows = [self.rows[key] for key in keys]
-        with replacing(self.file) as path:
+        with atomic_write(self.file) as path:
             write_rows(path, rows, axes)
         self.journal.close()  # Windows removes no open file
         self.journal.file.unlink(missing_ok=True)
@@ -161,7 +161,7 @@ def write_rows(file: Path, rows: Sequence[Row], axes: Sequence[str]) -> None:
 
 def read_rows(file: Path) -> list[Row]:
     """The rows of a sweep. Raises click.UsageError: the file is none."""
-    need("pyarrow", "a sweep")
+    require_extra("pyarrow", "a sweep")
     import pyarrow as pa
     import pyarrow.parquet as parquet
 

@@ -18,13 +18,13 @@ import click
 import numpy as np
 
 from difftest.harness.spec import KernelSpec
-from difftest.host.collecting import with_spec
+from difftest.host.collection import with_spec
 from difftest.host.console import print_table, progress, table_console, titled_table
 from difftest.host.options import PICTURES, OutputFile
-from difftest.host.output import replacing
+from difftest.host.output import atomic_write
 from difftest.scale.axes import Axes, check_axes, parse_axes, parse_case
-from difftest.scale.engine import SweepOrders, judged_apart, judged_elsewhere, judged_here
-from difftest.scale.store import COLUMNS, Row, Store, identity_of, key_of, need, read_rows
+from difftest.scale.engine import SweepSetup, judge_in_processes, judge_locally, judge_on_dask
+from difftest.scale.store import COLUMNS, Row, Store, identity_of, key_of, read_rows, require_extra
 from difftest.verdict.outcome import Outcome
 
 LISTED = 20
@@ -111,7 +111,7 @@ def heat_map(rows: Sequence[Row], x: str, y: str, file: Path) -> None:
     axis.set_yticks(range(len(down)), list(map(str, down)))
     axis.set(xlabel=x, ylabel=y)
     axis.set_title("predicted us, the median of points that agree", loc="left", fontsize=10)
-    with replacing(file) as path:
+    with atomic_write(file) as path:
         figure.savefig(path, dpi=130)
 
 
@@ -147,7 +147,7 @@ def comparison(
     old: Sequence[Row], new: Sequence[Row], axes: Sequence[str]
 ) -> tuple[list[str], bool]:
     """What changed of the points in both, in lines; and whether one that agreed newly fails."""
-    need("scipy", "--compare")
+    require_extra("scipy", "--compare")
     earlier = {tuple(str(row.get(name)) for name in axes): row for row in old}
     points = [(tuple(str(row[name]) for name in axes), row) for row in new]
     pairs = [(earlier[point], row) for point, row in points if point in earlier]
@@ -192,7 +192,7 @@ OVER = (
 
 def sweep_spec(
     spec: KernelSpec,
-    orders: SweepOrders,
+    orders: SweepSetup,
     axes: Axes,
     file: Path,
     workers: int | str = 0,
@@ -212,11 +212,11 @@ def sweep_spec(
     store.check(identity, points)
     left = [point for key, point in points.items() if key not in store.rows]
     if not left or not workers:
-        judged = judged_here(spec, orders, left)
+        judged = judge_locally(spec, orders, left)
     elif isinstance(workers, str):
-        judged = judged_elsewhere(orders, left, workers)
+        judged = judge_on_dask(orders, left, workers)
     else:
-        judged = judged_apart(orders, left, workers)
+        judged = judge_in_processes(orders, left, workers)
     with progress("points", len(points), len(points) - len(left)) as advance:
         for point, row in judged:
             empty = dict.fromkeys(COLUMNS) | {"kernel": spec.name, "findings": []}
@@ -265,7 +265,7 @@ def sweep(context: click.Context, /, test: str, file: Path, **options: Any) -> N
     axes = axes_of_command(*map(options.pop, ("over", "machines", "case", "sample")))
     cases, timeout, heat, old = map(options.pop, ("cases", "timeout", "heat", "old"))
     place, *name = test.split("::")
-    orders = SweepOrders("::".join([str(Path(place).resolve()), *name]), cases, timeout)
+    orders = SweepSetup("::".join([str(Path(place).resolve()), *name]), cases, timeout)
     options["workers"] = options.pop("scheduler") or options["workers"]
     before = read_rows(old) if old is not None else None
     x, _, y = heat[0].partition(",") if heat else ("", "", "")
@@ -273,7 +273,7 @@ def sweep(context: click.Context, /, test: str, file: Path, **options: Any) -> N
         told = f"--heat takes X,Y, two names of --over ({', '.join(axes[0])}); got {heat[0]}"
         raise click.UsageError(told)
     if heat:
-        need("matplotlib", "--heat", "plot")
+        require_extra("matplotlib", "--heat", "plot")
     try:
         rows = with_spec(test, lambda spec: sweep_spec(spec, orders, axes, file, **options))
     except KeyboardInterrupt:

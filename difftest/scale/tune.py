@@ -12,25 +12,25 @@ from typing import Any
 
 import click
 
-from difftest.backends.base import Ran
+from difftest.backends.base import Completed
 from difftest.backends.embedded import EmbeddedSimulator
 from difftest.harness.case import Case
-from difftest.harness.explicit import simplest_case
+from difftest.harness.explicit import minimal_case
 from difftest.harness.runner import make_call, run_kernel
 from difftest.harness.signature import signature_of
 from difftest.harness.spec import KernelSpec
-from difftest.host.collecting import with_spec
+from difftest.host.collection import with_spec
 from difftest.host.console import progress
 from difftest.host.loading import parse_keywords
-from difftest.host.options import patient
-from difftest.scale.axes import Axes, PlacedSpec, Point, check_axes, placed
+from difftest.host.options import with_progress
+from difftest.scale.axes import Axes, Point, SpecAtPoint, check_axes, spec_at
 from difftest.scale.engine import PointJudge
-from difftest.scale.store import identity_of, key_of, need
+from difftest.scale.store import identity_of, key_of, require_extra
 from difftest.scale.sweep import CASES, OVER, axes_of_command, microseconds, point_text
 from difftest.scale.trials import Place, Trials
 from difftest.simulator.machine import MACHINES, TRN2
 from difftest.timing import UnknownCostError, predict
-from difftest.timing.clockwork import clockwork
+from difftest.timing.parameters import timing_parameters
 from difftest.timing.program import lower
 from difftest.timing.report import bounds_of
 from difftest.verdict.judgement import task_bytes
@@ -45,7 +45,7 @@ _WORST = 1e12
 
 
 @dataclass(frozen=True)
-class Attempt:
+class TuningTrial:
     """What is known of a point.
 
     Attributes
@@ -76,11 +76,11 @@ class Tuner:
     spec: KernelSpec
     axes: Axes
     cases: int = 5
-    attempts: list[Attempt] = field(default_factory=list)
-    ladder: list[Attempt] = field(default_factory=list)
+    attempts: list[TuningTrial] = field(default_factory=list)
+    ladder: list[TuningTrial] = field(default_factory=list)
     study: Mapping[str, Any] = field(default_factory=dict)
 
-    def search(self, trials: int, start: Mapping[str, int]) -> Iterator[Attempt]:
+    def search(self, trials: int, start: Mapping[str, int]) -> Iterator[TuningTrial]:
         """Look at so many points, or all; the first has these places on the axes."""
         import optuna
 
@@ -93,7 +93,7 @@ class Tuner:
         kept.begin(tuple(start.values()))
         lost = kept.settle(_WORST)
         for stored in kept.kept():
-            yield self.attempt({}, Attempt(**stored))
+            yield self.attempt({}, TuningTrial(**stored))
         for place in lost:
             if place not in kept.times:
                 attempt = self.attempt({}, self._ended_twice(place))
@@ -119,16 +119,16 @@ class Tuner:
         places = itertools.product(*(range(len(values)) for values in self.axes.axes.values()))
         return (place for place in places if place not in known)
 
-    def _ended_twice(self, place: Place) -> Attempt:
+    def _ended_twice(self, place: Place) -> TuningTrial:
         reason = "two processes ended while they looked at this point"
-        return Attempt(self._point(place), Outcome.INCONCLUSIVE.value, reason=reason)
+        return TuningTrial(self._point(place), Outcome.INCONCLUSIVE.value, reason=reason)
 
     @property
     def best_us(self) -> float:
         """Microseconds of the best point's own part; infinity if there is none."""
         return (self.ladder[-1].own_us if self.ladder else None) or math.inf
 
-    def attempt(self, point: Point, stored: Attempt | None = None) -> Attempt:
+    def attempt(self, point: Point, stored: TuningTrial | None = None) -> TuningTrial:
         """Look at a point, no further than it can still be the best, unless it is stored."""
         attempt = stored or self.timed(point, self.best_us)
         attempt = self.judged(attempt) if not stored and attempt.status == AGREES else attempt
@@ -151,7 +151,7 @@ class Tuner:
                 before += self.judged(attempt).status == AGREES
             yield 1 + before, count
 
-    def timed(self, point: Point, limit: float = math.inf) -> Attempt:
+    def timed(self, point: Point, limit: float = math.inf) -> TuningTrial:
         """The predicted time, the cheapest question first; ``agrees`` is not judged yet.
 
         What cannot be below the limit, microseconds of the kernel's own part, is left.
@@ -160,25 +160,25 @@ class Tuner:
         try:
             bound = self._task_bound(place.spec, case)
             if bound >= limit:
-                return Attempt(point, BOUND, bound)
+                return TuningTrial(point, BOUND, bound)
             call = make_call(place.spec, case)
             with place.in_place():
                 ran = run_kernel(EmbeddedSimulator(place.level), call._replace(record=True))
-            if not isinstance(ran, Ran) or ran.trace is None:
+            if not isinstance(ran, Completed) or ran.trace is None:
                 reason = str(getattr(ran, "error", "")).splitlines()
-                return Attempt(point, Outcome.REFUSED.value, reason="".join(reason[:1]))
+                return TuningTrial(point, Outcome.REFUSED.value, reason="".join(reason[:1]))
             machine = MACHINES[ran.trace.machine]
             program = lower(ran.trace, machine)
             line = bounds_of(program)
             if max(line.tensor_bound, line.memory_bound) >= limit:
-                return Attempt(point, TRACE_BOUND, max(line.tensor_bound, line.memory_bound))
+                return TuningTrial(point, TRACE_BOUND, max(line.tensor_bound, line.memory_bound))
             prediction = predict(ran.trace, machine, lowered=program)
             times = prediction.middle, prediction.latency, *prediction.latency_interval
         except (UnknownCostError, ValueError) as error:
-            return Attempt(point, Outcome.INCONCLUSIVE.value, reason=str(error))
-        return Attempt(point, AGREES if prediction.middle < limit else SLOWER, *times)
+            return TuningTrial(point, Outcome.INCONCLUSIVE.value, reason=str(error))
+        return TuningTrial(point, AGREES if prediction.middle < limit else SLOWER, *times)
 
-    def judged(self, attempt: Attempt) -> Attempt:
+    def judged(self, attempt: TuningTrial) -> TuningTrial:
         """The attempt with its outcome on drawn cases of the domain, then on the case itself."""
         point = {**self.axes.shared, **attempt.point}
         free = {name: value for name, value in point.items() if name not in self.spec.domain}
@@ -187,10 +187,10 @@ class Tuner:
             row = PointJudge(self.spec, 1).row(point)
         return replace(attempt, status=row["outcome"], reason=row["reason"])
 
-    def own(self) -> Attempt | None:
+    def own(self) -> TuningTrial | None:
         """The defaults of its parameters, timed, and judged if faster than the best; or None."""
         chosen = {name: value for name, value in self.axes.shared.items() if name == "kernel"}
-        shown = signature_of(placed(self.spec, chosen).spec.kernel)
+        shown = signature_of(spec_at(self.spec, chosen).spec.kernel)
         rows = shown.parameters if shown is not None else {}
         names = self.axes.axes
         if any(name not in rows or rows[name].default is rows[name].empty for name in names):
@@ -198,20 +198,22 @@ class Tuner:
         attempt = self.timed({name: rows[name].default for name in names})
         return self.judged(attempt) if (attempt.own_us or math.inf) < self.best_us else attempt
 
-    def _place(self, point: Point) -> tuple[PlacedSpec, Case]:
+    def _place(self, point: Point) -> tuple[SpecAtPoint, Case]:
         """The spec at a point, and the case whose time counts, on random data."""
         values = {**self.axes.shared, **point}
-        place = placed(self.spec, values)
+        place = spec_at(self.spec, values)
         sources: Mapping[str, Any] = place.spec.domain
         own = {name: source[0] for name, source in sources.items()}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return place, simplest_case(place.spec, own)
+            return place, minimal_case(place.spec, own)
 
     def _task_bound(self, spec: KernelSpec, case: Case) -> float:
         """Microseconds that the inputs and outputs take, each once: known without any run."""
         name = spec.machine_of(case.values)
-        figures = clockwork(MACHINES[name] if name else getattr(spec.kernel, "machine", TRN2))
+        figures = timing_parameters(
+            MACHINES[name] if name else getattr(spec.kernel, "machine", TRN2)
+        )
         alone = math.prod(spec.grid_of(case.values)) == 1
         rate = figures.hbm_bandwidth if alone else figures.shared_hbm
         return task_bytes(spec, case) / rate.value / 1e3
@@ -225,7 +227,7 @@ _LEFT = {
 }
 
 
-def tuned(
+def run_tuner(
     tuner: Tuner, start: Mapping[str, Any], trials: int, *, exhaustive: bool = False
 ) -> Iterator[str]:
     """Look at so many points of a grid, or at all for the best's place; what came of it, in lines.
@@ -237,7 +239,7 @@ def tuned(
 
     check_axes(tuner.spec, tuner.axes)
     first = tuner.axes[0]
-    missing = [name for name in placed(tuner.spec, first).spec.domain if name not in first]
+    missing = [name for name in spec_at(tuner.spec, first).spec.domain if name not in first]
     if missing:
         raise click.UsageError(
             f"the times of one case are compared: give --case a value for {', '.join(missing)}"
@@ -270,7 +272,7 @@ def tuned(
         yield f"place {place} of {count} points that have a time (predicted)"
 
 
-def _ladder(tuner: Tuner, own: Attempt | None) -> Iterator[str]:
+def _ladder(tuner: Tuner, own: TuningTrial | None) -> Iterator[str]:
     """The improvements, how far the others were looked at, the best beside the kernel's own."""
     yield f"{len(tuner.attempts)} of {len(tuner.axes)} points looked at; all times are predicted"
     for before, attempt in zip([None, *tuner.ladder], tuner.ladder, strict=False):
@@ -291,7 +293,7 @@ def _ladder(tuner: Tuner, own: Attempt | None) -> Iterator[str]:
         yield f"  {told if own.status == AGREES else f'{own.status}: {own.reason}'}"
 
 
-def _step(before: Attempt | None, attempt: Attempt) -> str:
+def _step(before: TuningTrial | None, attempt: TuningTrial) -> str:
     """What changed from one rung of the ladder to the next, and the gain."""
     if before is None:
         return point_text(attempt.point, [*attempt.point])
@@ -300,7 +302,7 @@ def _step(before: Attempt | None, attempt: Attempt) -> str:
     return f"{', '.join(parts)}: {_times(before, attempt)}x faster"
 
 
-def _times(slow: Attempt, fast: Attempt) -> str:
+def _times(slow: TuningTrial, fast: TuningTrial) -> str:
     return f"{(slow.latency_us or 0.0) / (fast.latency_us or 1.0):.2f}"
 
 
@@ -313,7 +315,7 @@ def _times(slow: Attempt, fast: Attempt) -> str:
 @click.option("--cases", type=click.IntRange(1), default=CASES, help="To judge a best point.")
 @click.option("--storage", metavar="URL", help="Optuna's, such as sqlite:///tune.db. It goes on.")
 @click.option("--exhaustive", is_flag=True, help="Then look at all points: the best's place.")
-@patient
+@with_progress
 @click.pass_context
 def tune(context: click.Context, /, test: str, start: tuple[str, ...], **options: Any) -> None:
     """Find the sizes with which a kernel is correct, and fastest.
@@ -321,7 +323,7 @@ def tune(context: click.Context, /, test: str, start: tuple[str, ...], **options
     The times are those of one case, and none is measured. What is fast is judged by drawn cases of
     the test and by that case. The exit code is 1 if no point is correct.
     """
-    need("optuna", "tuning")
+    require_extra("optuna", "tuning")
     axes = axes_of_command(options.pop("over"), None, options.pop("case"))
     cases, begin, tuners = options.pop("cases"), parse_keywords(start), list[Tuner]()
     storage = options.pop("storage")
@@ -330,7 +332,7 @@ def tune(context: click.Context, /, test: str, start: tuple[str, ...], **options
         name = f"{test} {key_of(identity_of(spec, test), test, cases, axes.shared)}"
         kept = {"storage": storage, "study_name": name, "load_if_exists": True}
         tuners.append(Tuner(spec, axes, cases, study=kept if storage else {}))
-        return [*tuned(tuners[0], begin, **options)]
+        return [*run_tuner(tuners[0], begin, **options)]
 
     try:
         lines = with_spec(test, run)

@@ -19,20 +19,20 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from difftest.simulator.dtypes import Array, name_of, to_bits
+from difftest.simulator.dtypes import Array, dtype_name, to_bits
 from difftest.simulator.elements import unwritten_error
 from difftest.simulator.errors import KernelError, Location, UnwrittenError, warn
 from difftest.simulator.frontend.annotations import mutable_parameters
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.nki.constants import is_record
-from difftest.simulator.memory import LOST
+from difftest.simulator.memory import FROM_UNWRITTEN
 from difftest.simulator.misuses import (
     DTYPE_WITHOUT_TORCH,
     EMPTY_ARGUMENT,
     READ_ONLY_ARGUMENT,
     RETURN_OF_NO_TENSOR,
 )
-from difftest.simulator.strictness import doubt, note
+from difftest.simulator.strictness import report_undefined, report_violation
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Output, Space
 
@@ -225,7 +225,9 @@ def _never_written(value: Any) -> Array | None:
         )
         if not isinstance(value, Tensor):
             raise error
-        note(error)  # AWS's simulator gives it, and its documentation returns such tiles
+        report_violation(
+            error
+        )  # AWS's simulator gives it, and its documentation returns such tiles
     value._check_bounds()
     missing = value._unwritten()
     if missing is not None and missing.all():
@@ -237,9 +239,9 @@ def _never_written(value: Any) -> Array | None:
             "or store a default first",
             location=value._storage.allocation.location,
         )
-    lost = value._unwritten(LOST)
+    lost = value._unwritten(FROM_UNWRITTEN)
     if lost is not None:  # it follows from what nothing wrote
-        doubt(unwritten_error(value, lost, returned=True))
+        report_undefined(unwritten_error(value, lost, returned=True))
     gaps: Array | None = missing
     return gaps
 
@@ -269,7 +271,7 @@ def outputs_of(result: Any, arguments: Iterable[Any]) -> Any:
     if not result.outputs:
         return None
     single = len(result.outputs) == 1
-    return like(arguments, result.outputs[0] if single else result.outputs)
+    return as_caller_arrays(arguments, result.outputs[0] if single else result.outputs)
 
 
 # -- tensors of PyTorch and JAX --------------------------------------------------------------------
@@ -323,21 +325,21 @@ def check_outputs(arguments: Iterable[Any], arrays: Iterable[Array]) -> None:
     ------
     DtypeError : the arguments are torch's, and torch has no dtype for an output.
     """
-    convert = next(filter(None, map(_converter, leaves(arguments))), None)
+    convert = next(filter(None, map(_converter, tree_leaves(arguments))), None)
     if convert is not _as_torch:
         return
     for array in arrays:
-        name = name_of(array.dtype)
+        name = dtype_name(array.dtype)
         if not hasattr(sys.modules["torch"], name):
             raise DTYPE_WITHOUT_TORCH(f"an output in {name}")
 
 
-def like(arguments: Iterable[Any], outputs: Any) -> Any:
+def as_caller_arrays(arguments: Iterable[Any], outputs: Any) -> Any:
     """Outputs, an array or a tuple of arrays, as what the arguments were: torch's, JAX's, NumPy's.
 
     None, of a kernel that returns nothing, stays None.
     """
-    convert = next(filter(None, map(_converter, leaves(arguments))), None)
+    convert = next(filter(None, map(_converter, tree_leaves(arguments))), None)
     if convert is None or outputs is None:
         return outputs
     return tuple(map(convert, outputs)) if isinstance(outputs, tuple) else convert(outputs)
@@ -353,15 +355,15 @@ def _converter(value: Any) -> Callable[[Array], Any] | None:
     return None
 
 
-def leaves(values: Iterable[Any]) -> Iterable[Any]:
+def tree_leaves(values: Iterable[Any]) -> Iterable[Any]:
     """What lies in lists, mappings and records, and in those inside them."""
     for value in values:
         if isinstance(value, (list, tuple)):
-            yield from leaves(value)
+            yield from tree_leaves(value)
         elif isinstance(value, Mapping):
-            yield from leaves(value.values())
+            yield from tree_leaves(value.values())
         elif is_record(value):
-            yield from leaves(vars(value).values())
+            yield from tree_leaves(vars(value).values())
         else:
             yield value
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from difftest.simulator.errors import LimitError
 from difftest.simulator.machine import Machine
 from difftest.simulator.misuses import ADDRESS_OF_BLOCKS
-from difftest.simulator.strictness import doubt
+from difftest.simulator.strictness import report_undefined
 from difftest.simulator.trace import Allocation, Area, Space
 
 
@@ -27,13 +27,13 @@ def partition_bytes(space: Space, machine: Machine) -> int:
     return machine.psum_partition_bytes if space is Space.PSUM else machine.sbuf_usable_bytes
 
 
-def check_partitions(partitions: int, what: object, machine: Machine) -> None:
+def check_partitions(partitions: int, role: object, machine: Machine) -> None:
     """Raise :class:`LimitError` if a tensor has more partitions than the memory."""
     if partitions > machine.partitions:
         raise LimitError(
             f"the partition size of a tile is at most {machine.partitions}",
             happened=f"a tile has {partitions} partitions",
-            received=f"{what}: {partitions} partitions",
+            received=f"{role}: {partitions} partitions",
             limit=f"{machine.partitions} partitions ({machine.name}, nl.tile_size.pmax)",
             remedy=f"loop over the first dimension in tiles of at most {machine.partitions}, "
             "and put the rest into the free dimension",
@@ -56,7 +56,7 @@ def check_tensor_size(allocation: Allocation, block_axes: int, machine: Machine)
         )
         if allocation.space is not Space.PSUM:
             raise error
-        doubt(error)
+        report_undefined(error)
 
 
 def check_address(allocation: Allocation, machine: Machine) -> None:
@@ -139,7 +139,7 @@ def check_psum(machine: Machine, allocations: Sequence[Allocation]) -> None:
         placed = placed or bool(allocation.areas)
         needed = total + placed_bytes(live.values(), quadrant) if placed else total
         if needed > limit:
-            doubt(_too_much(machine, needed, allocation, list(live.values())))
+            report_undefined(_too_much(machine, needed, allocation, list(live.values())))
             return
 
 

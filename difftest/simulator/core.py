@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from difftest.simulator.baton import FORWARD, Seat
 from difftest.simulator.capacity import check_address, check_psum, check_tensor_size
 from difftest.simulator.descriptor import RUNNING
 from difftest.simulator.dtypes import Array, DType, has_subnormals, storage_dtype
-from difftest.simulator.errors import Location, host_array, kernel_location, place_of
+from difftest.simulator.errors import Location, host_array, innermost_location, kernel_location
 from difftest.simulator.follower import NOBODY, Follower, Followers
 from difftest.simulator.machine import Machine
-from difftest.simulator.memory import PlacedMemory, PlacedStorage, Shape, Storage, poison
+from difftest.simulator.memory import PlacedMemory, PlacedStorage, Shape, Storage, poison_array
 from difftest.simulator.misuses import NO_KERNEL, OTHER_SHARED_TENSOR, USE_AFTER_LOOP
-from difftest.simulator.recording import Events, Lines, Touched
+from difftest.simulator.program_scheduler import FORWARD, ProgramContext
+from difftest.simulator.recording import EventRecorder, InstructionAccesses, LineTracker
 from difftest.simulator.trace import Allocation, Iteration, Loop, Origin, Space, Trace
 
 if TYPE_CHECKING:
     from difftest.simulator.tile import Tile
 
 
-class Draws:
+class RandomNumbers:
     """Random numbers, of which an instruction that asks again gets the same again.
 
     So does each program in each turn of its loops, if it runs in another order.
@@ -59,7 +59,7 @@ class Draws:
         return self.random
 
 
-class Bodies(Follower):
+class DeviceLoopBodies(Follower):
     """The bodies of loops on the device: what one makes is of no use when its loop has ended.
 
     Attributes
@@ -114,7 +114,7 @@ class Loops:
         self.carried: tuple[str, ...] = ()
         self.made_by_lines: defaultdict[tuple[Location, ...], int] = defaultdict(int)
         self.made_first: dict[Any, Any] = {}
-        self.bodies = Bodies()
+        self.bodies = DeviceLoopBodies()
 
 
 class Memories:
@@ -232,16 +232,16 @@ class Core:
     def __init__(self, machine: Machine, grid: Shape, *, record: bool, tile: type[Any]) -> None:
         self.machine, self.grid, self.tile = machine, grid, tile
         self.level: str | None = None
-        self.seat = Seat((0,) * len(grid))
+        self.seat = ProgramContext((0,) * len(grid))
         self.trace = Trace(machine=machine.name, grid=grid)
         self.instructions = 0
         self.issued: Any = None
         self.tiny = False
         self.calls: dict[Any, Any] = {}
-        self.followers = Followers(Events()) if record else NOBODY
+        self.followers = Followers(EventRecorder()) if record else NOBODY
         self.tape: Any = None
-        self.draws = Draws({})
-        self.loops, self.lines = Loops(), Lines()
+        self.draws = RandomNumbers({})
+        self.loops, self.lines = Loops(), LineTracker()
         self.memories, self.registers = Memories(), Registers()
 
     @contextlib.contextmanager
@@ -257,7 +257,7 @@ class Core:
                 yield self
         finally:
             RUNNING.reset(token)
-            self.lines = Lines()  # a frame holds the kernel's tensors
+            self.lines = LineTracker()  # a frame holds the kernel's tensors
 
     def beside(self, program: Shape) -> Core:
         """The core of another instance of the grid: on-chip memories and registers of its own.
@@ -267,7 +267,7 @@ class Core:
         core = Core(self.machine, self.grid, record=False, tile=self.tile)
         core.trace, core.calls, core.level = self.trace, self.calls, self.level
         core.tiny = self.tiny
-        core.draws = Draws(self.draws.states)
+        core.draws = RandomNumbers(self.draws.states)
         core.draws.random = self.draws.random
         core.memories.shared = self.memories.shared
         core.memories.auto_alloc = self.memories.auto_alloc
@@ -365,7 +365,9 @@ class Core:
             shape,
             dtype,
             partition_axis,
-            place_of(lines.stack()) if self.followers.touched else kernel_location(lines.caller),
+            innermost_location(lines.stack())
+            if self.followers.touched
+            else kernel_location(lines.caller),
             name,
             loops=loops.turns,
         )
@@ -376,7 +378,7 @@ class Core:
                 allocation.address = 0, address[0]
             if self.followers.shadow is not None:
                 self.followers.shadow.contract.may_return(dtype)
-            data = host_array(poison, shape, dtype)
+            data = host_array(poison_array, shape, dtype)
         else:
             key = (space, shape, dtype, partition_axis)
             held = memories.fitting.get(key)
@@ -437,7 +439,7 @@ class Core:
         self.tiny = self.tiny or has_subnormals(array)
         return Storage(allocation, array, written=written, mutable=mutable)
 
-    def count(self, touched: Touched) -> None:
+    def count(self, touched: InstructionAccesses) -> None:
         """Count an instruction, and tell of what it read and wrote."""
         number = self.instructions
         self.instructions = number + 1

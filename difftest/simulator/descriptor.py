@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from difftest.simulator.dtypes import name_of
+from difftest.simulator.dtypes import dtype_name
 from difftest.simulator.trace import Space
 
 Shape = tuple[int, ...]
@@ -54,4 +54,4 @@ class Descriptor(NamedTuple):
         core = RUNNING.get(None)
         issued = None if core is None else core.issued
         tile = dict(issued.roles()).get(self.role) if issued is not None else None
-        return f"{list(self.shape)} {name_of(self.dtype)}" if tile is None else repr(tile)
+        return f"{list(self.shape)} {dtype_name(self.dtype)}" if tile is None else repr(tile)

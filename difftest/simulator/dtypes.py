@@ -70,14 +70,14 @@ NARROW = _FLOAT_SET - {FLOAT32, TFLOAT32}
 """Floats into which a finite float32 can be rounded as an infinity or NaN."""
 
 
-def name_of(dtype: np.dtype[Any]) -> str:
+def dtype_name(dtype: np.dtype[Any]) -> str:
     """The dtype's name in ``nki.language``."""
     if dtype == TFLOAT32:
         return "tfloat32"
     return _MX_NAME_OF.get(dtype) or str(dtype)
 
 
-def as_dtype(spec: object, what: str = "", names: Iterable[str] = NAMES) -> np.dtype[Any]:
+def as_dtype(spec: object, role: str = "", names: Iterable[str] = NAMES) -> np.dtype[Any]:
     """The NKI dtype that ``spec`` (a dtype, a NumPy scalar type or a name) stands for.
 
     ``what`` has it, for the error's text.
@@ -98,15 +98,15 @@ def as_dtype(spec: object, what: str = "", names: Iterable[str] = NAMES) -> np.d
     if entry is None:
         raise DtypeError(
             "NKI has no such dtype",
-            happened=f"{what or 'a tensor'} has the dtype {getattr(spec, '__name__', spec)!s:.40}",
-            received=f"{what} of dtype {spec!r}" if what else f"dtype {spec!r}",
+            happened=f"{role or 'a tensor'} has the dtype {getattr(spec, '__name__', spec)!s:.40}",
+            received=f"{role} of dtype {spec!r}" if role else f"dtype {spec!r}",
             limit=", ".join(sorted(names)),
             remedy="name one of those; convert an input on the host: array.astype(np.float32)",
         )
     return entry
 
 
-def as_nki_dtype(spec: object, what: str = "") -> np.dtype[Any]:
+def as_nki_dtype(spec: object, role: str = "") -> np.dtype[Any]:
     """:func:`as_dtype` with the dtypes that today's dialect alone has."""
     if isinstance(spec, np.dtype) and spec in _KNOWN:  # most are
         return spec
@@ -115,8 +115,8 @@ def as_nki_dtype(spec: object, what: str = "") -> np.dtype[Any]:
     try:
         dtype: np.dtype[Any] = np.dtype(spec)  # type: ignore[call-overload]
     except TypeError:
-        return as_dtype(spec, what, NKI_NAMES)
-    return dtype if dtype in _NKI_ONLY else as_dtype(spec, what, NKI_NAMES)
+        return as_dtype(spec, role, NKI_NAMES)
+    return dtype if dtype in _NKI_ONLY else as_dtype(spec, role, NKI_NAMES)
 
 
 def packed(values: Array, dtype: np.dtype[Any]) -> Array:
@@ -135,8 +135,8 @@ def need_arithmetic(dtype: np.dtype[Any]) -> None:
     if dtype in _MX_NAME_OF:
         raise DtypeError(
             "MX dtypes are moved, and not computed in or cast",
-            happened=f"an instruction was to compute in {name_of(dtype)}, or to cast it",
-            received=name_of(dtype),
+            happened=f"an instruction was to compute in {dtype_name(dtype)}, or to cast it",
+            received=dtype_name(dtype),
             remedy="quantize with nisa.quantize_mx, multiply with nisa.nc_matmul_mx",
         )
 

@@ -14,13 +14,13 @@ from difftest.simulator.dtypes import BOOL, Array, DType
 from difftest.simulator.errors import UnwrittenError, kernel_location
 from difftest.simulator.memory import (
     DEFINED,
-    LEFT,
-    LOST,
-    NEVER,
-    UNSURE,
+    FROM_MASKED,
+    FROM_UNWRITTEN,
+    MASKED_OUT,
+    UNWRITTEN,
     Storage,
     pattern_view,
-    poison,
+    poison_array,
 )
 from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.trace import Origin, Space
@@ -119,21 +119,21 @@ class Elements:
         codes = self._storage.codes(*self._named())
         return None if codes is None else self._take(codes)
 
-    def _unwritten(self, code: int = LEFT, most: int = LOST) -> Array | None:
+    def _unwritten(self, code: int = MASKED_OUT, most: int = FROM_UNWRITTEN) -> Array | None:
         """Which of its elements (bool, of its shape) were never written; None if all were.
 
         ``code`` is the least that is known of them.
         """
-        if self._storage.gaps is None or (codes := self._codes()) is None:
+        if self._storage.validity is None or (codes := self._codes()) is None:
             return None
         chosen: Array = codes >= code
-        if most < LOST:
+        if most < FROM_UNWRITTEN:
             chosen &= codes <= most
         return chosen if chosen.any() else None
 
     def _fresh(self) -> Array | None:
         """Which of its elements no instruction wrote, nor made of such; None if none."""
-        return None if self._storage.gaps is None else self._unwritten(LEFT, NEVER)
+        return None if self._storage.validity is None else self._unwritten(MASKED_OUT, UNWRITTEN)
 
     def _chosen(self, where: Array | None) -> Array | None:
         """Of what its pattern names the elements that ``where`` chooses; None for all."""
@@ -145,7 +145,7 @@ class Elements:
 
     def _mark(self, code: int = DEFINED, where: Array | None = None) -> None:
         """Note what is known of its elements, or of those that ``where`` chooses."""
-        if code == DEFINED and self._storage.gaps is None:
+        if code == DEFINED and self._storage.validity is None:
             return
         pattern, dtype = self._named()
         chosen = where if self._strided else self._chosen(where)
@@ -154,8 +154,8 @@ class Elements:
     def _origin(self, event: str) -> Origin:
         """Whence its elements came that nothing wrote; ``event`` is what happens to them now."""
         storage = self._storage
-        if storage.gaps is not None and storage.gaps.origin is not None:
-            return storage.gaps.origin
+        if storage.validity is not None and storage.validity.origin is not None:
+            return storage.validity.origin
         low, high = storage.unwritten_box()
         return Origin(storage.allocation, low, high, event, kernel_location())
 
@@ -170,23 +170,23 @@ class Elements:
         if not chosen.any():
             return
         held = self._storage.elements(*self._named())
-        np.copyto(held, poison((), held.dtype), where=chosen)
-        self._mark(LEFT if self._storage.masked else LOST, where)
-        gaps = self._storage.gaps
+        np.copyto(held, poison_array((), held.dtype), where=chosen)
+        self._mark(MASKED_OUT if self._storage.masked else FROM_UNWRITTEN, where)
+        gaps = self._storage.validity
         assert gaps is not None
         gaps.origin, gaps.lost_at = origin, kernel_location()
 
     def _doubt(self, where: Array, origin: Origin) -> None:
         """Note that the elements that ``where`` chooses depend on what a mask left out."""
-        self._mark(UNSURE, where)
-        if self._storage.gaps is not None:
-            self._storage.gaps.origin = origin
+        self._mark(FROM_MASKED, where)
+        if self._storage.validity is not None:
+            self._storage.validity.origin = origin
 
 
 def unwritten_error(tile: Elements, missing: Array, *, returned: bool = False) -> UnwrittenError:
     """The error for reading, or returning, a tile of which these elements were never written."""
     first = tuple(int(i) for i in np.argwhere(missing)[0]) if missing.ndim else ()
-    storage, gaps = tile._storage, tile._storage.gaps
+    storage, gaps = tile._storage, tile._storage.validity
     origin, place = gaps and gaps.origin, storage.allocation.location
     rule = "an instruction reads only what was written before"
     happened = "an instruction read what nothing had written"

@@ -55,7 +55,7 @@ def is_inside(code: CodeType) -> bool:
     return code.co_filename.startswith(_PACKAGE)
 
 
-def near(file: str) -> str:
+def relative_path(file: str) -> str:
     """The file from the working directory, if it lies below it."""
     return file.removeprefix(os.getcwd() + os.sep)
 
@@ -77,7 +77,7 @@ class Location(NamedTuple):
         >>> Location("scale.py", 12).place
         'scale.py:12'
         """
-        return f"{near(self.file)}:{self.line}"
+        return f"{relative_path(self.file)}:{self.line}"
 
     @property
     def calls(self) -> tuple[Location, ...]:
@@ -109,13 +109,13 @@ class HelperLine(Location):
 _PLACES: dict[tuple[Location, ...], Location] = {}
 
 
-def place_of(stack: tuple[Location, ...]) -> Location | None:
+def innermost_location(stack: tuple[Location, ...]) -> Location | None:
     """The first of a kernel's lines, which knows the others: those that called it, in order."""
     if len(stack) < 2:
         return stack[0] if stack else None
     place = _PLACES.get(stack)
     if place is None:
-        rest = place_of(stack[1:])
+        rest = innermost_location(stack[1:])
         assert rest is not None
         if rest == stack[0]:  # a comprehension or a lambda has a frame of its own
             return rest
@@ -192,7 +192,7 @@ class NkiError(Exception):
         self.received = received
         self.limit = limit
         self.remedy = remedy
-        self.location = location or place_of(kernel_stack())
+        self.location = location or innermost_location(kernel_stack())
         super().__init__(happened)
 
     def __str__(self) -> str:
@@ -295,7 +295,7 @@ class OracleError(RuntimeError):
     """The oracle and the simulator part at an instruction: a bug of one of them."""
 
     def __init__(self, happened: str, received: str) -> None:
-        self.location = place_of(kernel_stack())
+        self.location = innermost_location(kernel_stack())
         super().__init__(f"{happened}\n  received: {received}\n  where:    {self.location}")
 
 
@@ -374,13 +374,13 @@ def host_array(make: Callable[..., Any], shape: tuple[int, ...], dtype: object) 
         ) from None
 
 
-def refused(who: str, rule: str, did: str, received: str, **more: Any) -> NkiError:
+def call_error(caller: str, rule: str, did: str, received: str, **more: Any) -> NkiError:
     """The error of a call: its name with the rule, with what it did, and what else an error has.
 
     It is a :class:`KernelError`, or an ``error`` of another class.
     """
     error: type[NkiError] = more.pop("error", KernelError)
-    return error(f"{who} {rule}", happened=f"{who} {did}", received=received, **more)
+    return error(f"{caller} {rule}", happened=f"{caller} {did}", received=received, **more)
 
 
 @contextlib.contextmanager
@@ -393,11 +393,11 @@ def set_to(variable: ContextVar[Any], value: Value) -> Iterator[Value]:
         variable.reset(token)
 
 
-def not_modelled(what: str, received: str, remedy: str | None = None) -> NotModelledError:
+def not_modelled(feature: str, received: str, remedy: str | None = None) -> NotModelledError:
     """The error for an argument or name that the simulator does not honour."""
     return NotModelledError(
         "what the simulator does not model raises, and is never ignored",
-        happened=f"{what} is not modelled by the embedded simulator",
+        happened=f"{feature} is not modelled by the embedded simulator",
         received=received,
         remedy=remedy,
     )

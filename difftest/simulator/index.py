@@ -18,7 +18,7 @@ Shape = tuple[int, ...]
 Choice = TypeVar("Choice")
 
 
-def as_integer(value: object, what: str) -> int:
+def as_integer(value: object, role: str) -> int:
     """``value`` as a Python integer; a float is refused, not cut off."""
     if type(value) is int:
         return value
@@ -32,33 +32,33 @@ def as_integer(value: object, what: str) -> int:
     raise KernelError(
         "indices and sizes are integers known when the kernel is traced",
         happened="an index or a size is no integer",
-        received=f"{what} {value!r:.80} ({type(value).__name__})",
+        received=f"{role} {value!r:.80} ({type(value).__name__})",
         remedy="use // instead of / in index arithmetic; for an offset held in a tile use "
         "nisa.tensor_copy_dynamic_src, or in today's dialect tensor.ap(..., scalar_offset=...)",
     )
 
 
-def as_integers(values: object, what: str) -> Shape:
+def as_integers(values: object, role: str) -> Shape:
     """``values``, a sequence or one integer, as Python integers; see :func:`as_integer`."""
     items = values if isinstance(values, (tuple, list)) else (values,)
-    return tuple([item if type(item) is int else as_integer(item, what) for item in items])
+    return tuple([item if type(item) is int else as_integer(item, role) for item in items])
 
 
-def as_choice(value: object, choices: Iterable[Choice], what: str) -> Choice:
+def as_choice(value: object, choices: Iterable[Choice], role: str) -> Choice:
     """``value``, if it is one of a few; raises :class:`KernelError` if not."""
     options = list(choices)
     for choice in options:
         if type(value) is type(choice) and value == choice:
             return choice
     raise KernelError(
-        f"{what} is one of a few",
-        happened=f"{what} is {value!r:.40}, which there is not",
+        f"{role} is one of a few",
+        happened=f"{role} is {value!r:.40}, which there is not",
         received=f"{value!r}",
         limit=", ".join(map(str, options)),
     )
 
 
-def broadcast_shapes(a: Shape, b: Shape, what: str) -> Shape:
+def broadcast_shapes(a: Shape, b: Shape, role: str) -> Shape:
     """NumPy's broadcast shape of ``a`` and ``b``; ``what`` names the operands in the error."""
     if a == b:
         return a
@@ -66,13 +66,13 @@ def broadcast_shapes(a: Shape, b: Shape, what: str) -> Shape:
         return np.broadcast_shapes(a, b)
     except ValueError:
         raise ShapeError(
-            f"{what} must have shapes that broadcast",
-            happened=f"{what} have shapes that do not broadcast",
+            f"{role} must have shapes that broadcast",
+            happened=f"{role} have shapes that do not broadcast",
             received=f"shapes {a} and {b}",
         ) from None
 
 
-def is_integer(value: object) -> bool:
+def is_index_integer(value: object) -> bool:
     """Whether a value is an integer: Python's, NumPy's, or anything with ``__index__``."""
     return type(value) is int or hasattr(value, "__index__")
 
@@ -149,12 +149,12 @@ def no_element(item: slice, place: str) -> ShapeError:
 
 
 def left_tensor(
-    what: str, place: str, received: str, limit: str, remedy: str | None = None
+    role: str, place: str, received: str, limit: str, remedy: str | None = None
 ) -> OutOfBoundsError:
     """The error for an access, an index or an offset that leaves its tensor at ``place``."""
     return OutOfBoundsError(
-        f"{what} stays inside its tensor",
-        happened=f"{what} left its tensor: {place}",
+        f"{role} stays inside its tensor",
+        happened=f"{role} left its tensor: {place}",
         received=received,
         limit=limit,
         remedy=remedy,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from difftest.simulator.dtypes import DType, name_of
+from difftest.simulator.dtypes import DType, dtype_name
 from difftest.simulator.errors import OutOfBoundsError, ShapeError
 from difftest.simulator.index import left_tensor, no_element, slice_bounds
 from difftest.simulator.memory import Storage
@@ -32,7 +32,7 @@ def span(axis: Axis, shape: Shape) -> tuple[int, int]:
     return axis.start + sum(min(0, r) for r in reach), axis.start + sum(max(0, r) for r in reach)
 
 
-def leaves(axis: Axis, shape: Shape) -> bool:
+def leaves_bounds(axis: Axis, shape: Shape) -> bool:
     """Whether the walk of one dimension goes below 0 or beyond its size."""
     low, high = span(axis, shape)
     return low < 0 or high >= axis.size
@@ -79,7 +79,7 @@ Named = tuple[Pattern, int | None, tuple[Axis, ...] | None]
 dimensions if one of them leaves its dimension."""
 
 
-def named(tile: Patterned, items: tuple[Any, ...]) -> Named | None:
+def indexed_view(tile: Patterned, items: tuple[Any, ...]) -> Named | None:
     """What integers, slices and None name, in bounds or not; None if there is something else."""
     offset, sizes, strides = tile._pattern
     partition_axis, ndim = tile._partition_axis, len(sizes)
@@ -130,7 +130,7 @@ def named(tile: Patterned, items: tuple[Any, ...]) -> Named | None:
     shape = tuple(counts)
     if inside:
         return _make(Pattern, (offset, shape, tuple(steps))), partition, None
-    return walked(tile, _walks(sizes, items, shape), shape, partition)
+    return strided_view(tile, _walks(sizes, items, shape), shape, partition)
 
 
 def _walks(sizes: Shape, items: tuple[Any, ...], shape: Shape) -> list[tuple[int, Shape]]:
@@ -154,7 +154,7 @@ def names_two(items: tuple[Any, ...]) -> bool:
     return sum(1 for item in items if item is not None and item is not Ellipsis) == 2
 
 
-def walked(
+def strided_view(
     tile: Patterned, walks: list[tuple[int, Shape]], shape: Shape, partition: int | None
 ) -> Named:
     """What a walk of each dimension names: a start, and a step for each axis of the result.
@@ -165,7 +165,7 @@ def walked(
     for stride, (start, _) in zip(strides, walks, strict=True):
         offset += start * stride
     axes = [Axis(size, start, steps) for size, (start, steps) in zip(sizes, walks, strict=True)]
-    over = any(leaves(axis, shape) for axis in axes)
+    over = any(leaves_bounds(axis, shape) for axis in axes)
     if isinstance(tile._axes, tuple):
         if over:
             raise out_of_bounds(tile, tile._axes)
@@ -178,7 +178,7 @@ def walked(
             )
             for outer in tile._axes
         ]
-        over = any(leaves(axis, shape) for axis in axes)
+        over = any(leaves_bounds(axis, shape) for axis in axes)
     pattern = Pattern(offset, shape, _along(strides, walks, shape))
     return pattern, partition, tuple(axes) if over else None
 
@@ -194,7 +194,7 @@ def _along(strides: Shape, walks: list[tuple[int, Shape]], shape: Shape) -> Shap
 
 def out_of_bounds(tile: Patterned, axes: tuple[Axis, ...]) -> OutOfBoundsError:
     """The error for a tile whose walks leave their dimensions."""
-    number = next(k for k, axis in enumerate(axes) if leaves(axis, tile.shape))
+    number = next(k for k, axis in enumerate(axes) if leaves_bounds(axis, tile.shape))
     axis = axes[number]
     low, high = span(axis, tile.shape)
     return left_tensor(
@@ -291,10 +291,10 @@ def reinterpreted(tile: Patterned, dtype: DType) -> Pattern:
         raise ShapeError(
             "a view of another element size scales the last dimension, a free one of adjacent "
             "elements",
-            happened=f"a view takes {old} bytes an element for {name_of(dtype)}, of {new}",
-            received=f"{tile!r} with offset {offset} and strides {strides} as {name_of(dtype)}: "
+            happened=f"a view takes {old} bytes an element for {dtype_name(dtype)}, of {new}",
+            received=f"{tile!r} with offset {offset} and strides {strides} as {dtype_name(dtype)}: "
             f"{old} to {new} bytes an element",
-            limit=f"a last dimension, an offset and strides of whole {name_of(dtype)} elements",
+            limit=f"a last dimension, an offset and strides of whole {dtype_name(dtype)} elements",
             remedy="slice with a step, or move the dimension, after the view instead of before it",
         )
     return pattern
@@ -319,9 +319,10 @@ def by_hand(tile: Patterned, pattern: Pattern, dtype: DType) -> Pattern:
     if allocation.partition_axis or rest or part:
         raise ShapeError(
             "an access pattern lies on a tensor without block dimensions whose partitions are "
-            f"whole {name_of(dtype)} elements",
-            happened=f"an access pattern of {name_of(dtype)} does not fit its tensor's partitions",
-            received=f"{allocation} as {name_of(dtype)}",
+            f"whole {dtype_name(dtype)} elements",
+            happened=f"an access pattern of {dtype_name(dtype)} does not fit its tensor's "
+            f"partitions",
+            received=f"{allocation} as {dtype_name(dtype)}",
         )
     first, free = divmod(pattern.offset, row)
     if first < 0 or first + shape[0] > allocation.partitions:

@@ -22,7 +22,6 @@ from difftest.simulator.arrays import (
     note_outputs,
     warn_of_private,
 )
-from difftest.simulator.baton import FORWARD, Baton, Order, ProgramStopped, Rank, Turns, one_thread
 from difftest.simulator.core import Core, is_running
 from difftest.simulator.dtypes import Array, as_dtype, as_nki_dtype
 from difftest.simulator.errors import KernelExit, NkiError, guarded, hazards_reported
@@ -39,16 +38,25 @@ from difftest.simulator.frontend.launchable import (
 from difftest.simulator.frontend.loops import explained
 from difftest.simulator.frontend.nki.levels import known_level
 from difftest.simulator.frontend.nki.tensor import NkiTensor
+from difftest.simulator.instructions.anomalies import Observer
 from difftest.simulator.instructions.checks import wrong_kind
 from difftest.simulator.instructions.gate import kept_calls
-from difftest.simulator.instructions.observing import Observer
+from difftest.simulator.launch_listeners import TAPES, LaunchRecord, Witness, current_listener
 from difftest.simulator.machine import MACHINES, Machine
 from difftest.simulator.misuses import LAUNCH_IN_KERNEL
+from difftest.simulator.program_scheduler import (
+    FORWARD,
+    ExecutionOrder,
+    ProgramScheduler,
+    ProgramStopped,
+    Rank,
+    YieldOnShared,
+    one_thread,
+)
 from difftest.simulator.recording import fuse_moves
-from difftest.simulator.strictness import Strictness, judging, said
+from difftest.simulator.strictness import Strictness, reported_violations, strictness_scope
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Returned, Space, Trace
-from difftest.simulator.witness import TAPES, Testimony, Witness, witness
 
 if TYPE_CHECKING:
     from difftest.simulator.exact.run import ExactOutput, ExactRun, ExactSettings
@@ -85,7 +93,7 @@ class LaunchResult(NamedTuple):
     origins: tuple[Array | None, ...] = ()
 
 
-class Finished(NamedTuple):
+class FinishedLaunch(NamedTuple):
     """A kernel that has run, before the caller's arrays change."""
 
     core: Core
@@ -103,7 +111,7 @@ class Finished(NamedTuple):
             tuple(gaps for _, gaps in self.outputs),
             self.core.trace,
             self.exact,
-            said(),
+            reported_violations(),
             tuple(array for array, tile in self.arguments.given if tile._storage.allocation.writes),
             tuple(array for array, tile in self.arguments.given if tile._storage in storages),
             tuple(map(self.arguments.origin, self.leaves)),
@@ -138,7 +146,7 @@ def launch(
     """Run ``kernel`` once for each instance of ``grid``.
 
     The instances run one after the other; in today's dialect they take turns where they share
-    memory or meet: see :mod:`difftest.simulator.baton`.
+    memory or meet: see :mod:`difftest.simulator.program_scheduler`.
 
     Parameters
     ----------
@@ -167,16 +175,16 @@ def launch(
     AssertionError, and whatever else the kernel itself raises.
     """
     _check_call(args, kwargs, machine)
-    with judging(strictness):
+    with strictness_scope(strictness):
         run = Launch(kernel, args, kwargs, grid, machine, record, plain, level, exact)
         return ran([run])[0]
 
 
-def called(
+def launch_call(
     kernel: Launchable, args: Sequence[Any], kwargs: Mapping[str, Any], *, record: bool = False
 ) -> LaunchResult:
     """Launch a kernel that was called: nothing changes unless outputs can be as its arguments."""
-    with judging(None):
+    with strictness_scope(None):
         (finished,) = _witnessed([Launch(kernel, args, kwargs, record=record)])
         check_outputs([args, kwargs], [array for array, _ in finished.outputs])
         return finished.result()
@@ -214,12 +222,12 @@ class Launch(NamedTuple):
     exact: bool | ExactSettings = False
     rank: Rank | None = None
     """Its place among several launches that talk to each other."""
-    order: Order = FORWARD
+    order: ExecutionOrder = FORWARD
     """That of what claims to have none."""
     drawn: Mapping[Any, Any] = MappingProxyType({})
     """The random numbers of a launch in another order."""
 
-    def finished(self) -> Finished:
+    def finished(self) -> FinishedLaunch:
         """Run the kernel up to where the caller's arrays change."""
         if is_running():
             raise LAUNCH_IN_KERNEL("a launch inside a running kernel")
@@ -255,7 +263,7 @@ class Launch(NamedTuple):
         if again:
             return self._replace(exact=again).finished()
         fuse(core)
-        return Finished(core, arguments, outputs, leaves, exact)
+        return FinishedLaunch(core, arguments, outputs, leaves, exact)
 
     def _core(self, target: Launchable) -> Core:
         """The core that it runs on."""
@@ -272,7 +280,7 @@ class Launch(NamedTuple):
             settings = ExactSettings() if isinstance(self.exact, bool) else self.exact
             followers.append(Shadow(settings))
         if self.plain:
-            from difftest.simulator.oracle.judge import Oracle
+            from difftest.simulator.oracle.comparison import Oracle
 
             followers.append(Oracle())
         core.followers = Followers(*followers, *core.followers.all)
@@ -339,8 +347,8 @@ def _run_side_by_side(core: Core, kernel: Callable[[], Any]) -> Any:
     """Run a kernel once for each instance of the launch's grid; what the last one returns.
 
     Each has on-chip memories of its own; HBM and the trace are those of ``core``. They take turns:
-    see :mod:`difftest.simulator.baton`. Source: "Logical NeuronCore configuration" and the stubs
-    ``nisa.core_barrier`` and ``nisa.sendrecv`` at v2.32.0.
+    see :mod:`difftest.simulator.program_scheduler`. Source: "Logical NeuronCore configuration" and
+    the stubs ``nisa.core_barrier`` and ``nisa.sendrecv`` at v2.32.0.
 
     Raises
     ------
@@ -350,11 +358,11 @@ def _run_side_by_side(core: Core, kernel: Callable[[], Any]) -> Any:
     names = [f"program {', '.join(map(str, c.seat.program))}" for c in cores]
     order = core.loops.order
     first = None if order.loop or order is FORWARD else order.arranged(range(len(cores)))[0]
-    baton = Baton(names, lambda a, b: cores[b].follow(cores[a]), first, bool(order.held))
+    baton = ProgramScheduler(names, lambda a, b: cores[b].follow(cores[a]), first, bool(order.held))
     cores[first or 0].follow(core)
     for seat, peer in enumerate(cores):
-        peer.seat.baton, peer.seat.number = baton, seat
-        peer.attach(Turns(peer))
+        peer.seat.scheduler, peer.seat.number = baton, seat
+        peer.attach(YieldOnShared(peer))
 
     def instance(own: Core) -> Callable[[], Any]:
         def run() -> Any:
@@ -446,22 +454,22 @@ def ran(runs: Sequence[Launch], *, ranks: bool = False) -> tuple[LaunchResult, .
     return tuple([run.result() for run in _witnessed(runs, ranks=ranks)])
 
 
-def _witnessed(runs: Sequence[Launch], *, ranks: bool = False) -> list[Finished]:
+def _witnessed(runs: Sequence[Launch], *, ranks: bool = False) -> list[FinishedLaunch]:
     """Run them, and tell the witness of each, if there is one."""
-    told = witness()
+    told = current_listener()
     if told is None:
         return _run(runs, ranks=ranks)
     with hazards_reported():
         return _told(told, runs, ranks=ranks)
 
 
-def _told(told: Witness, runs: Sequence[Launch], *, ranks: bool) -> list[Finished]:
+def _told(told: Witness, runs: Sequence[Launch], *, ranks: bool) -> list[FinishedLaunch]:
     """Run them with a record, and tell a witness of each."""
     finished = _run(runs, ranks=ranks, record=True)
     drawn = {} if ranks else finished[0].core.draws.states
 
     @functools.cache
-    def again(order: Order, *, exact: bool = False) -> list[Any]:
+    def again(order: ExecutionOrder, *, exact: bool = False) -> list[Any]:
         changes = {"record": False, "plain": False, "exact": exact, "drawn": drawn, "order": order}
         others = _run(runs, ranks=ranks, **changes)
         return [other.everything_exact() if exact else other.everything() for other in others]
@@ -469,7 +477,7 @@ def _told(told: Witness, runs: Sequence[Launch], *, ranks: bool) -> list[Finishe
     for number, run in enumerate(finished):
         trace, machine, outputs = run.core.trace, run.core.machine, run.everything()
         own = functools.partial(lambda number, order: again(order)[number], number)
-        testimony = Testimony(trace, machine, outputs, own)
+        testimony = LaunchRecord(trace, machine, outputs, own)
         if ranks:
             told(testimony._replace(rank=number))
         else:
@@ -478,11 +486,13 @@ def _told(told: Witness, runs: Sequence[Launch], *, ranks: bool) -> list[Finishe
     return finished
 
 
-def _run(runs: Sequence[Launch], *, ranks: bool, **changes: Any) -> list[Finished]:
+def _run(runs: Sequence[Launch], *, ranks: bool, **changes: Any) -> list[FinishedLaunch]:
     """Run a launch, or the ranks, to their ends, before a caller's array changes."""
     if not ranks:
         return [runs[0]._replace(**changes).finished()]
-    baton = Baton([f"rank {number}" for number in range(len(runs))], lambda before, after: None)
+    baton = ProgramScheduler(
+        [f"rank {number}" for number in range(len(runs))], lambda before, after: None
+    )
     placed = [run._replace(rank=Rank(n, len(runs), baton), **changes) for n, run in enumerate(runs)]
-    finished: list[Finished] = baton.run([run.finished for run in placed])
+    finished: list[FinishedLaunch] = baton.run([run.finished for run in placed])
     return finished

@@ -170,7 +170,7 @@ def over(shape: tuple[int, ...], values: Any) -> Any:
     return np.broadcast_to(values.reshape(*values.shape[:1], *ones, *values.shape[1:]), shape)
 
 
-def spread(where: Array, shape: tuple[int, ...]) -> Array:
+def broadcast_mask(where: Array, shape: tuple[int, ...]) -> Array:
     """A mask in the shape of what it is of, which it may lack axes of."""
     return where.reshape(shape) if where.size == math.prod(shape) else np.broadcast_to(where, shape)
 

@@ -23,7 +23,7 @@ from difftest.simulator.pattern import Shape as Shape
 from difftest.simulator.trace import Allocation, Area, Origin, Space
 
 if TYPE_CHECKING:
-    from difftest.simulator.exact.bounded import Held
+    from difftest.simulator.exact.bounded import ExactValues
 
 
 def pattern_view(base: Array, pattern: Pattern, dtype: DType) -> Array:
@@ -33,7 +33,7 @@ def pattern_view(base: Array, pattern: Pattern, dtype: DType) -> Array:
     return np.ndarray(shape, dtype, base, offset * size, [stride * size for stride in strides])
 
 
-DEFINED, UNSURE, LEFT, NEVER, LOST = range(5)
+DEFINED, FROM_MASKED, MASKED_OUT, UNWRITTEN, FROM_UNWRITTEN = range(5)
 """What is known of an element, in this order: it is defined; an instruction made it of what a mask
 left out; a mask left it out, so nothing wrote it; nothing wrote it, which is an error for whoever
 uses it; an instruction made it of what nothing wrote."""
@@ -41,7 +41,7 @@ _BYTE = np.dtype(np.uint8)
 """Of a code, and of what tensors share."""
 
 
-class Gaps:
+class ValidityMap:
     """What of a tensor is not defined: a code for each ``unit`` bytes, and whence that came.
 
     Attributes
@@ -64,7 +64,7 @@ class Gaps:
         self.lost_at: Location | None = None
 
 
-UNTOUCHED = Gaps(None, 1)
+UNTOUCHED = ValidityMap(None, 1)
 """Of all tensors of which nothing was written yet."""
 
 
@@ -80,13 +80,13 @@ class Storage:
         "data",
         "dtype",
         "exact",
-        "gaps",
         "holds_bits",
         "in_hbm",
         "mutable",
         "producer",
         "products",
         "programs",
+        "validity",
         "whole",
     )
 
@@ -104,12 +104,12 @@ class Storage:
         self.in_hbm = self.holds_bits = allocation.space.is_hbm
         self.whole = Pattern.whole(allocation.shape)
         """The pattern of all of it, which most instructions use: told by its identity."""
-        self.gaps = None if written else UNTOUCHED
+        self.validity = None if written else UNTOUCHED
         """None while all of it is defined."""
         self.mutable = mutable
         self.producer: object = None
         """What a frontend notes of how the tensor came to be."""
-        self.exact: Held | None = None
+        self.exact: ExactValues | None = None
         """What an exact run would hold, where the data are rounded; None where they are exact."""
         self.programs = 1
         """How many programs of a grid see it."""
@@ -127,7 +127,7 @@ class Storage:
     @property
     def masked(self) -> bool:
         """Whether a mask left elements out: reading them gives poison instead of an error."""
-        return self.gaps is not None and self.gaps.masked
+        return self.validity is not None and self.validity.masked
 
     def elements(self, pattern: Pattern, dtype: DType) -> Array:
         """The elements that a pattern (in elements of ``dtype``) names, as they are held: a view.
@@ -151,7 +151,7 @@ class Storage:
         if not values.flags.carray:
             return False
         self.data = values
-        self.products = self.gaps = None
+        self.products = self.validity = None
         return True
 
     def hold_bits(self) -> None:
@@ -178,11 +178,11 @@ class Storage:
 
         None where all of the tensor is defined, or all that is asked of. ``dtype`` None is its own.
         """
-        gaps = self.gaps
+        gaps = self.validity
         if gaps is None:
             return None
         if gaps is UNTOUCHED:
-            return np.full(pattern.shape, NEVER, _BYTE)
+            return np.full(pattern.shape, UNWRITTEN, _BYTE)
         region = self._region(gaps, pattern, dtype or self.dtype)
         if region.ndim > len(pattern.shape):  # max(axis=-1) of so few takes fifty times as long
             return np.moveaxis(region, -1, 0).copy().max(axis=0) if region.any() else None
@@ -192,12 +192,12 @@ class Storage:
         self, pattern: Pattern, code: int, where: Array | None = None, *, dtype: DType | None = None
     ) -> None:
         """Note what is known of the elements of a pattern, or of those that ``where`` chooses."""
-        if self.gaps is None and code == DEFINED:
+        if self.validity is None and code == DEFINED:
             return
         dtype = dtype or self.dtype
         alone = where is None and code == DEFINED and not (self.shared or pattern.repeats())
         if alone and pattern.size * dtype.itemsize == self.data.size * self.dtype.itemsize:
-            self.gaps = None
+            self.validity = None
             return
         gaps = self._own_gaps()
         region = self._region(gaps, pattern, dtype)
@@ -207,7 +207,7 @@ class Storage:
         codes = gaps.codes
         assert codes is not None
         if not codes[-1] and not codes.view(BOOL).any():  # the last one tells, of most kernels
-            self.gaps = None
+            self.validity = None
 
     def mark_whole(self) -> None:
         """Note a write of all of it, by something else than a matmul."""
@@ -215,14 +215,14 @@ class Storage:
         if self.shared:
             self.mark(self.whole, DEFINED)
         else:
-            self.gaps = None
+            self.validity = None
 
     def unwritten_box(self) -> tuple[Shape, Shape]:
         """The smallest box that holds what was never written, all of it if that is nothing."""
         codes, shape = self.codes(self.whole), self.allocation.shape
-        if codes is None or not (codes >= LEFT).any():
+        if codes is None or not (codes >= MASKED_OUT).any():
             return (0,) * len(shape), shape
-        places = np.nonzero(codes >= LEFT)
+        places = np.nonzero(codes >= MASKED_OUT)
         low = tuple(int(axis.min()) for axis in places)
         return low, tuple(int(axis.max()) + 1 for axis in places)
 
@@ -232,24 +232,24 @@ class Storage:
         Kernels compute on whole tiles after a masked load and mask again when they store, so
         reading the rest is no error in itself. As NaN it is seen if it reaches an output.
         """
-        if self.gaps is None or self.gaps.masked:
+        if self.validity is None or self.validity.masked:
             return
         gaps = self._own_gaps()
         region = self._region(gaps, self.whole, self.dtype)
-        region[region >= NEVER] = LEFT
+        region[region >= UNWRITTEN] = MASKED_OUT
         gaps.masked = True
         self.poison()
 
     def poison(self) -> None:
         """Let what was never written look so: a launch that may go on from there computes NaN."""
-        gaps = self.gaps
+        gaps = self.validity
         if gaps is None:
             return
         if gaps is UNTOUCHED:
-            self.data[...] = poison((), self.data.dtype)[()]
+            self.data[...] = poison_array((), self.data.dtype)[()]
             return
-        missing = self._region(gaps, self.whole, self.dtype) >= LEFT
-        pattern, blank = self.whole, poison(self.allocation.shape, self.data.dtype)
+        missing = self._region(gaps, self.whole, self.dtype) >= MASKED_OUT
+        pattern, blank = self.whole, poison_array(self.allocation.shape, self.data.dtype)
         dtype = self.dtype
         if missing.ndim > blank.ndim:  # of each element some bytes
             parts = missing.shape[-1]
@@ -257,15 +257,15 @@ class Storage:
             blank = blank[..., None].view(dtype)
         np.copyto(self.elements(pattern, dtype), blank, where=missing)
 
-    def _own_gaps(self) -> Gaps:
+    def _own_gaps(self) -> ValidityMap:
         """Its gaps, with a code for each element."""
-        gaps = self.gaps
+        gaps = self.validity
         if gaps is None or gaps is UNTOUCHED:
-            codes = np.full(self.size, DEFINED if gaps is None else NEVER, _BYTE)
-            gaps = self.gaps = Gaps(codes, self.dtype.itemsize)
+            codes = np.full(self.size, DEFINED if gaps is None else UNWRITTEN, _BYTE)
+            gaps = self.validity = ValidityMap(codes, self.dtype.itemsize)
         return gaps
 
-    def _region(self, gaps: Gaps, pattern: Pattern, dtype: DType) -> Array:
+    def _region(self, gaps: ValidityMap, pattern: Pattern, dtype: DType) -> Array:
         """The codes of the elements of a pattern: a view; of several, along a new last axis."""
         assert gaps.codes is not None
         if dtype.itemsize < gaps.unit:
@@ -280,7 +280,7 @@ POISON_INTEGER = int(np.frombuffer(b"\xa5" * 4, np.int32)[0])
 """What :func:`poison` fills an int32 with."""
 
 
-def poison(shape: Shape, dtype: DType) -> Array:
+def poison_array(shape: Shape, dtype: DType) -> Array:
     """An HBM array that looks like nothing anyone computed: NaN, or 0xA5 bytes for integers.
 
     Unwritten elements keep it, so that they are seen even where only values are compared.
@@ -295,15 +295,15 @@ def poison(shape: Shape, dtype: DType) -> Array:
 # -- tensors that the kernel places ----------------------------------------------------------------
 
 
-class Piece:
+class SharedBytes:
     """A part of a memory that tensors share: its bytes, and what is known of each."""
 
     def __init__(self, area: Area) -> None:
         self.area = area
         shape = (area.last - area.first, area.high - area.low)
         self.bytes = np.zeros(shape, _BYTE)
-        self.codes = np.full(shape, NEVER, _BYTE)
-        self.merged: Piece | None = None
+        self.codes = np.full(shape, UNWRITTEN, _BYTE)
+        self.merged: SharedBytes | None = None
         """The larger piece that has taken this one in."""
 
     def take_in(self, area: Area, held: Array, codes: Array) -> None:
@@ -311,7 +311,7 @@ class Piece:
         rows = slice(area.first - self.area.first, area.last - self.area.first)
         columns = slice(area.low - self.area.low, area.high - self.area.low)
         for own, new in ((self.bytes, held), (self.codes, codes)):
-            np.copyto(own[rows, columns], new, where=codes != NEVER)
+            np.copyto(own[rows, columns], new, where=codes != UNWRITTEN)
 
 
 class PlacedMemory:
@@ -320,7 +320,7 @@ class PlacedMemory:
     def __init__(self) -> None:
         self.alone: list[PlacedStorage] = []
         """The tensors that no other one has overlapped."""
-        self.pieces: list[Piece] = []
+        self.pieces: list[SharedBytes] = []
         self.rounded: list[Area] = []
         """Where tensors had exact values other than the machine's when they began to share."""
 
@@ -338,7 +338,7 @@ class PlacedMemory:
         box = Area(min(ends[0]), max(ends[1]), min(ends[2]), max(ends[3]))
         piece = pieces[0] if pieces else None
         if piece is None or piece.area != box:
-            piece = Piece(box)
+            piece = SharedBytes(box)
             for old in pieces:
                 piece.take_in(old.area, old.bytes, old.codes)
                 old.merged = piece
@@ -366,10 +366,10 @@ class PlacedStorage(Storage):
         memory.place(self)
 
     @property
-    def piece(self) -> Piece:
+    def piece(self) -> SharedBytes:
         """The bytes that it shares."""
         while self._piece.merged is not None:
-            self._piece: Piece = self._piece.merged
+            self._piece: SharedBytes = self._piece.merged
         return self._piece
 
     def may_hide(self) -> bool:
@@ -379,16 +379,16 @@ class PlacedStorage(Storage):
     def held(self) -> tuple[Array, Array]:
         """Its bytes and their codes, a row for each partition, while it shares none."""
         rows = self.area.last - self.area.first
-        codes: Array = np.full((rows, 1), DEFINED if self.gaps is None else NEVER, _BYTE)
-        if self.gaps is not None and self.gaps.codes is not None:
-            codes = self.gaps.codes.repeat(self.gaps.unit).reshape(rows, -1)
+        codes: Array = np.full((rows, 1), DEFINED if self.validity is None else UNWRITTEN, _BYTE)
+        if self.validity is not None and self.validity.codes is not None:
+            codes = self.validity.codes.repeat(self.validity.unit).reshape(rows, -1)
         held = self.bits().view(_BYTE).reshape(rows, -1)
         return held, np.broadcast_to(codes, held.shape)
 
-    def share(self, piece: Piece) -> None:
+    def share(self, piece: SharedBytes) -> None:
         """Hold the data in a piece's bytes from now on."""
-        if self.gaps is None or self.gaps is UNTOUCHED:
-            self.gaps = Gaps(None, 1)
+        if self.validity is None or self.validity is UNTOUCHED:
+            self.validity = ValidityMap(None, 1)
         self._piece = piece
         self.shared = self.holds_bits = True
         self.data = self.elements(self.whole, self.dtype)
@@ -398,7 +398,7 @@ class PlacedStorage(Storage):
             return super().elements(pattern, dtype)
         return self.placed(self.piece.bytes, self.piece.area, pattern, dtype)
 
-    def _region(self, gaps: Gaps, pattern: Pattern, dtype: DType) -> Array:
+    def _region(self, gaps: ValidityMap, pattern: Pattern, dtype: DType) -> Array:
         if not self.shared:
             return super()._region(gaps, pattern, dtype)
         return self.placed(self.piece.codes, self.piece.area, pattern.finer(dtype.itemsize), _BYTE)

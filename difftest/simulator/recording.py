@@ -17,7 +17,7 @@ import numpy as np
 from difftest.simulator.descriptor import RUNNING
 from difftest.simulator.errors import Location, kernel_stack
 from difftest.simulator.follower import Follower
-from difftest.simulator.trace import Allocation, Event, Kind, Places, Region, Sight
+from difftest.simulator.trace import Allocation, Anomaly, Event, EventKind, Places, Region
 
 if TYPE_CHECKING:
     from difftest.simulator.dtypes import Array
@@ -47,7 +47,7 @@ def region_of(tile: Tile, role: str) -> Region:
     )
 
 
-class Lines:
+class LineTracker:
     """The kernel's lines that are being executed.
 
     Attributes
@@ -99,7 +99,7 @@ Part = tuple["Tile", "Array | None"]
 numbers of those in its tensor; None where that is not known."""
 
 
-class Touched(NamedTuple):
+class InstructionAccesses(NamedTuple):
     """What an instruction read and wrote.
 
     Attributes
@@ -110,7 +110,7 @@ class Touched(NamedTuple):
     moved : the tile that it only takes to its destination: see :func:`fuse_moves`.
     """
 
-    kind: Kind
+    kind: EventKind
     writes: Sequence[Tile]
     reads: Sequence[Tile]
     roles: Sequence[str]
@@ -119,7 +119,7 @@ class Touched(NamedTuple):
     moved: Tile | None = None
 
 
-class Events(Follower):
+class EventRecorder(Follower):
     """What writes the events of a trace.
 
     Attributes
@@ -132,15 +132,15 @@ class Events(Follower):
     def __init__(self) -> None:
         self.moved: dict[int, Allocation] = {}
 
-    def touched(self, number: int, touched: Touched) -> None:
+    def touched(self, number: int, touched: InstructionAccesses) -> None:
         kind, writes, reads, roles, numbers, parts, moved = touched
         core: Any = RUNNING.get()  # kept, it would hold its launch until garbage is collected
         tiles, split = [*writes, *reads], len(writes)
         regions = [*map(region_of, tiles, roles)]
         observer = core.followers.observer
-        seen = () if observer is None else tuple(observer.sights)
+        seen = () if observer is None else tuple(observer.anomalies)
         if seen:
-            observer.sights.clear()
+            observer.anomalies.clear()
         if moved is not None:
             self.moved[number] = moved._storage.allocation
         if parts:
@@ -192,7 +192,7 @@ def fuse_moves(events: list[Event], moved: Mapping[int, Allocation]) -> list[Eve
     fused: list[Event] = []
     joined = False
     """Whether the last of them has been joined with its move."""
-    seen: tuple[Sight, ...] = ()
+    seen: tuple[Anomaly, ...] = ()
     """By a product that is left out: the matmul that accumulates saw the same."""
     for event in events:
         source = moved.get(event.number)

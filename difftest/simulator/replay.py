@@ -19,9 +19,9 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from difftest.simulator.arrays import leaves
+from difftest.simulator.arrays import tree_leaves
 from difftest.simulator.core import Core, current
-from difftest.simulator.dtypes import Array, name_of
+from difftest.simulator.dtypes import Array, dtype_name
 from difftest.simulator.errors import Location, NkiError, NotModelledError, OracleError
 from difftest.simulator.frontend.classic.memories import force_auto_alloc
 from difftest.simulator.frontend.launchable import Launchable, NkiLaunchable
@@ -43,7 +43,7 @@ class ReplayError(NkiError):
     """A tape does not fit the arrays, or is none that a launch could have left."""
 
 
-def replayed(tape: Tape) -> Launchable:
+def replay_tape(tape: Tape) -> Launchable:
     """The launch of a tape, as a kernel: the same parameters, of which arrays alone count.
 
     Raises
@@ -77,7 +77,7 @@ def _no_tape(received: str, rule: str) -> ReplayError:
         f"a tape has {rule}",
         happened="what was to be replayed is no tape of a launch",
         received=received,
-        remedy="record the kernel again with difftest.simulator.witness.taping",
+        remedy="record the kernel again with difftest.simulator.launch_listeners.recording_tapes",
     )
 
 
@@ -133,7 +133,7 @@ def _arranged(calls: list[TapedCall], core: Core) -> list[TapedCall]:
 
 def _inputs(tape: Tape, values: Any) -> dict[int, Storage]:
     """The arguments' tensors by their numbers on the tape."""
-    storages = [leaf._storage for leaf in leaves(values) if isinstance(leaf, Tile)]
+    storages = [leaf._storage for leaf in tree_leaves(values) if isinstance(leaf, Tile)]
     numbers = [number for parameter in tape.parameters for number in parameter.tensors]
     if not tape.inputs.keys() >= set(numbers):
         raise _no_tape("a tensor without a shape", "the shapes of all arguments")
@@ -151,7 +151,7 @@ def _inputs(tape: Tape, values: Any) -> dict[int, Storage]:
 
 
 def _shown(tensors: Sequence[tuple[Shape, Any]]) -> str:
-    return ", ".join(f"{list(shape)} {name_of(dtype)}" for shape, dtype in tensors) or "no array"
+    return ", ".join(f"{list(shape)} {dtype_name(dtype)}" for shape, dtype in tensors) or "no array"
 
 
 class _Program:
@@ -284,7 +284,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "masked": lambda core, *args, **how: issue_masked(*args, **how),
     "into": lambda core, *args, **how: issue(*args, **how),
     "placed": lambda core, *args, **how: issue_new(*args, **how),
-    "effect": lambda core, *args, **how: effects.issue(*args, **how),
+    "effect": lambda core, *args, **how: effects.issue_effect(*args, **how),
 }
 """What a tape can call."""
 

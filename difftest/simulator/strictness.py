@@ -75,23 +75,23 @@ def strictness(value: str | Strictness) -> AbstractContextManager[Strictness]:
     return set_to(_CHOSEN, as_strictness(value))
 
 
-def judging(value: str | Strictness | None) -> AbstractContextManager[_Launch]:
+def strictness_scope(value: str | Strictness | None) -> AbstractContextManager[_Launch]:
     """Judge one launch by this setting (None: what is chosen), and say each thing once."""
     return set_to(_RUNNING, _Launch(_CHOSEN.get() if value is None else as_strictness(value)))
 
 
-def said() -> tuple[NkiError, ...]:
+def reported_violations() -> tuple[NkiError, ...]:
     """The broken rules that the launch being judged went on from, in order."""
     launch = _RUNNING.get()
     return () if launch is None else tuple(launch.said.values())
 
 
-def unheard() -> AbstractContextManager[_Launch]:
+def muted() -> AbstractContextManager[_Launch]:
     """Let notes and doubts pass: what is computed meanwhile is not what the kernel computes."""
     return set_to(_RUNNING, _Launch(Strictness.RELAXED, silent=True))
 
 
-def note(error: NkiError, *, detected: bool = False) -> None:
+def report_violation(error: NkiError, *, detected: bool = False) -> None:
     """Say, or raise, that a kernel does what the documentation does not promise.
 
     ``detected`` says that a detector reports the same hazard: a witness hears it from there.
@@ -99,7 +99,7 @@ def note(error: NkiError, *, detected: bool = False) -> None:
     _judge(error, Strictness.DOCUMENTED, detected=detected)
 
 
-def doubt(error: NkiError) -> None:
+def report_undefined(error: NkiError) -> None:
     """Say, or raise, that what nothing wrote is read, or that a compiler refuses what runs here."""
     _judge(error, Strictness.DOCUMENTED, Strictness.SEEN)
 

@@ -33,10 +33,10 @@ from difftest.simulator.instructions.alu import NKI_OPS, AluOp
 from difftest.simulator.instructions.matmul import added_product
 from difftest.simulator.instructions.record import Instruction
 from difftest.simulator.instructions.reduce import AVERAGE
+from difftest.simulator.launch_listeners import TAPES
 from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Iteration
-from difftest.simulator.witness import TAPES
 
 PLAIN = (bool, int, float, str, type(None), np.generic, np.ndarray, np.dtype, Enum, Pattern)
 """What stands on a tape as it is."""

@@ -17,7 +17,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from difftest.simulator.dtypes import NKI_NAMES, Array, name_of
+from difftest.simulator.dtypes import NKI_NAMES, Array, dtype_name
 from difftest.simulator.errors import Location
 from difftest.simulator.indexing import Axis
 from difftest.simulator.instructions.registers import Accumulate
@@ -81,7 +81,7 @@ def _write(value: Any) -> Any:
     if kind is dict:
         return {"dict": [[_write(name), _write(item)] for name, item in value.items()]}
     if isinstance(value, np.dtype):
-        return {"dtype": name_of(value)}
+        return {"dtype": dtype_name(value)}
     if isinstance(value, Location):  # a helper's line
         return {"Location": [*value]}
     if isinstance(value, Enum):
@@ -91,7 +91,7 @@ def _write(value: Any) -> Any:
     assert isinstance(value, np.ndarray), value
     if value.dtype == np.bool_:
         return {"bits": [[*value.shape], _text(np.packbits(value))]}
-    return {"array": [name_of(value.dtype), [*value.shape], _text(value)]}
+    return {"array": [dtype_name(value.dtype), [*value.shape], _text(value)]}
 
 
 def _text(array: Array) -> str:

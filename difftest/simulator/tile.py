@@ -15,23 +15,29 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import BOOL, Array, DType, from_bits, name_of
+from difftest.simulator.dtypes import BOOL, Array, DType, dtype_name, from_bits
 from difftest.simulator.elements import Elements, unwritten_error
 from difftest.simulator.errors import NkiError
-from difftest.simulator.index import as_integer, as_integers, expand_ellipsis, is_integer, no_index
+from difftest.simulator.index import (
+    as_integer,
+    as_integers,
+    expand_ellipsis,
+    is_index_integer,
+    no_index,
+)
 from difftest.simulator.indexing import (
     Axis,
     Named,
     Patterned,
     broadcast,
     by_hand,
-    named,
+    indexed_view,
     names_two,
     out_of_bounds,
     reinterpreted,
     reshaped,
 )
-from difftest.simulator.memory import NEVER, Storage
+from difftest.simulator.memory import UNWRITTEN, Storage
 from difftest.simulator.misuses import (
     BLOCKS_AS_TILE,
     LENGTH_OF_SCALAR,
@@ -39,7 +45,7 @@ from difftest.simulator.misuses import (
     TILE_AS_ARRAY,
 )
 from difftest.simulator.pattern import Pattern, Shape
-from difftest.simulator.strictness import doubt
+from difftest.simulator.strictness import report_undefined
 from difftest.simulator.trace import Space
 
 T = TypeVar("T", bound="Tile")
@@ -145,7 +151,9 @@ class Tile(Elements, Patterned):
 
     def __repr__(self) -> str:
         name = self._storage.allocation.name
-        text = f"{name or 'tile'} {list(self.shape)} {name_of(self.dtype)} in {self._space.value}"
+        text = (
+            f"{name or 'tile'} {list(self.shape)} {dtype_name(self.dtype)} in {self._space.value}"
+        )
         if self._axes is None and is_for_a_person():
             text += "\n" + contents(self._values(unwritten=True), self._unwritten())
         return text
@@ -193,12 +201,12 @@ class Tile(Elements, Patterned):
         if self._axes is not None:
             self._check_bounds()
         storage = self._storage
-        if storage.gaps is not None and not unwritten:
-            missing = self._unwritten(NEVER)
+        if storage.validity is not None and not unwritten:
+            missing = self._unwritten(UNWRITTEN)
             if missing is not None and where is not None:
                 missing = missing & where.reshape(missing.shape)
             if missing is not None and missing.any():
-                doubt(unwritten_error(self, missing))
+                report_undefined(unwritten_error(self, missing))
                 storage.poison()
         dtype = self.dtype
         array = storage.elements(self._pattern, dtype)
@@ -306,7 +314,7 @@ class Tile(Elements, Patterned):
         if key is Ellipsis:
             return self
         items = key if isinstance(key, tuple) else (key,)
-        part = None if isinstance(self._axes, NkiError) else named(self, items)
+        part = None if isinstance(self._axes, NkiError) else indexed_view(self, items)
         if part is not None:
             return type(self)(self._storage, part[0], part[1], self.dtype, part[2])
         if len(self.shape) == 1 and not self._in_hbm and names_two(items):
@@ -319,7 +327,9 @@ class Tile(Elements, Patterned):
         if isinstance(self._axes, NkiError):
             raise self._axes
         items = expand_ellipsis(items, len(self.shape), self, adds=True)
-        part = named(self, tuple(as_integer(k, "index") if is_integer(k) else k for k in items))
+        part = indexed_view(
+            self, tuple(as_integer(k, "index") if is_index_integer(k) else k for k in items)
+        )
         if part is None:
             other = next(k for k in items if not isinstance(k, (slice, NoneType)))
             kinds = "integers, slices, None and '...', or as its dialect has it"

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difftest.simulator.errors import Location as Location
-from difftest.simulator.errors import place_of
+from difftest.simulator.errors import innermost_location
 from difftest.simulator.pattern import Pattern
 
 Natural: TypeAlias = Annotated[int, 0]
@@ -30,13 +30,13 @@ Sizes: TypeAlias = tuple[Positive, ...]
 Index: TypeAlias = tuple[Natural, ...]
 
 
-class Quick(Enum):
+class IdentityEnum(Enum):
     """An enumeration that hashes as an object; Enum's own hashes the name, for each signature."""
 
     __hash__ = object.__hash__
 
 
-class Space(Quick):
+class Space(IdentityEnum):
     """The memories that kernels name. ``nl.hbm`` is an alias of private_hbm."""
 
     SHARED_HBM = "shared_hbm"
@@ -48,7 +48,7 @@ class Space(Quick):
         self.is_hbm = label.endswith("hbm")
 
 
-class Engine(Quick):
+class Engine(IdentityEnum):
     """The engines of a NeuronCore, by AWS's names; DMA stands for its 16 DMA engines."""
 
     TENSOR = "tensor"
@@ -61,7 +61,7 @@ class Engine(Quick):
     """The compiler chooses."""
 
 
-class Purpose(Quick):
+class Purpose(IdentityEnum):
     """What an instruction does to data, as far as time and hazards depend on it."""
 
     COMPUTE = "compute"  # any other
@@ -320,7 +320,7 @@ class Attributes(NamedTuple):
     """Whether it is a part of a reduction over loops, in any order of theirs (nl.loop_reduce)."""
 
 
-class Seen(Quick):
+class AnomalyKind(IdentityEnum):
     """What an instruction can be seen to do to values."""
 
     NAN_MADE = "nan made"
@@ -374,10 +374,10 @@ class Origin(NamedTuple):
         return f"[{box}] of {self.allocation}{born}, {self.event} at {self.location}"
 
 
-class Sight(NamedTuple):
+class Anomaly(NamedTuple):
     """Values of one operand of an instruction that are worth a word."""
 
-    what: Seen
+    what: AnomalyKind
     role: str
     """The operand's."""
     elements: Positive
@@ -393,7 +393,7 @@ class Sight(NamedTuple):
     """Of what depends on elements that nothing wrote, whence it came."""
 
 
-class Kind(NamedTuple):
+class EventKind(NamedTuple):
     """What the events of all calls of one signature share."""
 
     opcode: str
@@ -409,7 +409,7 @@ class Kind(NamedTuple):
     def __hash__(self) -> int:
         return id(self)  # its options have none
 
-    def following(self, role: str, register: str) -> Kind:
+    def following(self, role: str, register: str) -> EventKind:
         """The kind of an event of which the place at a role follows a register."""
         return self._replace(options={**self.options, f"register of {role}": register})
 
@@ -421,7 +421,7 @@ class Event:
     number: Natural
     """How many were issued before it. Some numbers are missing: what only moved a result to its
     destination is one instruction with what made the result."""
-    kind: Kind
+    kind: EventKind
     writes: tuple[Region, ...]
     reads: tuple[Region, ...]
     stack: tuple[Location, ...] = ()
@@ -430,7 +430,7 @@ class Event:
     """The loops around it, outermost first."""
     program: Index = ()
     """The instance of the SPMD grid; empty without a grid."""
-    seen: tuple[Sight, ...] = ()
+    seen: tuple[Anomaly, ...] = ()
     """What stood out in the values."""
     numbers: tuple[Any, ...] = ()
     """The numbers and index patterns among its operands: see :attr:`arguments`."""
@@ -464,7 +464,7 @@ class Event:
     @property
     def location(self) -> Location | None:
         """The innermost of the kernel's source lines, which knows those that called it."""
-        return place_of(self.stack)
+        return innermost_location(self.stack)
 
     def operand(self, role: str) -> Region | None:
         """The operand of this role, what is written before what is read; None if there is none."""

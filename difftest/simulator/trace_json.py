@@ -22,10 +22,19 @@ from typing import Annotated, Any, NamedTuple, NoReturn, get_args, get_origin, g
 
 import numpy as np
 
-from difftest.simulator.dtypes import NKI_NAMES, name_of
+from difftest.simulator.dtypes import NKI_NAMES, dtype_name
 from difftest.simulator.errors import Location
 from difftest.simulator.pattern import Pattern
-from difftest.simulator.trace import Allocation, Event, Iteration, Kind, Loop, Places, Region, Trace
+from difftest.simulator.trace import (
+    Allocation,
+    Event,
+    EventKind,
+    Iteration,
+    Loop,
+    Places,
+    Region,
+    Trace,
+)
 
 FORMAT = "difftest trace"
 VERSION = 5
@@ -35,7 +44,7 @@ TABLES: dict[str, Any] = {
     "stacks": tuple[Location, ...],
     "loops": Loop,
     "allocations": Allocation,
-    "kinds": Kind,
+    "kinds": EventKind,
     "events": Event,
 }
 """What a document has once. Each table names entries of those before it, and is written before
@@ -288,7 +297,7 @@ _SIMPLE: dict[Any, Form] = {
     str: _plain(str, "a text"),
     bool: _plain(bool, "true or false"),
     float: Form(_write_argument, _number),
-    np.dtype: _named(dict(sorted(NKI_NAMES.items())), name_of),
+    np.dtype: _named(dict(sorted(NKI_NAMES.items())), dtype_name),
     Mapping: Form(_write_argument, _options),
     Any: Form(_write_argument, _argument),
 }

@@ -35,7 +35,7 @@ from difftest.simulator.trace import (
     Attributes,
     Engine,
     Event,
-    Kind,
+    EventKind,
     Purpose,
     Region,
     Space,
@@ -55,7 +55,7 @@ STEPS = 40
 """Halvings of the scale's range: enough for double precision."""
 
 
-class Judged(NamedTuple):
+class CheckedPrediction(NamedTuple):
     """One published latency and the interval of its prediction."""
 
     kernel: str
@@ -76,16 +76,16 @@ class Judged(NamedTuple):
         return (self.interval.high - self.interval.low) / self.predicted
 
 
-def judge(
+def check_prediction(
     kernel: str, measured: float, predicted: float, interval_at: Callable[[float], Interval]
-) -> Judged:
+) -> CheckedPrediction:
     """The smallest scale that reaches ``measured``, and the interval at the model's own.
 
     Parameters
     ----------
     interval_at : scale -> interval; a larger scale is never narrower.
     """
-    return Judged(
+    return CheckedPrediction(
         kernel, measured, predicted, interval_at(SCALE), needed_scale(measured, interval_at)
     )
 
@@ -139,7 +139,7 @@ class Calibration(NamedTuple):
         return 2 * self.in_order / self.pairs - 1
 
 
-def calibration(judged: Sequence[Judged]) -> Calibration:
+def calibration(judged: Sequence[CheckedPrediction]) -> Calibration:
     """The intervals of all; leave-one-kernel-out beside it."""
     errors = [abs(row.predicted / row.measured - 1) for row in judged]
     pairs = list(combinations(judged, 2))
@@ -231,10 +231,10 @@ class Comparison:
         return self.estimate.total
 
     @property
-    def judged(self) -> Judged:
+    def judged(self) -> CheckedPrediction:
         """The measurements' median against the interval of the prediction."""
         kernel = self.first.counterpart
-        return judge(kernel, self.measured, self.predicted, self.estimate.interval)
+        return check_prediction(kernel, self.measured, self.predicted, self.estimate.interval)
 
     @property
     def first(self) -> Measurement:
@@ -251,7 +251,7 @@ class Comparison:
         return self.predicted / self.measured - 1
 
 
-def grouped(rows: Iterable[Measurement]) -> list[tuple[Measurement, ...]]:
+def comparisons(rows: Iterable[Measurement]) -> list[tuple[Measurement, ...]]:
     """The rows with a counterpart, those of one run and metric together, in their order."""
     groups: dict[tuple[Any, ...], list[Measurement]] = {}
     for row in rows:
@@ -264,7 +264,7 @@ UNITS = ("load", "tensor", "vector", "scalar", "store")
 """What is compared: the engines that compute, and DMAs by direction."""
 
 
-class Traced(NamedTuple):
+class DeviceInstruction(NamedTuple):
     """One instruction of a device trace; microseconds from the profile's start."""
 
     unit: str
@@ -288,15 +288,15 @@ class Alignment:
     worst_offset: float
 
 
-def device_trace(name: str) -> list[Traced]:
+def device_trace(name: str) -> list[DeviceInstruction]:
     """The trace ``data/traces/<name>.csv``."""
     return [
-        Traced(row["unit"], row["opcode"], float(row["start_us"]), float(row["end_us"]))
+        DeviceInstruction(row["unit"], row["opcode"], float(row["start_us"]), float(row["end_us"]))
         for row in rows_of(f"traces/{name}")
     ]
 
 
-def align(device: list[Traced], schedule: Schedule) -> list[Alignment]:
+def align(device: list[DeviceInstruction], schedule: Schedule) -> list[Alignment]:
     """Compare the engines that the trace or the prediction uses."""
     zero = min(record.start for record in device if record.unit in ("load", "constant"))
     rows = []
@@ -398,7 +398,7 @@ def _operands(text: str) -> tuple[tuple[Space, int, tuple[int, int]], ...]:
     return tuple(operands)
 
 
-def probed(probe: Probe) -> Judged:
+def predict_probe(probe: Probe) -> CheckedPrediction:
     """What the model says of a probe, ns: the slope of two traces, and its interval."""
     few, many = (predict(_trace(probe, count), TRN1, dge=False) for count in (FEW, MANY))
     slope = (many.middle - few.middle) * 1e3 / (MANY - FEW) * probe.repeats
@@ -407,7 +407,7 @@ def probed(probe: Probe) -> Judged:
         return _around(many, slope, scale)
 
     name = f"probe of {probe.instruction} on {probe.engine.value}"
-    return judge(name, probe.measured, slope, at)
+    return check_prediction(name, probe.measured, slope, at)
 
 
 def _around(prediction: Prediction, slope: float, scale: float) -> Interval:
@@ -416,7 +416,7 @@ def _around(prediction: Prediction, slope: float, scale: float) -> Interval:
     What another compiler would leave out of it is no part: the probes' instructions were counted.
     """
     own = prediction.middle
-    whole = Estimate(prediction.foundation, own, 0.0, 0.0, 0.0).interval(scale)
+    whole = Estimate(prediction.error_budget, own, 0.0, 0.0, 0.0).interval(scale)
     return Interval(
         slope * whole.low / own - RESOLUTION / 2, slope * whole.high / own + RESOLUTION / 2
     )
@@ -435,7 +435,7 @@ def _trace(probe: Probe, count: int) -> Trace:
     reads = tuple(map(region_of, probe.reads))
     ring = [tuple(map(region_of, probe.writes)) for _ in range(RING)]
     attributes = Attributes(op=probe.op)
-    kind = Kind(probe.instruction, probe.engine, attributes, purpose=probe.purpose)
+    kind = EventKind(probe.instruction, probe.engine, attributes, purpose=probe.purpose)
     for number in range(count):
         writes = ring[number % RING]
         trace.events.append(Event(number, kind, writes, reads))

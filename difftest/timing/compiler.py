@@ -26,7 +26,7 @@ KINDS = ("none", "swdge", "register", "index", "transpose", "turned", "row", "ru
 """What tells DMAs apart; the more a kernel asks for, the earlier: :func:`.transfer.kind_of`."""
 
 
-class Way(Enum):
+class DescriptorSource(Enum):
     """Who makes the descriptors of a DMA."""
 
     LAID_DOWN = "laid down"
@@ -39,7 +39,7 @@ class Way(Enum):
     """The GpSimd Engine, which is busy with it."""
 
 
-ON_DEVICE = (Way.HARDWARE, Way.SOFTWARE)
+ON_DEVICE = (DescriptorSource.HARDWARE, DescriptorSource.SOFTWARE)
 """The ways by which the device makes descriptors."""
 
 
@@ -77,15 +77,15 @@ class Toolchain(Enum):
 
 
 @cache
-def ways(toolchain: Toolchain, machine: Machine) -> dict[str, Way]:
+def descriptor_sources(toolchain: Toolchain, machine: Machine) -> dict[str, DescriptorSource]:
     """Kind of DMA -> its way: the last row that is for all three."""
     asked = {"toolchain": toolchain.value, "machine": machine.name}
     rows = list(rows_of("descriptors"))
-    table: dict[str, Way] = {}
+    table: dict[str, DescriptorSource] = {}
     for kind in KINDS:
         for row in rows:
             if all(row[name] in (ANY, value) for name, value in (asked | {"kind": kind}).items()):
-                table[kind] = Way(row["way"])
+                table[kind] = DescriptorSource(row["way"])
     return table
 
 
@@ -114,7 +114,7 @@ QUESTIONS = {
 """What each field of a compiler answers; docs/explanation/compiler.md says more of each."""
 
 
-def answer(value: bool | float | RepeatRule | Toolchain | None) -> str:
+def parse_answer(value: bool | float | RepeatRule | Toolchain | None) -> str:
     """What a compiler's field says to its question."""
     if isinstance(value, Toolchain):
         return value.words

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from difftest.analysis.footprint import Dims, footprint, free_axes
 from difftest.simulator.trace import Event, Purpose, Region
-from difftest.timing.clockwork import Clockwork
+from difftest.timing.parameters import TimingParameters
 
 TRANSPOSED_ROWS, TRANSPOSED_COLUMNS = 16, 128
 """Of a transpose whose descriptors the hardware generates (DMA)."""
@@ -54,7 +54,7 @@ class Transfer(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def in_software(moved: Transfer) -> Transfer:
+def software_transfer(moved: Transfer) -> Transfer:
     """The transfer as the engines see it if software makes its descriptors."""
     count = moved.adjacent
     busy = tuple((engine, -(-rows // count)) for engine, rows in moved.busy)
@@ -62,9 +62,9 @@ def in_software(moved: Transfer) -> Transfer:
     return moved._replace(row_bytes=moved.row_bytes * count, rows=rows, busy=busy, adjacent=1)
 
 
-def transfer(event: Event, clockwork: Clockwork) -> Transfer:
+def transfer(event: Event, clockwork: TimingParameters) -> Transfer:
     """The transfer of a DMA event."""
-    target, source = event.writes[0], source_of(event)
+    target, source = event.writes[0], dma_source(event)
     on_chip = next((r for r in (target, source) if not r.allocation.space.is_hbm), None)
     itemsize = max(target.dtype.itemsize, source.dtype.itemsize)
     small = source if source.elements < target.elements else target
@@ -90,7 +90,7 @@ def transfer(event: Event, clockwork: Clockwork) -> Transfer:
         hbm = target if on_chip is source else source
         if does not in INDIRECT and contiguous_run(hbm, hbm) == hbm.elements:
             adjacent = max(1, min(JOINED_ROWS, rows, JOINED_BYTES // (run * itemsize)))
-    kind = kind_of(event, source)
+    kind = dma_kind(event, source)
     if kind == "rows" and on_chip is not None:
         kind = "row" if last - first == 1 else "run" if adjacent else kind
     return Transfer(
@@ -106,12 +106,12 @@ def transfer(event: Event, clockwork: Clockwork) -> Transfer:
     )
 
 
-def source_of(event: Event) -> Region:
+def dma_source(event: Event) -> Region:
     """What a DMA moves: the first of what it reads that names no elements."""
     return next(region for region in event.reads if region.role != INDEX)
 
 
-def kind_of(event: Event, source: Region) -> str:
+def dma_kind(event: Event, source: Region) -> str:
     """What a DMA is to who makes its descriptors: what its place is, then what the kernel asks for.
 
     The hardware's generator takes transposes of two bytes, 16 rows and whole 128 columns alone
@@ -217,7 +217,7 @@ class SharedHbm:
 class DmaEngines:
     """When each DMA engine is free; times in ns."""
 
-    def __init__(self, clockwork: Clockwork, hbm: SharedHbm | None = None) -> None:
+    def __init__(self, clockwork: TimingParameters, hbm: SharedHbm | None = None) -> None:
         self.clockwork = clockwork
         self.hbm = hbm
         """What several cores share; None if one core has HBM for itself."""

@@ -17,8 +17,8 @@ from functools import cache
 from typing import NamedTuple
 
 from difftest.simulator.trace import Engine, Purpose
-from difftest.timing.compiler import ON_DEVICE, ways
-from difftest.timing.costs import Cost
+from difftest.timing.compiler import ON_DEVICE, descriptor_sources
+from difftest.timing.cost_table import Cost
 from difftest.timing.dma import Transfer
 from difftest.timing.evidence import Evidence, rows_of
 from difftest.timing.program import LoweredInstruction
@@ -147,7 +147,7 @@ _MEANINGS = {
 }
 
 
-class Basis(NamedTuple):
+class ErrorSource(NamedTuple):
     """What stretches rest on that err together."""
 
     kind: str
@@ -164,12 +164,12 @@ class Interval(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Foundation:
+class ErrorBudget:
     """What a kernel's own time rests on; microseconds."""
 
-    times: dict[Basis, float]
+    times: dict[ErrorSource, float]
     """Of the critical path."""
-    ranges: dict[Basis, tuple[float, float]]
+    ranges: dict[ErrorSource, tuple[float, float]]
     """The logarithms of the ranges of each, weighted with its time: less, more."""
     busiest: float
     """The longest that one engine would be busy with every cost at the top of its range."""
@@ -196,7 +196,7 @@ class Foundation:
         return [subject for _, subject in sorted(pairs)]
 
 
-def caution(ground: Foundation) -> str:
+def caution(ground: ErrorBudget) -> str:
     """A warning if the time rests mainly on what nobody has measured; empty if it does not."""
     for basis, meaning in _MEANINGS.items():
         share = ground.shares.get(basis, 0.0)
@@ -227,22 +227,22 @@ def width_caution(span: Interval, predicted: float) -> str:
     )
 
 
-def foundation(schedule: Schedule) -> Foundation:
+def error_budget(schedule: Schedule) -> ErrorBudget:
     """What the time of ``schedule`` rests on."""
-    times: dict[Basis, float] = {}
-    ranges: dict[Basis, tuple[float, float]] = {}
+    times: dict[ErrorSource, float] = {}
+    ranges: dict[ErrorSource, tuple[float, float]] = {}
 
-    def add(figure: Basis, time: float, within: Range) -> None:
+    def add(figure: ErrorSource, time: float, within: Range) -> None:
         less, more = ranges.get(figure, (0.0, 0.0))
         times[figure] = times.get(figure, 0.0) + time
         less, more = less - time * math.log(within.low), more + time * math.log(within.high)
         ranges[figure] = less, more
 
-    costs: dict[tuple[int, int, Engine], tuple[Basis, Range]] = {}
+    costs: dict[tuple[int, int, Engine], tuple[ErrorSource, Range]] = {}
     for stretch in schedule.path:
         step, engine = stretch.span.instruction, stretch.span.engine
         if stretch.next is not None and waited_for_place(stretch.next):
-            add(Basis(INFERRED, "places in memory"), stretch.time, PLACED)
+            add(ErrorSource(INFERRED, "places in memory"), stretch.time, PLACED)
             continue
         key = id(step.times), id(step.transfer or step.matmul), engine  # equal costs share them
         if key not in costs:
@@ -251,14 +251,14 @@ def foundation(schedule: Schedule) -> Foundation:
         add(figure, stretch.time, within)
     own = schedule.end / 1e3
     after = max(0.0, own - schedule.path[-1].span.end / 1e3)
-    add(Basis(Evidence.MEASURED.value, "the last waits"), after, MEASURED)
+    add(ErrorSource(Evidence.MEASURED.value, "the last waits"), after, MEASURED)
     whole = (-own * math.log(MODEL.low), own * math.log(MODEL.high))
     if schedule.program.cores > 1:
-        shared = Basis(INFERRED, "what two cores share")
+        shared = ErrorSource(INFERRED, "what two cores share")
         ranges[shared] = -own * math.log(TWO_CORES.low), own * math.log(TWO_CORES.high)
     spills = spilled(schedule.timeline.spilled / schedule.program.machine.sbuf_usable_bytes)
     spilling = (-own * math.log(spills.low), own * math.log(spills.high))
-    return Foundation(
+    return ErrorBudget(
         times,
         ranges,
         _busiest(schedule),
@@ -268,7 +268,7 @@ def foundation(schedule: Schedule) -> Foundation:
     )
 
 
-def _cost_of(span: Span, schedule: Schedule) -> tuple[Basis, Range]:
+def _cost_of(span: Span, schedule: Schedule) -> tuple[ErrorSource, Range]:
     """What the instruction's own time rests on."""
     step = span.instruction
     if step.transfer is not None:
@@ -277,44 +277,46 @@ def _cost_of(span: Span, schedule: Schedule) -> tuple[Basis, Range]:
         return _product(step, schedule)
     cost = step.times[span.engine].cost
     if cost is None:
-        return Basis(Evidence.ASSUMED.value, step.opcode), ASSUMED
+        return ErrorSource(Evidence.ASSUMED.value, step.opcode), ASSUMED
     within = range_of(cost)
     if step.engine is Engine.UNKNOWN:
-        return Basis(INFERRED, "copies shared among engines"), within.with_all_of(CHOSEN)
-    return Basis(cost.evidence.value, step.opcode), within
+        return ErrorSource(INFERRED, "copies shared among engines"), within.with_all_of(CHOSEN)
+    return ErrorSource(cost.evidence.value, step.opcode), within
 
 
-def _transfer(step: LoweredInstruction, moved: Transfer, schedule: Schedule) -> tuple[Basis, Range]:
+def _transfer(
+    step: LoweredInstruction, moved: Transfer, schedule: Schedule
+) -> tuple[ErrorSource, Range]:
     machine = schedule.program.machine.name
     does = step.event.purpose
     if does is not Purpose.COPY:
         told = does in (Purpose.TRANSPOSE, Purpose.SUM)
         basis = Evidence.DOCUMENTED if told else Evidence.ASSUMED
-        return Basis(basis.value, step.opcode), DOCUMENTED if told else ASSUMED
+        return ErrorSource(basis.value, step.opcode), DOCUMENTED if told else ASSUMED
     within = range_of_evidence(step.modelled, machine)
-    if ways(schedule.toolchain, schedule.program.machine)[moved.kind] in ON_DEVICE:
-        least = schedule.program.clockwork.element_bytes
+    if descriptor_sources(schedule.toolchain, schedule.program.machine)[moved.kind] in ON_DEVICE:
+        least = schedule.program.parameters.element_bytes
         subject, within = "DMAs with generated descriptors", within.with_all_of(GENERATED)
         if moved.kind == "register":
             subject, within = "DMAs whose place a register names", ADDRESSED
         elif moved.row_bytes <= least and moved.rows > 2 * moved.partitions:
             subject, within = "DMAs in rows of single elements", ELEMENTS
-        return Basis(step.modelled.value, subject), within
-    return Basis(step.modelled.value, "DMAs"), within
+        return ErrorSource(step.modelled.value, subject), within
+    return ErrorSource(step.modelled.value, "DMAs"), within
 
 
-def _product(step: LoweredInstruction, schedule: Schedule) -> tuple[Basis, Range]:
+def _product(step: LoweredInstruction, schedule: Schedule) -> tuple[ErrorSource, Range]:
     machine = schedule.program.machine
     assert step.matmul is not None
     if step.matmul.width > 1:
-        return Basis(Evidence.DOCUMENTED.value, "products in a fast mode"), DOCUMENTED
+        return ErrorSource(Evidence.DOCUMENTED.value, "products in a fast mode"), DOCUMENTED
     within = PROBED_PRODUCTS
     if machine.nc_version >= 3:
         within = range_of_evidence(step.modelled, machine.name)
     if step.matmul.partial:
         partial = within.with_all_of(PARTIAL)
-        return Basis(step.modelled.value, "products of part of the PE array"), partial
-    return Basis(step.modelled.value, "products"), within
+        return ErrorSource(step.modelled.value, "products of part of the PE array"), partial
+    return ErrorSource(step.modelled.value, "products"), within
 
 
 def _busiest(schedule: Schedule) -> float:
@@ -341,14 +343,14 @@ def _streaming(schedule: Schedule) -> float:
     for step in program.instructions:
         if step.matmul is not None and not step.matmul.partial:
             cycles[step.core] += step.matmul.passes * step.matmul.rows
-    return program.clockwork.cycles(Engine.TENSOR, max(cycles)) / 1e3
+    return program.parameters.cycles(Engine.TENSOR, max(cycles)) / 1e3
 
 
 @dataclass(frozen=True)
 class Estimate:
     """A predicted time, microseconds, and what its interval comes from."""
 
-    ground: Foundation
+    ground: ErrorBudget
     """What the kernel's own part rests on."""
     own: float
     fixed: float

@@ -19,7 +19,7 @@ from difftest.timing.compiler import (
     SLOWEST,
     Compiler,
     Toolchain,
-    answer,
+    parse_answer,
 )
 from difftest.timing.evidence import UnknownCostError
 from difftest.timing.interval import (
@@ -28,12 +28,12 @@ from difftest.timing.interval import (
     LAUNCHED,
     LONG_PROFILE,
     PROFILE,
+    ErrorBudget,
     Estimate,
-    Foundation,
     Interval,
     caution,
     compiler_caution,
-    foundation,
+    error_budget,
     width_caution,
 )
 from difftest.timing.program import Program, Progress, lower, recompile
@@ -84,10 +84,10 @@ class Prediction:
         return self.middle + self._around[0]
 
     @cached_property
-    def foundation(self) -> Foundation:
+    def error_budget(self) -> ErrorBudget:
         """What the kernel's own part rests on."""
         with _no_collection():
-            return foundation(self.schedule)
+            return error_budget(self.schedule)
 
     @property
     def latency_estimate(self) -> Estimate:
@@ -104,7 +104,7 @@ class Prediction:
     @property
     def estimates(self) -> dict[str, Estimate]:
         """Metric of a published time -> what is predicted of it; ``""`` for all others."""
-        launch = self.program.clockwork.launched_overhead.value / 1e3
+        launch = self.program.parameters.launched_overhead.value / 1e3
         other = self._estimate(launch, LAUNCHED), self.total_time_estimate, self.latency_estimate
         return dict(zip(("launched latency", "profile total_time", ""), other, strict=True))
 
@@ -151,8 +151,8 @@ class Prediction:
         taken = self.schedule.toolchain if name == "toolchain" else getattr(likely, name)
         return (
             f"one question to the compiler makes the most of it, {QUESTIONS[name]}: {far:,.1f} us "
-            f"if the answer is {answer(other)}, {self.middle:,.1f} us if it is "
-            f"{answer(taken)}, as taken here"
+            f"if the answer is {parse_answer(other)}, {self.middle:,.1f} us if it is "
+            f"{parse_answer(taken)}, as taken here"
         )
 
     @property
@@ -160,7 +160,7 @@ class Prediction:
         """What to know before the time is believed, in words; empty if most of it was measured."""
         depends = compiler_caution(self.middle, self.compiled)
         wide = "" if self.unknown else width_caution(self.latency_interval, self.latency)
-        warnings = [wide, caution(self.foundation), depends, self.question]
+        warnings = [wide, caution(self.error_budget), depends, self.question]
         if len(self.program.instructions) > MANY:
             warnings.append(
                 f"of more than {MANY:,} instructions nobody asks what another compiler would make, "
@@ -170,7 +170,7 @@ class Prediction:
 
     def _estimate(self, fixed: float, unsure: float) -> Estimate:
         phase = max(self.high - self.middle, self.middle - self.low)
-        return Estimate(self.foundation, self.middle, fixed, unsure, phase, self.compiled)
+        return Estimate(self.error_budget, self.middle, fixed, unsure, phase, self.compiled)
 
     def get_latency_percentile(self, percentile: float) -> float:
         """Predicted nc_latency at a percentile, as ``nki.benchmark`` gives measured ones.
@@ -199,7 +199,7 @@ class Prediction:
         The longer postamble was traced of long classic kernels, and none that is half as long; of
         today's, of those whose stores come from software, whatever their length.
         """
-        figures, schedule = self.program.clockwork, self.schedule
+        figures, schedule = self.program.parameters, self.schedule
         part = min(1.0, max(0.0, 2e3 * self.middle / figures.long_kernel.value - 1.0))
         if schedule.toolchain is Toolchain.TODAY:
             part = float(schedule.timeline.stores_in_software)
@@ -210,7 +210,7 @@ class Prediction:
 
     @property
     def _overhead(self) -> float:
-        return self.program.clockwork.latency_overhead.value / 1e3
+        return self.program.parameters.latency_overhead.value / 1e3
 
     def _need_costs(self) -> None:
         if self.unknown:
@@ -266,7 +266,7 @@ def predict(
             order = middle.order
             ends += [schedule(program, dge=dge, phase=phase, order=order).end for phase in EXTREMES]
         elif middle.timeline.cold_time:
-            quarter = program.clockwork.throttle_window.value / 4
+            quarter = program.parameters.throttle_window.value / 4
             ends += [middle.end - quarter, middle.end + quarter]
 
     def recompiled(other: Compiler) -> float:

@@ -20,8 +20,8 @@ from difftest.simulator.trace import (
     Allocation,
     Engine,
     Event,
+    EventKind,
     Iteration,
-    Kind,
     LoopKind,
     Purpose,
     Region,
@@ -29,16 +29,16 @@ from difftest.simulator.trace import (
     Trace,
 )
 from difftest.timing.buffers import Buffers
-from difftest.timing.clockwork import Clockwork, clockwork
 from difftest.timing.compiler import LIKELY, TODAYS, Compiler, cores_of
-from difftest.timing.costing import PRODUCTS, Costing, Timed
+from difftest.timing.cost_model import PRODUCTS, CostModel, EngineCost
 from difftest.timing.dma import IN_SOFTWARE, Transfer
 from difftest.timing.evidence import Evidence
-from difftest.timing.renaming import Renaming, Repeated, in_other_tiles, refills
+from difftest.timing.parameters import TimingParameters, timing_parameters
+from difftest.timing.renaming import Renaming, RepeatedWork, in_other_tiles, refills
 from difftest.timing.tensor_engine import Matmul
 
-_LOAD = Kind("dma_copy", Engine.DMA, purpose=Purpose.COPY)
-_DRAIN = Kind("core_barrier", Engine.GPSIMD, purpose=Purpose.BARRIER)
+_LOAD = EventKind("dma_copy", Engine.DMA, purpose=Purpose.COPY)
+_DRAIN = EventKind("core_barrier", Engine.GPSIMD, purpose=Purpose.BARRIER)
 """What stands around each turn of a loop that runs on the device."""
 Turn = tuple[Iteration, ...]
 
@@ -55,7 +55,7 @@ class LoweredInstruction:
     event: Event
     engine: Engine
     """DMA for transfers; UNKNOWN if the compiler chooses among ``times``."""
-    times: dict[Engine, Timed] = field(default_factory=dict)
+    times: dict[Engine, EngineCost] = field(default_factory=dict)
     matmul: Matmul | None = None
     transfer: Transfer | None = None
     modelled: Evidence = Evidence.ASSUMED
@@ -104,7 +104,7 @@ class Decisions(NamedTuple):
     """A tile that is not made -> the one that has the same contents."""
 
 
-class Wiring:
+class DependenceGraph:
     """Who waits for whom, as every schedule of a program begins; none changes it."""
 
     def __init__(self, program: Program) -> None:
@@ -153,7 +153,7 @@ class Program:
     """The instructions of one launch, in program order."""
 
     machine: Machine
-    clockwork: Clockwork
+    parameters: TimingParameters
     instructions: list[LoweredInstruction]
     users: dict[int, int]
     """On-chip allocation -> how many instructions touch it."""
@@ -171,14 +171,14 @@ class Program:
     @property
     def hbm_rate(self) -> float:
         """Bytes a nanosecond between HBM and all cores."""
-        alone = self.clockwork.hbm_bandwidth.value
-        together = self.clockwork.shared_hbm.value
+        alone = self.parameters.hbm_bandwidth.value
+        together = self.parameters.shared_hbm.value
         return alone if self.cores == 1 else min(alone * self.cores, together)
 
     @cached_property
-    def wiring(self) -> Wiring:
+    def dependence_graph(self) -> DependenceGraph:
         """Who waits for whom."""
-        return Wiring(self)
+        return DependenceGraph(self)
 
     @cached_property
     def unknown(self) -> list[LoweredInstruction]:
@@ -201,9 +201,9 @@ def lower(
     trace: Trace, machine: Machine, progress: Progress | None = None, compiler: Compiler = LIKELY
 ) -> Program:
     """The program that ``trace`` is on ``machine``; ``progress`` is told how far it is."""
-    repeated = Repeated(trace, machine, compiler)
+    repeated = RepeatedWork(trace, machine, compiler)
     decisions = Decisions(refills(trace, compiler), repeated.events, repeated.twins)
-    return _Builder(machine, compiler, trace, decisions).build(progress)
+    return _ProgramBuilder(machine, compiler, trace, decisions).build(progress)
 
 
 def recompile(program: Program, trace: Trace, compiler: Compiler) -> Program:
@@ -213,7 +213,7 @@ def recompile(program: Program, trace: Trace, compiler: Compiler) -> Program:
     whom.
     """
     had, was = program.decisions, program.compiler
-    repeated = Repeated(trace, program.machine, compiler)
+    repeated = RepeatedWork(trace, program.machine, compiler)
     begins = had.begins if compiler.renames == was.renames else refills(trace, compiler)
     decisions = Decisions(begins, repeated.events, repeated.twins)
     if decisions == had and (compiler.by_tensor == was.by_tensor or not program.widened):
@@ -222,7 +222,7 @@ def recompile(program: Program, trace: Trace, compiler: Compiler) -> Program:
             instructions = _merged(instructions, merges=compiler.merged_loads)
         return replace(program, instructions=instructions, compiler=compiler)
     lowered = {step.event.number: step for step in program.instructions if not step.implied}
-    return _Builder(program.machine, compiler, trace, decisions, lowered).build(None)
+    return _ProgramBuilder(program.machine, compiler, trace, decisions, lowered).build(None)
 
 
 def _merged(instructions: list[LoweredInstruction], *, merges: bool) -> list[LoweredInstruction]:
@@ -250,7 +250,7 @@ def _continues(before: LoweredInstruction | None, step: LoweredInstruction) -> b
     return ends[0] == ends[1]
 
 
-class _Builder:
+class _ProgramBuilder:
     def __init__(
         self,
         machine: Machine,
@@ -265,8 +265,8 @@ class _Builder:
         self.decisions = decisions
         self.lowered = lowered
         """Number of an event -> an instruction that costs the same."""
-        self.clockwork = clockwork(machine)
-        self.costing = Costing(machine)
+        self.clockwork = timing_parameters(machine)
+        self.costing = CostModel(machine)
         by_tensor = compiler.by_tensor and trace.dialect == TODAYS
         self.dependences = Dependences(by_tensor=by_tensor)
         self.renaming = Renaming(trace, decisions.begins)

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from difftest.analysis.footprint import Dims, Footprint, footprint
-from difftest.analysis.placement import needed
+from difftest.analysis.placement import needed_bytes
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import (
     Allocation,
@@ -181,7 +181,7 @@ def _overlapping(dims: Dims) -> bool:
 Key = tuple[object, ...]
 
 
-class Repeated:
+class RepeatedWork:
     """What is left out of a trace.
 
     Attributes
@@ -245,7 +245,7 @@ class Repeated:
     def _fits(self, tile: Allocation, core: int) -> bool:
         """Take the room of a tile that stays on its core; False if there is none."""
         if core not in self._rooms:
-            sbuf = needed(self._trace, self._machine).get(Space.SBUF, 0)
+            sbuf = needed_bytes(self._trace, self._machine).get(Space.SBUF, 0)
             self._rooms[core] = self._machine.sbuf_usable_bytes - sbuf
         if tile.partition_bytes > self._rooms[core]:
             return False

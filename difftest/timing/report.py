@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from difftest.analysis.finding import grouped
+from difftest.analysis.finding import group_by
 from difftest.simulator.trace import Allocation, Engine, Region, Space
-from difftest.timing.compiler import Way, ways
-from difftest.timing.dma import in_software
+from difftest.timing.compiler import DescriptorSource, descriptor_sources
+from difftest.timing.dma import software_transfer
 from difftest.timing.evidence import Evidence
 from difftest.timing.interval import COVERAGE
 from difftest.timing.prediction import Prediction
@@ -29,7 +29,7 @@ Resident = tuple[Allocation, float, float]
 """A tensor, and from when to when it is there, in microseconds."""
 
 
-class Step(NamedTuple):
+class UsageStep(NamedTuple):
     """From ``time`` on, ``bytes`` of each partition are taken."""
 
     time: float
@@ -37,7 +37,7 @@ class Step(NamedTuple):
     bytes: int
 
 
-class Holder(NamedTuple):
+class MemoryHolder(NamedTuple):
     """Tensors that one source line created, at the peak."""
 
     name: str
@@ -53,9 +53,9 @@ class MemoryUsage:
 
     capacity: int
     """Bytes of a partition that tensors can have."""
-    steps: list[Step]
+    steps: list[UsageStep]
     peak: int
-    holders: list[Holder]
+    holders: list[MemoryHolder]
     """What is there at the peak, largest first."""
 
 
@@ -65,7 +65,9 @@ def memory_usage(schedule: Schedule, space: Space) -> MemoryUsage:
     resident: list[list[Resident]] = [[] for _ in range(schedule.program.cores)]
     for number, (start, end) in schedule.residence.items():
         if allocations[number].space is space:
-            core = schedule.program.instructions[schedule.program.wiring.opener[number]].core
+            core = schedule.program.instructions[
+                schedule.program.dependence_graph.opener[number]
+            ].core
             resident[core].append((allocations[number], start / 1e3, end / 1e3))
     full = machine.sbuf_usable_bytes if space is Space.SBUF else machine.psum_partition_bytes
     return max((_usage(full, each) for each in resident), key=lambda usage: usage.peak)
@@ -78,19 +80,19 @@ def _usage(full: int, resident: list[Resident]) -> MemoryUsage:
         changes.update({start: allocation.partition_bytes})
         changes.subtract({end: allocation.partition_bytes})
     times = sorted(changes)
-    steps = list(map(Step, times, itertools.accumulate(changes[time] for time in times)))
+    steps = list(map(UsageStep, times, itertools.accumulate(changes[time] for time in times)))
     top = max(steps, key=lambda step: step.bytes)
     there = [tensor for tensor, start, end in resident if start <= top.time < end]
     return MemoryUsage(full, steps, top.bytes, _holders(there))
 
 
-def _holders(allocations: list[Allocation]) -> list[Holder]:
-    places = grouped(
+def _holders(allocations: list[Allocation]) -> list[MemoryHolder]:
+    places = group_by(
         allocations,
         lambda tensor: (tensor.name or "tile", str(tensor.location or "(added by the compiler)")),
     )
     holders = [
-        Holder(*place, len(group), sum(tensor.partition_bytes for tensor in group))
+        MemoryHolder(*place, len(group), sum(tensor.partition_bytes for tensor in group))
         for place, group in places.items()
     ]
     return sorted(holders, key=lambda holder: (-holder.bytes, holder.line))
@@ -100,7 +102,7 @@ ENGINES = (Engine.TENSOR, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD, Engine.SY
 UNAVAILABLE = -1.0
 
 
-class Line(NamedTuple):
+class ReportRow(NamedTuple):
     """Instructions of one group; times in microseconds."""
 
     group: str
@@ -143,7 +145,7 @@ class Report:
         works = [step.matmul for step in program.instructions if step.matmul]
         model = sum(work.flops for work in works if not work.turns)
         turned = sum(work.flops for work in works if work.turns)
-        clock = program.clockwork.clocks[Engine.TENSOR].value * 1e9
+        clock = program.parameters.clocks[Engine.TENSOR].value * 1e9
         cells = program.machine.pe_cells
         widest = max((work.width for work in works), default=1)
         peak = 2 * cells * clock * widest * program.cores
@@ -173,7 +175,7 @@ class Report:
         for step in self.prediction.program.instructions:
             for counted, regions in zip(counts, (step.event.reads, step.event.writes), strict=True):
                 for region in regions:
-                    counted[region.allocation.space] += bytes_of(region)
+                    counted[region.allocation.space] += region_bytes(region)
         return counts
 
     def _bytes(self, own: float) -> dict[str, float]:
@@ -209,11 +211,15 @@ class Report:
         transfers = [span.instruction.transfer for span in dmas if span.instruction.transfer]
         total = sum(transfer.bytes for transfer in transfers)
         active = covered((span.transfer_start, span.transfer_end) for span in dmas) / 1e9
-        rows = Counter[Way]()
-        table = ways(self.prediction.schedule.toolchain, self.prediction.program.machine)
+        rows = Counter[DescriptorSource]()
+        table = descriptor_sources(
+            self.prediction.schedule.toolchain, self.prediction.program.machine
+        )
         for transfer in transfers:
             way = table[transfer.kind]
-            rows[way] += (in_software(transfer) if way is Way.SOFTWARE else transfer).rows
+            rows[way] += (
+                software_transfer(transfer) if way is DescriptorSource.SOFTWARE else transfer
+            ).rows
         return {
             "dma_active_time": active,
             "dma_active_time_percent": active / own,
@@ -221,9 +227,10 @@ class Report:
             "dma_transfer_total_bytes": total,
             "dma_transfer_average_bytes": total / len(transfers) if transfers else 0.0,
             "dma_queue_count": len({span.instruction.is_store for span in dmas}),
-            "static_dma_packet_count": rows[Way.LAID_DOWN] + rows[Way.IN_TURN],
-            "software_dynamic_dma_packet_count": rows[Way.SOFTWARE],
-            "hardware_dynamic_dma_packet_count": rows[Way.HARDWARE],
+            "static_dma_packet_count": rows[DescriptorSource.LAID_DOWN]
+            + rows[DescriptorSource.IN_TURN],
+            "software_dynamic_dma_packet_count": rows[DescriptorSource.SOFTWARE],
+            "hardware_dynamic_dma_packet_count": rows[DescriptorSource.HARDWARE],
         }
 
     def _engine(self, engine: Engine, own: float) -> dict[str, float]:
@@ -237,26 +244,26 @@ class Report:
             f"{name}_instruction_count": len(spans),
         }
 
-    def by_line(self) -> list[Line]:
+    def by_line(self) -> list[ReportRow]:
         """The instructions of each source line, most critical first."""
         return self._grouped(lambda span: _place(span.instruction))
 
-    def by_instruction(self) -> list[Line]:
+    def by_instruction(self) -> list[ReportRow]:
         """The instructions of each opcode and engine, most critical first."""
         return self._grouped(lambda span: f"{span.instruction.opcode} ({unit(span)})")
 
-    def _grouped(self, key: Callable[[Span], str]) -> list[Line]:
+    def _grouped(self, key: Callable[[Span], str]) -> list[ReportRow]:
         critical = self.prediction.schedule.critical
         lines = [
-            Line(
+            ReportRow(
                 group,
                 len(spans),
                 sum(span.busy for span in spans) / 1e3,
                 sum(step.transfer.bytes for s in spans if (step := s.instruction).transfer),
                 sum(critical.get(span.instruction.index, 0.0) for span in spans),
-                max(map(evidence_of, spans), key=list(Evidence).index),
+                max(map(span_evidence, spans), key=list(Evidence).index),
             )
-            for group, spans in grouped(self.prediction.schedule.spans, key).items()
+            for group, spans in group_by(self.prediction.schedule.spans, key).items()
         ]
         return sorted(lines, key=lambda line: (-line.critical, -line.busy, line.group))
 
@@ -264,13 +271,13 @@ class Report:
         """Evidence class -> the part of the engines' and DMAs' time that rests on it."""
         times: dict[str, float] = {}
         for span in self.prediction.schedule.spans:
-            name = evidence_of(span).value
+            name = span_evidence(span).value
             times[name] = times.get(name, 0.0) + span.busy
         total = sum(times.values())
         return {name: time / total for name, time in sorted(times.items())}
 
 
-def evidence_of(span: Span) -> Evidence:
+def span_evidence(span: Span) -> Evidence:
     """That of an instruction's own cost."""
     timed = span.instruction.times.get(span.engine)
     if timed is None:
@@ -290,7 +297,7 @@ def _place(step: LoweredInstruction) -> str:
     return location.place if location else "(unknown)"
 
 
-def bytes_of(region: Region) -> int:
+def region_bytes(region: Region) -> int:
     """Bytes of a region's elements."""
     return region.elements * region.dtype.itemsize
 
@@ -313,7 +320,7 @@ def as_mapping(report: Report) -> Mapping[str, object]:
             "nc_latency": list(prediction.latency_interval),
             "total_time": list(prediction.total_time_interval),
         },
-        "rests_on": prediction.foundation.shares,
+        "rests_on": prediction.error_budget.shares,
         "caution": prediction.caution,
         "evidence": report.evidence(),
         "summary": report.summary(),
@@ -322,7 +329,7 @@ def as_mapping(report: Report) -> Mapping[str, object]:
     }
 
 
-def _line(line: Line) -> dict[str, object]:
+def _line(line: ReportRow) -> dict[str, object]:
     return line._asdict() | {"evidence": line.evidence.value}
 
 
@@ -368,7 +375,7 @@ def roofline(prediction: Prediction) -> Roofline:
 
 def bounds_of(program: Program) -> Roofline:
     """The same of a program that is not scheduled; what is predicted of it is infinite."""
-    clock, rate = program.clockwork.clocks[Engine.TENSOR].value, program.hbm_rate
+    clock, rate = program.parameters.clocks[Engine.TENSOR].value, program.hbm_rate
     cycles = flops = moved = 0.0
     for step in program.instructions:
         if step.matmul:

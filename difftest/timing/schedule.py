@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from difftest.simulator.trace import Engine
-from difftest.timing.compiler import ON_DEVICE, Toolchain, ways
+from difftest.timing.compiler import ON_DEVICE, Toolchain, descriptor_sources
 from difftest.timing.program import LoweredInstruction, Program, Progress
 from difftest.timing.scheduler import Order, Scheduler, Timeline
 from difftest.timing.units import Unit
@@ -120,7 +120,7 @@ class Span:
     """The instruction before it on its engine."""
 
 
-class Stretch(NamedTuple):
+class PathSegment(NamedTuple):
     """The part of the time that the chain spends in one instruction."""
 
     span: Span
@@ -166,8 +166,10 @@ class Schedule:
         if toolchain is self.toolchain:
             return True
         machine, instructions = self.program.machine, self.program.instructions
-        few = sum(step.is_store for step in instructions) <= self.program.clockwork.outstanding
-        return few and ways(toolchain, machine) == ways(self.toolchain, machine)
+        few = sum(step.is_store for step in instructions) <= self.program.parameters.outstanding
+        return few and descriptor_sources(toolchain, machine) == descriptor_sources(
+            self.toolchain, machine
+        )
 
     @cached_property
     def residence(self) -> dict[int, tuple[float, float]]:
@@ -175,12 +177,12 @@ class Schedule:
 
         In the order in which they end.
         """
-        start, opener = self.timeline.start, self.program.wiring.opener
+        start, opener = self.timeline.start, self.program.dependence_graph.opener
         ends = sorted((end, tensor) for tensor, (end, _) in self.timeline.last_use.items())
         return {tensor: (start[opener[tensor]], end) for end, tensor in ends}
 
     @cached_property
-    def path(self) -> list[Stretch]:
+    def path(self) -> list[PathSegment]:
         """From the first to the last instruction of the chain that ends last.
 
         Each instruction waited for the one before it: for its result, its buffer, or its turn on
@@ -189,13 +191,13 @@ class Schedule:
         ends = self.timeline.end
         until = max(ends)
         span: Span | None = self.span(len(ends) - 1 - ends[::-1].index(until))
-        chain: list[Stretch] = []
+        chain: list[PathSegment] = []
         following: Span | None = None
         while span is not None:
             before = span.released_by if waited_for_engine(span) else span.waited_for
             previous = None if before < 0 else self.span(before)
             since = min(span.start, until) if previous is not None else 0.0
-            chain.append(Stretch(span, (until - since) / 1e3, following))
+            chain.append(PathSegment(span, (until - since) / 1e3, following))
             until, following, span = since, span, previous
         return chain[::-1]
 
@@ -239,7 +241,7 @@ def schedule(
     return Schedule(program, scheduler.run(), scheduler.toolchain, phase, order)
 
 
-def without(schedule: Schedule, spared: Mapping[int, float]) -> Timeline:
+def reschedule_without(schedule: Schedule, spared: Mapping[int, float]) -> Timeline:
     """The timeline if a share of some instructions took no time; all keep their order."""
     phase, order = schedule.phase, schedule.order
     again = Scheduler(schedule.program, dge=schedule.toolchain, phase=phase, order=order)

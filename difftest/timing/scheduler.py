@@ -11,9 +11,9 @@ from heapq import heappop, heappush
 from typing import Any
 
 from difftest.simulator.trace import Allocation, Engine
-from difftest.timing.clockwork import HOPS, SAME_ENGINE, WAITS
-from difftest.timing.compiler import ON_DEVICE, Toolchain, Way, ways
-from difftest.timing.dma import INDIRECT, SharedHbm, Transfer, in_software
+from difftest.timing.compiler import ON_DEVICE, DescriptorSource, Toolchain, descriptor_sources
+from difftest.timing.dma import INDIRECT, SharedHbm, Transfer, software_transfer
+from difftest.timing.parameters import HOPS, SAME_ENGINE, WAITS
 from difftest.timing.program import STEP, LoweredInstruction, Program, Progress
 from difftest.timing.units import PhysicalCore, Unit
 
@@ -101,9 +101,9 @@ class Scheduler:
     ) -> None:
         self.program = program
         self.instructions = program.instructions
-        self.clockwork = program.clockwork
+        self.clockwork = program.parameters
         self.toolchain = program.compiler.toolchain or Toolchain.of(dge, "")
-        self.ways = ways(self.toolchain, program.machine)
+        self.ways = descriptor_sources(self.toolchain, program.machine)
         self.progress = progress
         hbm = SharedHbm(self.clockwork.shared_hbm.value) if program.cores > 1 else None
         self.cores = [PhysicalCore(program, number, phase, hbm) for number in range(program.cores)]
@@ -113,7 +113,7 @@ class Scheduler:
         self.ready, self.waited_for = timeline.ready, timeline.waited_for
         self.producers = [Engine.UNKNOWN] * count
         """The engine whose semaphore says that an instruction is over."""
-        wiring = program.wiring
+        wiring = program.dependence_graph
         self.missing = wiring.missing.copy()
         self.followers, self.opener = wiring.followers, wiring.opener
         self.shares = wiring.shares
@@ -159,7 +159,7 @@ class Scheduler:
         timeline.finish = self._finish()
         timeline.cold_time = sum(core.tensor.throttle.cold_time for core in self.cores)
         timeline.table_loads = sum(core.table_loads for core in self.cores)
-        timeline.spilled = max(buffer.spilled for buffer in self.program.wiring.buffers)
+        timeline.spilled = max(buffer.spilled for buffer in self.program.dependence_graph.buffers)
         return timeline
 
     # Before the first instruction
@@ -202,9 +202,9 @@ class Scheduler:
         if step.transfer is not None:
             way = self.ways[step.transfer.kind]
             engine = step.trigger
-            if way is Way.SOFTWARE:
+            if way is DescriptorSource.SOFTWARE:
                 engine = Engine.GPSIMD
-            elif way is not Way.LAID_DOWN:
+            elif way is not DescriptorSource.LAID_DOWN:
                 engine = core.generator(self.toolchain.generators)
         elif engine is Engine.UNKNOWN:
             engine = core.sharing.choose(step, ready)
@@ -302,8 +302,8 @@ class Scheduler:
         now = max(now, queue[0] + HOPS[Engine.DMA][Engine.SYNC])
         way = self.ways[transfer.kind]
         busy, start = self._triggering(step, transfer, way, now)
-        if way is Way.SOFTWARE:
-            transfer = in_software(transfer)
+        if way is DescriptorSource.SOFTWARE:
+            transfer = software_transfer(transfer)
         if keep < 1.0:
             busy *= keep
             rows = tuple((engine, round(count * keep)) for engine, count in transfer.busy)
@@ -314,11 +314,11 @@ class Scheduler:
         queue.append(end)
         if step.is_store:
             self.stores.append(step.index)
-            self.timeline.stores_in_software |= way is Way.SOFTWARE
+            self.timeline.stores_in_software |= way is DescriptorSource.SOFTWARE
         return now, end, busy
 
     def _triggering(
-        self, step: LoweredInstruction, transfer: Transfer, way: Way, now: float
+        self, step: LoweredInstruction, transfer: Transfer, way: DescriptorSource, now: float
     ) -> tuple[float, float]:
         """How long a DMA that begins at ``now`` keeps what triggers it, and when it starts."""
         figures, core, others = self.clockwork, self.cores[step.core], transfer.partitions - 1
@@ -328,16 +328,16 @@ class Scheduler:
             each = figures.indirect_per_partition.value
             busy = figures.indirect_generation.value + each * others
             return busy, now + busy
-        if way is Way.SOFTWARE:
+        if way is DescriptorSource.SOFTWARE:
             dispatch, start = figures.software_dispatch, figures.software_start
             if transfer.kind == "register":  # its place is loaded first (TODAY)
                 dispatch, start = figures.addressed_generation, figures.addressed_start
             keep = 1.0 - self.spared.get(step.index, 0.0)
             return core.software.take(now, dispatch.value * keep, start.value * keep, keep)
-        if way is Way.HARDWARE:
+        if way is DescriptorSource.HARDWARE:
             busy = figures.generation.value + figures.generation_per_partition.value * others
             return busy, now + busy
-        if way is Way.IN_TURN:
+        if way is DescriptorSource.IN_TURN:
             return core.dma.moving_time(transfer), now
         return figures.trigger.value, now
 

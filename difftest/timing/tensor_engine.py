@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine, Event, Purpose
-from difftest.timing.clockwork import Clockwork
-from difftest.timing.costs import WIDE_STRIDE, elements, inner_stride
+from difftest.timing.cost_table import WIDE_STRIDE, elements, inner_stride
+from difftest.timing.parameters import TimingParameters
 
 PACKED = 4
 """Elements of the contraction in one of nc_matmul_mx, at the rate of one (ARCH4)."""
@@ -76,7 +76,7 @@ def matmul(event: Event, machine: Machine) -> Matmul:
 class Throttle:
     """Whether the engine is warm: decided once for each window from the rows of the one before."""
 
-    def __init__(self, clockwork: Clockwork, phase: float) -> None:
+    def __init__(self, clockwork: TimingParameters, phase: float) -> None:
         self.window = clockwork.throttle_window.value
         self.slowdown = clockwork.throttle_slowdown.value
         cold_rows = self.window * clockwork.clocks[Engine.TENSOR].value / self.slowdown
@@ -116,7 +116,7 @@ class Throttle:
 class TensorEngine:
     """The state of the Tensor Engine between two instructions; times in ns."""
 
-    def __init__(self, clockwork: Clockwork, phase: float) -> None:
+    def __init__(self, clockwork: TimingParameters, phase: float) -> None:
         self.clockwork = clockwork
         self.throttle = Throttle(clockwork, phase)
         self.clock = clockwork.clocks[Engine.TENSOR].value * clockwork.row_share.value

@@ -6,8 +6,8 @@ import math
 from collections import deque
 
 from difftest.simulator.trace import Engine
-from difftest.timing.clockwork import MIN_CYCLES, Clockwork
 from difftest.timing.dma import DmaEngines, SharedHbm
+from difftest.timing.parameters import MIN_CYCLES, TimingParameters
 from difftest.timing.program import LoweredInstruction, Program
 from difftest.timing.tensor_engine import TensorEngine
 
@@ -40,7 +40,7 @@ class SoftwareGenerator:
     It has a queue, and long bursts slow down (TODAY).
     """
 
-    def __init__(self, clockwork: Clockwork) -> None:
+    def __init__(self, clockwork: TimingParameters) -> None:
         self._each = clockwork.software_generation.value
         self._later = clockwork.long_burst.value
         self._fast = clockwork.burst
@@ -67,7 +67,7 @@ class SoftwareGenerator:
         return begin + dispatch - now, self._starts[-1]
 
 
-class Sharing:
+class CopySharing:
     """The planned work of the engines that share copies for which the kernel names none; ns.
 
     In the device traces all copies of a slow stream are on the scalar engine; where many wait at
@@ -75,7 +75,7 @@ class Sharing:
     rule is inferred of those shares (assumed).
     """
 
-    def __init__(self, clockwork: Clockwork) -> None:
+    def __init__(self, clockwork: TimingParameters) -> None:
         self.planned = {Engine.SCALAR: 0.0, Engine.VECTOR: 0.0}
         self._scalar_free = clockwork.table_load.value
         """When the scalar engine will have done what it was given."""
@@ -112,7 +112,7 @@ class PhysicalCore:
     """
 
     def __init__(self, program: Program, core: int, phase: float, hbm: SharedHbm | None) -> None:
-        figures: Clockwork = program.clockwork
+        figures: TimingParameters = program.parameters
         first = core * len(ENGINES)
         self.units = {engine: Unit(engine, first + i) for i, engine in enumerate(ENGINES)}
         self.units[GENERATORS[1]].engine = Engine.DMA
@@ -123,9 +123,9 @@ class PhysicalCore:
             deque([-math.inf] * figures.outstanding, figures.outstanding) for _ in range(2)
         )
         """When the last DMAs of a queue are done: the next waits for the oldest's semaphore."""
-        self.sharing = Sharing(figures)
+        self.sharing = CopySharing(figures)
         self.software = SoftwareGenerator(figures)
-        wiring = program.wiring
+        wiring = program.dependence_graph
         table = wiring.tables[core]
         self.table = table or ""
         """The functions that the Scalar Engine can compute now, by the one that needed them."""

@@ -21,17 +21,17 @@ import numpy as np
 from difftest.backends.base import Crashed, KernelCall, Outcome, Rejected, Unsupported
 from difftest.backends.embedded import EmbeddedSimulator
 from difftest.harness.case import Case
-from difftest.simulator.dtypes import BOOL, INTEGERS, Array, is_float, name_of
-from difftest.simulator.replay import ReplayError, replayed
+from difftest.simulator.dtypes import BOOL, INTEGERS, Array, dtype_name, is_float
+from difftest.simulator.replay import ReplayError, replay_tape
 from difftest.simulator.tape import Tape
 from difftest.simulator.tape_json import TapeFormatError, tape_from_json, tape_to_json
 from difftest.simulator.trace import LoopKind
-from difftest.verdict.nursery import Sandbox
+from difftest.verdict.fork_server import Sandbox
 from difftest.verdict.outcome import Outcome as Judged
-from difftest.verdict.wire import WorkerEnd, form_of
+from difftest.verdict.wire import WorkerEnd, array_header
 
 
-class Shown(Enum):
+class Disclosure(Enum):
     """How much of the data of a case a kernel's Python is shown."""
 
     NOTHING = "nothing"
@@ -42,17 +42,17 @@ class Shown(Enum):
     """The data themselves: registers follow what the kernel computes from floats."""
 
 
-def decoys(arrays: tuple[Array, ...], shown: Shown, share: float = 1.0) -> tuple[Array, ...]:
+def decoys(arrays: tuple[Array, ...], shown: Disclosure, share: float = 1.0) -> tuple[Array, ...]:
     """Arrays of the same shapes and dtypes; of integers that are not shown a share is others."""
     random = np.random.default_rng()
 
     def other(array: Array) -> Array:
-        if shown is Shown.ALL or not array.size:
+        if shown is Disclosure.ALL or not array.size:
             return array.copy()
         if is_float(array.dtype):
             values = random.uniform(0.5, 2.0, array.shape) * random.choice((-1, 1), array.shape)
             return values.astype(np.float32).astype(array.dtype)
-        if shown is Shown.NOTHING and array.dtype in (*INTEGERS, BOOL):
+        if shown is Disclosure.NOTHING and array.dtype in (*INTEGERS, BOOL):
             return np.where(random.random(array.shape) < share, _integers(array, random), array)
         return array.copy()
 
@@ -130,41 +130,43 @@ class CandidateBackend:
     def __init__(self, worker: Sandbox) -> None:
         self.worker = worker
         self.printed = 0
-        self.shown = dict.fromkeys(Shown, 0)
-        self.last: tuple[Shown, Tape] | None = None
+        self.shown = dict.fromkeys(Disclosure, 0)
+        self.last: tuple[Disclosure, Tape] | None = None
         self._tapes: dict[str, Tape] = {}
         self._blind: list[Tape] = []
 
     def run(self, call: KernelCall) -> Outcome:
         """Let the kernel say what it asks of the machine, and do that on the data of the call."""
-        arrays = [(array.shape, name_of(array.dtype)) for array in call.arrays]
+        arrays = [(array.shape, dtype_name(array.dtype)) for array in call.arrays]
         # Instructions of equal ones are the same, unless the kernel follows data.
         shape = repr((arrays, sorted(call.parameters.items()), call.grid, call.machine))
         self.is_settled, self._blind = True, []
         if shape in self._tapes:
-            self.last = Shown.NOTHING, self._tapes[shape]
+            self.last = Disclosure.NOTHING, self._tapes[shape]
             ran = _replay(call, self._tapes[shape])
             if not isinstance(ran, Unsupported):
                 return ran
-        for shown in Shown:
+        for shown in Disclosure:
             answer = self._tape(call, shown)
             ran = _replay(call, answer) if isinstance(answer, Tape) else answer
-            if isinstance(answer, Tape) and (shown is Shown.ALL or type(ran) is not Unsupported):
+            if isinstance(answer, Tape) and (
+                shown is Disclosure.ALL or type(ran) is not Unsupported
+            ):
                 self.shown[shown] += 1
                 self.last = shown, answer
-                if shown is Shown.NOTHING:
+                if shown is Disclosure.NOTHING:
                     self._tapes = dict([*self._tapes.items(), (shape, answer)][-_KEPT:])
                 break
         return ran
 
-    def _tape(self, call: KernelCall, shown: Shown) -> Outcome | Tape:
+    def _tape(self, call: KernelCall, shown: Disclosure) -> Outcome | Tape:
         """The tape of the kernel where it is shown so much, or how it failed.
 
         It runs as on its first call, and on other data as after all calls before. Where integers
         belong together others are refused: then fewer and fewer are.
         """
         shares = [1.0]
-        if shown is Shown.NOTHING and any(a.dtype in (*INTEGERS, BOOL) for a in call.inputs):
+        if shown is Disclosure.NOTHING and any(a.dtype in (*INTEGERS, BOOL) for a in call.inputs):
             shares = [2.0**-turn for turn in range(_TRIES)]
         for share in shares:
             how = decoys(call.inputs, shown, share), decoys(call.inputs, shown, share)
@@ -178,7 +180,7 @@ class CandidateBackend:
             if text != again and _NAME.sub("", text) != _NAME.sub("", again):
                 raise CheatError(_FOLLOWS)
             return tape
-        if shown is Shown.NOTHING and not all(map(np.array_equal, how[0], call.inputs)):
+        if shown is Disclosure.NOTHING and not all(map(np.array_equal, how[0], call.inputs)):
             self._blind = [tape, other]
         if not all(_are_alike(tape, other) for other in self._blind):
             raise CheatError(_FOLLOWS_REGISTERS)
@@ -189,8 +191,8 @@ class CandidateBackend:
         """The text of the tape of a run in the worker, or how it failed."""
         header = {
             "name": str(getattr(call.kernel, "__name__", "")),
-            "inputs": [form_of(array) for array in inputs],
-            "outputs": [form_of(array) for array in call.outputs],
+            "inputs": [array_header(array) for array in inputs],
+            "outputs": [array_header(array) for array in call.outputs],
             "parameters": dict(call.parameters),
             "grid": list(call.grid),
             "machine": call.machine,
@@ -246,7 +248,7 @@ def _given(tape: Tape) -> Iterator[tuple[set[Any], Any, str]]:
 
 def _replay(call: KernelCall, tape: Tape) -> Outcome:
     """What the calls of a tape compute on the data of a call; WorkerEnd of what is no tape."""
-    ran = EmbeddedSimulator().run(call._replace(kernel=replayed(tape)))
+    ran = EmbeddedSimulator().run(call._replace(kernel=replay_tape(tape)))
     if isinstance(ran, Rejected) and isinstance(ran.error, ReplayError):
         raise WorkerEnd(Judged.CRASHED, f"its process answers with no run: {ran.error}")
     return ran

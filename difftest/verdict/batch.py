@@ -22,25 +22,25 @@ from typing import Any, NamedTuple
 
 import click
 
-from difftest.analysis.finding import grouped
+from difftest.analysis.finding import group_by
 from difftest.harness.spec import KernelSpec
-from difftest.host.collecting import with_spec
+from difftest.host.collection import with_spec
 from difftest.host.console import progress
 from difftest.host.journal import Journal
 from difftest.host.output import write_file
-from difftest.host.pool import LostTask, answer_all, ends_with_parent, results
+from difftest.host.pool import LostTask, die_with_parent, run_tasks, serve_tasks
 from difftest.host.versions import versions
-from difftest.verdict.alone import (
+from difftest.verdict.candidate import (
     JudgeSettings,
-    described_alone,
-    judged,
-    stand_in,
-    unjudged,
-    weigh_constants,
+    describe_candidate,
+    judge_candidate,
+    new_judgement,
+    review_constants,
+    stub_imports,
 )
-from difftest.verdict.formats import place_of
-from difftest.verdict.nursery import PATIENCE as RUNS
-from difftest.verdict.nursery import Nursery
+from difftest.verdict.fork_server import PATIENCE as RUNS
+from difftest.verdict.fork_server import ForkServer
+from difftest.verdict.formats import kernel_argument
 from difftest.verdict.outcome import Outcome, Stage
 
 PATIENCE = 2 * RUNS
@@ -132,22 +132,22 @@ def judge_batch(
         document = journal.known[keys[kernel]]
         own = {**document["kernel"], "file": kernel.rpartition(":")[0]}
         documents.append({**document, "kernel": own})
-    click.echo("\n".join(summary(documents)))
+    click.echo("\n".join(batch_summary(documents)))
     return documents
 
 
-def summary(judged: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def batch_summary(judged: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Counts by outcome; then what agrees, the fastest first, with those that do the same."""
     counts = Counter(verdict["outcome"].replace("_", " ") for verdict in judged)
     parts = (f"{outcome}: {count}" for outcome, count in counts.most_common())
     yield f"{len(judged)} candidate{'s' * (len(judged) > 1)}; {', '.join(parts)}"
     right = (verdict for verdict in judged if verdict["outcome"] == Outcome.AGREES.value)
-    alike = grouped(right, lambda verdict: verdict["instructions"] or place_of(verdict))
+    alike = group_by(right, lambda verdict: verdict["instructions"] or kernel_argument(verdict))
     timed = [(rows[0]["time"] or {"predicted_us": float("inf")}, rows) for rows in alike.values()]
     for time, (verdict, *others) in sorted(timed, key=lambda row: row[0]["predicted_us"]):
         text = f"{time['predicted_us']:10.1f} us (predicted)"
-        yield f"{text if verdict['time'] else 'no time is predicted'}  {place_of(verdict)}"
-        yield from (f"    the same instructions: {place_of(other)}" for other in others)
+        yield f"{text if verdict['time'] else 'no time is predicted'}  {kernel_argument(verdict)}"
+        yield from (f"    the same instructions: {kernel_argument(other)}" for other in others)
 
 
 def _verdicts(
@@ -155,9 +155,9 @@ def _verdicts(
 ) -> Iterator[tuple[tuple[str, str], dict[str, Any]]]:
     """The object of each key and kernel, as it is known; an error where no test is collected."""
     seconds = PATIENCE * orders.settings.limits.seconds
-    work, count = functools.partial(serve, orders=orders), min(count, len(tasks))
+    work, count = functools.partial(serve_batch, orders=orders), min(count, len(tasks))
     try:
-        for task, told in results(tasks, work, count, dict, lambda news: seconds):
+        for task, told in run_tasks(tasks, work, count, dict, lambda news: seconds):
             yield task, lost(task[1], told, orders) if isinstance(told, LostTask) else told
     except RuntimeError as error:
         raise click.ClickException(str(error)) from None
@@ -165,24 +165,24 @@ def _verdicts(
 
 def lost(kernel: str, loss: LostTask, orders: BatchOrders) -> dict[str, Any]:
     """The object of a kernel that took its judge with it."""
-    judgement = unjudged(kernel, orders.test, orders.settings.seed)
+    judgement = new_judgement(kernel, orders.test, orders.settings.seed)
     judgement.outcome = Outcome.TIMEOUT if loss.is_late else Outcome.INCONCLUSIVE
     judgement.reason = "the process that judged it ended, or took too long"
     return judgement.as_mapping()
 
 
-def serve(connection: Connection, orders: BatchOrders) -> None:
+def serve_batch(connection: Connection, orders: BatchOrders) -> None:
     """Judge the kernels whose names come, until no more do."""
-    ends_with_parent(signal.SIGTERM)  # and with it its nursery
-    with contextlib.suppress(EOFError, ConnectionError), Nursery() as forks:
+    die_with_parent(signal.SIGTERM)  # and with it its nursery
+    with contextlib.suppress(EOFError, ConnectionError), ForkServer() as forks:
         try:
             describe = {
                 Path(kernel.rpartition(":")[0]): functools.partial(
-                    described_alone, kernel, orders.test, orders.settings, forks
+                    describe_candidate, kernel, orders.test, orders.settings, forks
                 )
                 for kernel in orders.kernels
             }
-            with stand_in(describe) as read:
+            with stub_imports(describe) as read:
                 judge = functools.partial(_judge_all, connection, orders, read, forks)
                 with_spec(orders.test, judge)
         except click.ClickException as error:
@@ -193,25 +193,25 @@ def _judge_all(
     connection: Connection,
     orders: BatchOrders,
     read: Mapping[str, Any],
-    forks: Nursery,
+    forks: ForkServer,
     spec: KernelSpec,
 ) -> None:
-    magnitude = None if spec.magnitude is None else remembered(spec.magnitude)
-    spec = replace(spec, reference=remembered(spec.reference), magnitude=magnitude)
+    magnitude = None if spec.magnitude is None else memoize_pickled(spec.magnitude)
+    spec = replace(spec, reference=memoize_pickled(spec.reference), magnitude=magnitude)
 
     def answer(task: tuple[str, str]) -> dict[str, Any]:
         try:
-            judgement = judged(task[1], orders.test, orders.settings, forks, spec)
-            weigh_constants(judgement, read, orders.settings)
+            judgement = judge_candidate(task[1], orders.test, orders.settings, forks, spec)
+            review_constants(judgement, read, orders.settings)
         except click.ClickException as error:
-            judgement = unjudged(task[1], orders.test, orders.settings.seed)
+            judgement = new_judgement(task[1], orders.test, orders.settings.seed)
             judgement.outcome, judgement.reason = Outcome.CRASHED, error.message
         return judgement.as_mapping()
 
-    answer_all(connection, answer)
+    serve_tasks(connection, answer)
 
 
-def remembered(function: Callable[..., Any], most: int = KEPT) -> Callable[..., Any]:
+def memoize_pickled(function: Callable[..., Any], most: int = KEPT) -> Callable[..., Any]:
     """The function, called once for arguments of the same bytes, if they can be pickled."""
 
     @functools.lru_cache(most)

@@ -11,27 +11,27 @@ from typing import Any
 import click
 import numpy as np
 
-from difftest.backends.base import Ran
+from difftest.backends.base import Completed
 from difftest.backends.embedded import EmbeddedSimulator
-from difftest.choices import missing
+from difftest.choices import install_hint
 from difftest.harness.case import Case
 from difftest.harness.explicit import explicit_cases
+from difftest.harness.minimal import examples
 from difftest.harness.runner import Runner, make_call, run_kernel, verdict_on
-from difftest.harness.simplest import examples
 from difftest.harness.spec import KernelSpec
 from difftest.harness.strategies import cases
 from difftest.harness.verdict import Match
-from difftest.host.collecting import with_spec
+from difftest.host.collection import with_spec
 from difftest.host.options import OutputFile
 from difftest.simulator.dtypes import Array, is_float
-from difftest.verdict.alone import CASES, JudgeSettings, judged
 from difftest.verdict.batch import judge_batch
-from difftest.verdict.formats import ANY, CLASSES, FORMS, exit_code, text_of, write_forms
-from difftest.verdict.nursery import Limits
+from difftest.verdict.candidate import CASES, JudgeSettings, judge_candidate
+from difftest.verdict.fork_server import Limits
+from difftest.verdict.formats import ANY, CLASSES, FORMS, exit_code, verdict_text, write_forms
 from difftest.verdict.outcome import Outcome
 
 
-def impostors(output: Array, inputs: tuple[Array, ...]) -> dict[str, Array]:
+def constant_outputs(output: Array, inputs: tuple[Array, ...]) -> dict[str, Array]:
     """What each gives in the place of an output: values of its shape and dtype."""
     same = [array for array in inputs if array.shape == output.shape] or inputs or (np.zeros(1),)
     values = {
@@ -77,7 +77,7 @@ class Audit:
         return "\n".join(lines)
 
 
-def audited(spec: KernelSpec, count: int) -> Audit:
+def audit_spec(spec: KernelSpec, count: int) -> Audit:
     """Run impostors against a spec: its examples, and drawn cases, the same each time."""
     audit, runner = Audit(moves=spec.reduction == 0), Runner((EmbeddedSimulator(),))
     with warnings.catch_warnings():
@@ -91,7 +91,7 @@ def _look(audit: Audit, runner: Runner, spec: KernelSpec, case: Case) -> None:
     reference = runner.reference(spec, case)
     call = make_call(spec, case, exact=runner.settings_of(spec, case))
     outcome = run_kernel(runner.backends[0], call)
-    if isinstance(reference, Exception) or not isinstance(outcome, Ran):
+    if isinstance(reference, Exception) or not isinstance(outcome, Completed):
         audit.reasons.add("the kernel or the reference refuses cases")
         return
     audit.cases += 1
@@ -101,7 +101,7 @@ def _look(audit: Audit, runner: Runner, spec: KernelSpec, case: Case) -> None:
         return
     audit.decided += 1
     unwritten, inputs = tuple(None for _ in outcome.outputs), (*reference.inputs.values(),)
-    fakes = [impostors(output, inputs) for output in outcome.outputs]
+    fakes = [constant_outputs(output, inputs) for output in outcome.outputs]
     for name in fakes[0]:
         result = outcome._replace(outputs=tuple(fake[name] for fake in fakes), unwritten=unwritten)
         audit.passed[name] += isinstance(verdict_on(reference, result), Match)
@@ -169,7 +169,7 @@ def verdict(
     settings = JudgeSettings(limits=Limits(min(timeout, 1e6), memory * 2**20), **options)
     if (batch is None) != (results is None):
         raise click.UsageError("--batch and --results go together")
-    if "html" in files and (lack := missing("jinja2", "--html", "report")):
+    if "html" in files and (lack := install_hint("jinja2", "--html", "report")):
         raise click.UsageError(lack)
     if batch is not None and "json" in files:
         raise click.UsageError("--json is of one kernel; --results has the objects of a batch")
@@ -178,15 +178,15 @@ def verdict(
         wanted = "FILE.py:KERNEL and PATH::TEST" if alone else "PATH::TEST with --batch or --audit"
         raise click.UsageError(f"it takes {wanted}; got {' '.join(names) or 'nothing'}")
     if audit:
-        weighed = with_spec(names[0], lambda spec: audited(spec, CASES))
+        weighed = with_spec(names[0], lambda spec: audit_spec(spec, CASES))
         click.echo(f"{names[0]}: {weighed}")
         context.exit((Outcome.WEAK_SPEC if weighed.weaknesses else Outcome.AGREES).exit_code)
     if batch is not None:
         documents = judge_batch(batch, names[0], settings, results, processes)
         write_forms(files, documents)
         context.exit(exit_code(documents, fail_on))
-    judgement = judged(names[0], names[1], settings)
+    judgement = judge_candidate(names[0], names[1], settings)
     document = judgement.as_mapping()
-    click.echo(text_of(document))
+    click.echo(verdict_text(document))
     write_forms(files, [document], [judgement])
     context.exit(exit_code([document], fail_on or [ANY]))

@@ -20,22 +20,22 @@ from difftest.report.document import SUMMARY
 from difftest.report.failure import failure_document
 from difftest.report.page import markdown_text, page_text
 from difftest.report.performance import performance_document
-from difftest.simulator.errors import near
+from difftest.simulator.errors import relative_path
 from difftest.verdict.backend import CandidateBackend
 from difftest.verdict.judgement import FORMAT, Judgement
 from difftest.verdict.outcome import Outcome
 from difftest.verdict.wire import printable
 
 
-def text_of(document: Mapping[str, Any]) -> str:
+def verdict_text(document: Mapping[str, Any]) -> str:
     """The text of what :meth:`~difftest.verdict.judgement.Judgement.as_mapping` gives."""
     outcome = document["outcome"].replace("_", " ")
     title = f"{document['kernel']['name']}: {outcome} (stage: {document['stage']})"
     report = "\n" + textwrap.indent(document["report"], "  ") if document["report"] else ""
-    return printable(failures.text_of(title + report, _rows(document)))
+    return printable(failures.format_report(title + report, _rows(document)))
 
 
-def place_of(document: Mapping[str, Any]) -> str:
+def kernel_argument(document: Mapping[str, Any]) -> str:
     """The kernel as a command takes it, FILE.py:KERNEL."""
     return f"{document['kernel']['file']}:{document['kernel']['name']}"
 
@@ -45,7 +45,7 @@ def replay_of(document: Mapping[str, Any]) -> str:
     if document["case"] is None:
         return ""
     case = json.dumps(document["case"], separators=(",", ":"))
-    names = [place_of(document), document["test"]]
+    names = [kernel_argument(document), document["test"]]
     return shlex.join(["difftest", "verdict", *names, "--case", case])
 
 
@@ -55,7 +55,9 @@ def _rows(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for row in document["findings"]:
         if row["happened"] in document["report"]:  # which tells all of it
             continue
-        at = ", ".join(f"{near(place['file'])}:{place['line']}" for place in row["locations"][:1])
+        at = ", ".join(
+            f"{relative_path(place['file'])}:{place['line']}" for place in row["locations"][:1]
+        )
         yield row["severity"], f"{at + ': ' if at else ''}{row['happened']} [{row['id']}]"
     for row in document["coverage"]["missed"]:
         yield "not reached", f"{row['file']}:{row['line']}: {row['what']}: {row['source']}"
@@ -123,7 +125,7 @@ def junit_text(documents: Sequence[Document]) -> str:
     seconds = sum(document["seconds"] for document in documents)
     suite = _element("testsuite", None, name=FORMAT, **counts, skipped=0, time=seconds)
     for document in documents:
-        names = {"classname": document["test"], "name": place_of(document)}
+        names = {"classname": document["test"], "name": kernel_argument(document)}
         test = _element("testcase", suite, **names, time=document["seconds"])
         properties = _element("properties", test)
         for name in ("outcome", "stage", "seed"):
@@ -131,7 +133,7 @@ def junit_text(documents: Sequence[Document]) -> str:
         if document["exit_code"]:
             kind = "error" if document["exit_code"] in BROKEN else "failure"
             element = _element(kind, test, type=document["outcome"], message=document["reason"])
-            element.text = _NO_XML.sub("?", text_of(document))
+            element.text = _NO_XML.sub("?", verdict_text(document))
     return ElementTree.tostring(suite, "unicode", xml_declaration=True) + "\n"
 
 
@@ -148,7 +150,7 @@ def session_of(
     """The document of which :mod:`difftest.report` makes a page, or Markdown."""
     session: dict[str, list[Any]] = {"kernels": [], "not_reached": [], "tests": []}
     for number, document in enumerate(documents):
-        name, evidence = place_of(document), document["evidence"]
+        name, evidence = kernel_argument(document), document["evidence"]
         counts = {count.name: evidence[count.name] for count in fields(Counts)}
         session["kernels"].append({"kernel": name, "backend": "embedded", **counts})
         missed = [{**place, "kernels": [name]} for place in document["coverage"]["missed"]]
@@ -177,7 +179,11 @@ def _test_of(verdict: Document, name: str, judgements: Sequence[Judgement]) -> d
             details["performance"] = [{**shown, "kernel": name}] if shown else []
     said = f"{name}: {verdict['outcome'].replace('_', ' ')}: {verdict['reason']}"
     test = {"id": said, "outcome": verdict["outcome"], "kernels": [name], "details": details}
-    return {**test, "message": said, "failure": text_of(verdict)} if verdict["exit_code"] else test
+    return (
+        {**test, "message": said, "failure": verdict_text(verdict)}
+        if verdict["exit_code"]
+        else test
+    )
 
 
 FORMS: dict[str, Callable[[Sequence[Document], Sequence[Judgement]], str]] = {

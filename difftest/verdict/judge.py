@@ -14,30 +14,30 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, Verbosity
 from hypothesis.errors import Flaky, HypothesisException
 
-from difftest.backends.base import Backend, KernelCall, Ran
+from difftest.backends.base import Backend, Completed, KernelCall
 from difftest.backends.embedded import EmbeddedSimulator
-from difftest.breakdown import unless_broken
 from difftest.harness.case import Case
 from difftest.harness.compare import around, check_values
 from difftest.harness.coverage import Coverage, coverage_from_list
-from difftest.harness.edges import plainest
-from difftest.harness.explicit import explicit_cases, simplest_case
+from difftest.harness.differential import ARITHMETIC, EXCUSED_UNITS, FLOAT32_UNIT, ReferenceResult
+from difftest.harness.duplicates import RANGE
+from difftest.harness.edges import minimal_values
+from difftest.harness.explicit import explicit_cases, minimal_case
 from difftest.harness.failures import BrokenReferenceError, DifferentialFailure, NotRejectedError
-from difftest.harness.questions import ARITHMETIC, EXCUSED_UNITS, FLOAT32_UNIT, Reference
-from difftest.harness.repeats import RANGE
-from difftest.harness.rounding import Array, is_float, unit_roundoff
+from difftest.harness.rounding import Array, is_float_dtype, unit_roundoff
 from difftest.harness.runner import Runner, Trial
-from difftest.harness.spec import KernelSpec, elements_of
+from difftest.harness.spec import KernelSpec, count_elements
 from difftest.harness.spec_arguments import SpecError
-from difftest.harness.strategies import MOST_ELEMENTS, cases, source_of
+from difftest.harness.strategies import MOST_ELEMENTS, cases, strategy_of
 from difftest.harness.verdict import Mismatch, Verdict
 from difftest.harness.writers import locate_writers
+from difftest.internal_errors import internal_error_scope
 from difftest.simulator.dtypes import NKI_NAMES
-from difftest.simulator.replay import replayed
+from difftest.simulator.replay import replay_tape
 from difftest.simulator.trace import Trace
 from difftest.verdict.backend import CandidateBackend, CheatError, reseeded
+from difftest.verdict.fork_server import Sandbox
 from difftest.verdict.judgement import Failure, Judgement, add_memory, add_time, instructions_of
-from difftest.verdict.nursery import Sandbox
 from difftest.verdict.outcome import Outcome, Stage
 from difftest.verdict.wire import WorkerEnd
 
@@ -50,12 +50,17 @@ class StrictRunner(Runner):
     """A runner that asks of each output whether its task excuses it, too."""
 
     def suspected(
-        self, trial: Trial, backend: Backend, call: KernelCall, ran: Ran
+        self, trial: Trial, backend: Backend, call: KernelCall, ran: Completed
     ) -> Mismatch | None:
         """Or the first output that has lost too many digits."""
         wrong = super().suspected(trial, backend, call, ran)
         reference, exact = trial.reference, ran.exact
-        if wrong or not isinstance(reference, Reference) or exact is None or not exact.has_meaning:
+        if (
+            wrong
+            or not isinstance(reference, ReferenceResult)
+            or exact is None
+            or not exact.has_meaning
+        ):
             return wrong
         values = reference.precise if exact.doubts else [output.value for output in exact.outputs]
         wrongs = (
@@ -67,7 +72,7 @@ class StrictRunner(Runner):
         return next(filter(None, wrongs), None)
 
 
-def coarse(reference: Reference, index: int, got: Array, value: Array) -> Mismatch | None:
+def coarse(reference: ReferenceResult, index: int, got: Array, value: Array) -> Mismatch | None:
     """What is wrong with an output that is farther from its values than its task excuses.
 
     That is how far the reference moves where its inputs move by half a unit of the coarsest dtype
@@ -75,18 +80,18 @@ def coarse(reference: Reference, index: int, got: Array, value: Array) -> Mismat
     """
     spec, case = reference.spec, reference.case
     _, dtype = reference.forms[index]
-    if not is_float(dtype) or got.shape != value.shape or not got.size:
+    if not is_float_dtype(dtype) or got.shape != value.shape or not got.size:
         return None
     names = [dtype.name, spec.accumulation, *(case.dtype_of(name) for name in spec.inputs)]
-    unit = max(unit_roundoff(kind) for name in names if is_float(kind := NKI_NAMES[name]))
+    unit = max(unit_roundoff(kind) for name in names if is_float_dtype(kind := NKI_NAMES[name]))
     terms = max((array.size for array in reference.inputs.values()), default=0) / got.size
     factor = unit * EXCUSED_UNITS * max(1.0, terms / _TERMS) ** 0.5
     mask = np.isfinite(value) & np.isfinite(got.astype(np.float64))
     value = np.where(mask, value, got)
     allowed = factor * np.where(mask, np.abs(value), 0.0) + np.finfo(np.float32).tiny
     wrong = check_values(index, around(value, dtype, allowed, ARITHMETIC), got)
-    if isinstance(wrong, Mismatch) and reference.swings is not None:
-        allowed = allowed + factor / FLOAT32_UNIT * reference.swings[index]
+    if isinstance(wrong, Mismatch) and reference.input_sensitivity is not None:
+        allowed = allowed + factor / FLOAT32_UNIT * reference.input_sensitivity[index]
         wrong = check_values(index, around(value, dtype, allowed, ARITHMETIC), got)
     return wrong if isinstance(wrong, Mismatch) else None
 
@@ -170,7 +175,7 @@ class Judge:
         @hypothesis.given(drawn=cases(self.spec))
         def check(drawn: Case) -> None:
             case = reseeded(drawn, self.judgement.seed)
-            if not self._runner.repeats.is_one(self.spec, case):
+            if not self._runner.repeats.is_duplicate(self.spec, case):
                 self._check(case)
 
         check()
@@ -181,7 +186,7 @@ class Judge:
             self._check(reseeded(case, self.judgement.seed))
         after = self._coverage()
         news = {fact[:2] for fact in after.done - before.done}
-        for file, line, loops, _ in sorted(after.forks):
+        for file, line, loops, _ in sorted(after.branches):
             if not loops and (file, line) in news:
                 source = linecache.getline(file, line).strip()
                 text = f"{file}:{line}: only the examples of the test go both ways: {source}"
@@ -222,10 +227,10 @@ class Judge:
     def _replaying(self) -> KernelSpec:
         """The spec, of a kernel that does again what was asked for last."""
         assert self._backend.last is not None
-        return replace(self.spec, kernel=replayed(self._backend.last[1]))
+        return replace(self.spec, kernel=replay_tape(self._backend.last[1]))
 
     def _keep(self, case: Case, verdicts: dict[str, Verdict], trace: Trace | None) -> None:
-        size = elements_of(self.spec, case.values)
+        size = count_elements(self.spec, case.values)
         if trace is not None and (self._largest is None or size > self._largest[0]):
             self._largest = size, trace
             self.judgement.largest = self._replaying(), case
@@ -255,7 +260,7 @@ class Judge:
             return
         judgement.stage = Stage.TIME
         trace, (_, case) = self._largest[1], judgement.largest
-        with unless_broken("the prediction of time and memory"):
+        with internal_error_scope("the prediction of time and memory"):
             add_memory(judgement, trace)
             add_time(judgement, trace, case, self.spec)
         judgement.instructions = instructions_of(trace)
@@ -284,7 +289,7 @@ class Judge:
             home = os.path.dirname(os.path.realpath(self.judgement.kernel["file"])) + os.sep
             forks = {
                 (file, line, loops is True, self.judgement.kernel["name"])
-                for file, line, loops, _ in told.forks
+                for file, line, loops, _ in told.branches
                 if str(file).startswith(home) and file in linecache.cache and type(line) is int
             }
         except (WorkerEnd, ValueError, KeyError, TypeError):
@@ -297,13 +302,13 @@ def corner(spec: KernelSpec, pick: Callable[..., int]) -> dict[str, Any] | None:
     values: dict[str, Any] = {}
     try:
         for name in spec.domain:
-            source = source_of(spec, name, values)
+            source = strategy_of(spec, name, values)
             choices = source if isinstance(source, Sequence) else getattr(source, RANGE, ())
             if choices and all(type(value) is int for value in choices):
                 values[name] = pick(choices)
-            elif (plain := plainest(spec, values)) is not None:
+            elif (plain := minimal_values(spec, values)) is not None:
                 values[name] = plain[name]
-        fits = elements_of(spec, values) <= MOST_ELEMENTS
-        return values if fits and simplest_case(spec, values) else None
+        fits = count_elements(spec, values) <= MOST_ELEMENTS
+        return values if fits and minimal_case(spec, values) else None
     except (SpecError, LookupError):
         return None

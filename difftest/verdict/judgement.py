@@ -16,7 +16,7 @@ from typing import Any
 from difftest.analysis.finding import Finding
 from difftest.analysis.placement import placements
 from difftest.harness.case import Case
-from difftest.harness.coverage import Coverage, missed
+from difftest.harness.coverage import Coverage, uncovered_branches
 from difftest.harness.failures import (
     BrokenReferenceError,
     CaseFailure,
@@ -34,13 +34,13 @@ from difftest.simulator.machine import MACHINES
 from difftest.simulator.trace import Trace
 from difftest.timing import UnknownCostError, predict
 from difftest.timing.report import roofline
-from difftest.verdict.backend import CheatError, Shown
+from difftest.verdict.backend import CheatError, Disclosure
 from difftest.verdict.outcome import Outcome, Stage
 from difftest.verdict.wire import WorkerEnd
 
 FORMAT = "difftest verdict"
 VERSION = 5
-SHOWN = tuple(shown.value for shown in Shown)
+SHOWN = tuple(shown.value for shown in Disclosure)
 _AS_IT_IS = (
     *("reason", "kernel", "test", "report", "findings", "time", "memory"),
     *("instructions", "seed", "seconds", "limits", "versions", "notes"),
@@ -50,7 +50,7 @@ _OF_WRONG = ("kind", "question", "message", "output", "elements", "wrong")
 
 
 @dataclass
-class Grounds(Counts):
+class VerdictEvidence(Counts):
     """What the verdict rests on: the counts of the harness, without cases of shrinking, and more.
 
     Of the cases that are decided at least one element was compared with a finite number. ``shown``
@@ -87,7 +87,7 @@ class Judgement:
     wrong: Mismatch | None = None
     findings: list[dict[str, Any]] = field(default_factory=list)
     coverage: Coverage = field(default_factory=Coverage)
-    evidence: Grounds = field(default_factory=Grounds)
+    evidence: VerdictEvidence = field(default_factory=VerdictEvidence)
     time: dict[str, Any] | None = None
     memory: list[dict[str, Any]] = field(default_factory=list)
     instructions: str = ""
@@ -176,7 +176,7 @@ class Judgement:
     def as_mapping(self) -> dict[str, Any]:
         missing = [
             {"file": place.file, "line": place.line, "what": place.what, "source": place.source}
-            for place in missed(self.coverage)
+            for place in uncovered_branches(self.coverage)
         ]
         document = {
             "format": FORMAT,

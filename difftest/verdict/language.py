@@ -63,7 +63,7 @@ _PLACES = ("id", "attr", "arg", "name", "asname", "rest", "names", "kwd_attrs")
 """Where a node has a name, or several."""
 
 
-class Breach(NamedTuple):
+class Violation(NamedTuple):
     """A place that is outside of the language: what stands there, and what to do instead."""
 
     file: str
@@ -78,7 +78,7 @@ class Breach(NamedTuple):
 class OutsideLanguage(Exception):
     """A candidate is not written in its language: its breaches, of the kernel's file first."""
 
-    def __init__(self, breaches: Sequence[Breach]) -> None:
+    def __init__(self, breaches: Sequence[Violation]) -> None:
         self.breaches = tuple(breaches)
         super().__init__("\n".join(map(str, breaches[:_SHOWN])))
 
@@ -105,7 +105,7 @@ class Language:
         self.root, name = file.parent, file.stem
         while (self.root / "__init__.py").is_file():
             self.root, name = self.root.parent, f"{self.root.name}.{name}"
-        breaches, trees, pending = list[Breach](), list[ModuleCheck](), [(name, file)]
+        breaches, trees, pending = list[Violation](), list[ModuleCheck](), [(name, file)]
         while pending:
             name, place = pending.pop(0)
             if name in self.sources:
@@ -117,7 +117,7 @@ class Language:
                 line = error.lineno if isinstance(error, SyntaxError) else 1
                 told = f"it cannot be read: {f'{error}' or type(error).__name__}"
                 remedy = "let it be a short, plain file with a name of its own"
-                breaches.append(Breach(str(place), line or 1, told, remedy))
+                breaches.append(Violation(str(place), line or 1, told, remedy))
         own = {name for names in trees for name in names.private}
         self.asked = {name for names in trees for name in names.asked}
         breaches += [breach for names in trees for breach in names.breaches(own)]
@@ -213,7 +213,7 @@ class ModuleCheck:
     def add(self, node: ast.AST, what: str, remedy: str) -> None:
         self._found.add((getattr(node, "lineno", 1), what, remedy))
 
-    def breaches(self, private: set[str]) -> Iterator[Breach]:
+    def breaches(self, private: set[str]) -> Iterator[Violation]:
         """All of the module, where the candidate as a whole has these private names."""
         for node in self.nodes:
             self._check(node)
@@ -221,7 +221,7 @@ class ModuleCheck:
             if name not in private:
                 self.add(node, f"{name} is a name of another's", "use what is public")
         for line, what, remedy in sorted(self._found):
-            yield Breach(self.file, line, what, remedy)
+            yield Violation(self.file, line, what, remedy)
 
     def _live(self, tree: ast.Module) -> Iterator[ast.AST]:
         pending: list[tuple[ast.AST, float]] = [(tree, 0)]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from difftest.choices import missing
+from difftest.choices import install_hint
 from difftest.verdict.wire import printable
 
 PAGE = 4_000
@@ -159,7 +159,7 @@ def serve(timeout: float) -> None:
     try:
         from mcp.server.mcpserver import MCPServer
     except ImportError:
-        lack = missing("mcp", "serving", "serve") or "serving needs mcp 2 or later"
+        lack = install_hint("mcp", "serving", "serve") or "serving needs mcp 2 or later"
         raise click.UsageError(lack) from None
     server = MCPServer("nki-difftest", instructions=INSTRUCTIONS)
     tools = Tools(timeout)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from difftest.simulator.dtypes import NKI_NAMES, Array, name_of
+from difftest.simulator.dtypes import NKI_NAMES, Array, dtype_name
 from difftest.verdict.outcome import Outcome
 
 MOST = 2**31  # bytes of a blob
@@ -53,35 +53,37 @@ class Frame(NamedTuple):
     blobs: list[bytes]
 
 
-def send(way: Connection, header: Mapping[str, Any], blobs: Sequence[bytes] = ()) -> None:
+def send(connection: Connection, header: Mapping[str, Any], blobs: Sequence[bytes] = ()) -> None:
     """Send a header of what JSON has or :func:`told`, and blobs; OSError if nobody reads."""
-    way.send_bytes(json.dumps({**header, "blobs": len(blobs)}, default=told).encode())
+    connection.send_bytes(
+        json.dumps({**header, "blobs": len(blobs)}, default=encode_value).encode()
+    )
     for blob in blobs:
-        way.send_bytes(blob)
+        connection.send_bytes(blob)
 
 
 def receive(
-    way: Connection, header: int = MOST, most: int = MOST, blobs: int = MOST_BLOBS
+    connection: Connection, header: int = MOST, max_bytes: int = MOST, blobs: int = MOST_BLOBS
 ) -> Frame | None:
     """The next message; None if the other side has ended; WireError if it is no frame."""
     try:
-        told = json.loads(way.recv_bytes(header))
+        told = json.loads(connection.recv_bytes(header))
         count = told.pop("blobs")
         if type(count) is not int or not 0 <= count <= blobs:
             raise WireError(f"a frame of {count!r:.20} blobs")
-        return Frame(told, [way.recv_bytes(most) for _ in range(count)])
+        return Frame(told, [connection.recv_bytes(max_bytes) for _ in range(count)])
     except (EOFError, ConnectionError):
         return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise WireError(f"no frame: {error}") from None
 
 
-def told(value: Any) -> Any:
+def encode_value(value: Any) -> Any:
     """A kernel's parameter that JSON lacks: a number of NumPy's; by name what a language has."""
     if isinstance(value, np.generic):
         return value.item()
     is_dtype = isinstance(value, np.dtype)  # a copy of it is another object
-    name = name_of(value) if is_dtype else getattr(value, "__name__", "")
+    name = dtype_name(value) if is_dtype else getattr(value, "__name__", "")
     for home in _LANGUAGES:
         held = getattr(sys.modules.get(home), name, None)
         if held is value or (is_dtype and held == value):
@@ -89,13 +91,13 @@ def told(value: Any) -> Any:
     raise TypeError(f"a parameter is a number, a text, or what nl or np has by a name; got {value}")
 
 
-def meant(value: Any) -> Any:
+def decode_value(value: Any) -> Any:
     """What :func:`told` made this of."""
     is_name = isinstance(value, dict) and [*value] == ["named"]
     return getattr(sys.modules[value["named"][0]], value["named"][1]) if is_name else value
 
 
-def checked(frame: Frame) -> Frame:
+def validate_reply(frame: Frame) -> Frame:
     """An answer whose header is of the form that it must have; else WireError."""
     for name, value in frame.header.items():
         kind = _KINDS.get(name)
@@ -110,9 +112,9 @@ def printable(text: str) -> str:
     return "".join(char if char in "\n\t" or char.isprintable() else "?" for char in text)
 
 
-def form_of(array: Array) -> list[Any]:
+def array_header(array: Array) -> list[Any]:
     """What a header says of an array whose bytes are a blob."""
-    return [list(array.shape), name_of(array.dtype)]
+    return [list(array.shape), dtype_name(array.dtype)]
 
 
 def array_of(form: Any, blob: bytes) -> Array:

@@ -1,6 +1,6 @@
 """The process in which a kernel's Python runs: it loads one kernel, and runs it on what comes.
 
-It is started by :class:`~difftest.verdict.nursery.Sandbox`, as an isolated Python in an empty
+It is started by :class:`~difftest.verdict.fork_server.Sandbox`, as an isolated Python in an empty
 folder, and ends when the judge closes the pipe. It answers each request with one frame: of ``load``
 what the kernel's file has; of ``trace`` what the kernel asks of the machine on some arrays, a tape
 (:mod:`difftest.simulator.tape_json`), or how it failed; of ``coverage`` the branches that it took.
@@ -30,18 +30,19 @@ from typing import Any
 
 import numpy as np
 
-from difftest.backends.base import KernelCall, Ran, poisoned
+from difftest.backends.base import Completed, KernelCall, poisoned_array
 from difftest.backends.embedded import EmbeddedSimulator
-from difftest.backends.frames import without_files
-from difftest.harness.coverage import Coverage, Watch, coverage_from_list
+from difftest.backends.tracebacks import without_files
+from difftest.harness.coverage import BranchTracer, Coverage, coverage_from_list
 from difftest.harness.signature import signature_of
 from difftest.host.naming import function_in, is_function
 from difftest.simulator.dtypes import NKI_NAMES
 from difftest.simulator.errors import KernelExit, NkiError
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.frontend.launchable import as_launchable
+from difftest.simulator.launch_listeners import recording_tapes
 from difftest.simulator.tape_json import tape_to_json
-from difftest.simulator.witness import taping
+from difftest.verdict.confinement import confine
 from difftest.verdict.language import (
     BUILTINS,
     MODULES,
@@ -52,20 +53,19 @@ from difftest.verdict.language import (
     plain_name,
     renamed,
 )
-from difftest.verdict.walls import walled
-from difftest.verdict.wire import Frame, array_of, is_plain, meant, receive, send
+from difftest.verdict.wire import Frame, array_of, decode_value, is_plain, receive, send
 
 _import = builtins.__import__
 _MARK, _OWNER = "which way?", "whose?"  # names that no source can have
 
 
-class Quiet:
+class NullLogger:
     """A logger: whatever it is asked, it keeps nothing."""
 
-    def __call__(self, *args: object, **more: object) -> Quiet:
+    def __call__(self, *args: object, **more: object) -> NullLogger:
         return self
 
-    def __getattr__(self, name: str) -> Quiet:
+    def __getattr__(self, name: str) -> NullLogger:
         if name.startswith("_"):
             raise AttributeError(name)
         return self
@@ -77,9 +77,9 @@ def _in_place_of(out: io.TextIOBase) -> dict[str, dict[str, Any]]:
     """What is given for modules that have files, processes or the whole of Python."""
     levels = {name: level for name, level in vars(logging).items() if name.isupper()}
     return {
-        "logging": {**dict.fromkeys(MODULES["logging"], Quiet()), **levels},
+        "logging": {**dict.fromkeys(MODULES["logging"], NullLogger()), **levels},
         "warnings": {
-            **dict.fromkeys(MODULES["warnings"], Quiet()),
+            **dict.fromkeys(MODULES["warnings"], NullLogger()),
             "catch_warnings": lambda **options: contextlib.nullcontext([]),
         },
         "os": {"environ": {}, "getenv": lambda name, default=None: default},
@@ -91,7 +91,7 @@ def _in_place_of(out: io.TextIOBase) -> dict[str, dict[str, Any]]:
     }
 
 
-class ClosedWorld:
+class CandidateModules:
     """A candidate's modules, and what they may import.
 
     Each run of a kernel begins anew: what an earlier one left in a module is not there. Of the
@@ -143,7 +143,9 @@ class ClosedWorld:
         )
         self.modules[name] = sys.modules[name] = module  # dataclasses look there
         if name not in self._codes:
-            tree = marked(renamed(ast.parse(source.text, source.file), self.sources), source.file)
+            tree = instrument(
+                renamed(ast.parse(source.text, source.file), self.sources), source.file
+            )
             self._codes[name] = compile(tree, source.file, "exec", dont_inherit=True)
         exec(self._codes[name], vars(module))
         return module
@@ -157,7 +159,7 @@ class ClosedWorld:
     def _own_of(self, value: Any) -> Any:
         """What an attribute is set of: TypeError if all runs share it, as a class of NKI's."""
         name = getattr(value, "__name__" if isinstance(value, ModuleType) else "__module__", "")
-        is_kept = callable(value) and not isinstance(value, Quiet)
+        is_kept = callable(value) and not isinstance(value, NullLogger)
         if name not in self.sources and (is_kept or isinstance(value, (ModuleType, io.IOBase))):
             raise TypeError(f"{value!r:.60} is not the candidate's own: leave its attributes alone")
         return value
@@ -206,7 +208,7 @@ class ClosedWorld:
         return module
 
 
-def marked(tree: ast.Module, file: str) -> ast.Module:
+def instrument(tree: ast.Module, file: str) -> ast.Module:
     """The tree, in which conditions of a function's expressions tell how they come out."""
 
     def told(node: ast.expr, at: ast.expr | ast.pattern) -> ast.expr:
@@ -252,7 +254,7 @@ SHOWN = 2_000
 """Characters of an error that travel."""
 
 
-class Printed(io.TextIOBase):
+class DiscardedOutput(io.TextIOBase):
     """Standard output of a kernel: counted, and forgotten."""
 
     def __init__(self) -> None:
@@ -263,14 +265,14 @@ class Printed(io.TextIOBase):
         return len(text)
 
 
-class Service:
+class WorkerService:
     """What a worker knows: a kernel, and who watches it."""
 
     def __init__(self) -> None:
-        self.printed = Printed()
+        self.printed = DiscardedOutput()
         self.kernel: Callable[[], Any] = lambda: None
         self.lasting: Any = None  # the kernel of modules that no run begins anew
-        self.watch = Watch()
+        self.watch = BranchTracer()
         self.taken = Coverage()
         self.ways: dict[tuple[str, int], dict[int, set[int]]] = {}
 
@@ -291,12 +293,12 @@ class Service:
     def told(self) -> Coverage:
         """What was taken; of conditional expressions on a line what all of them were."""
         taken = coverage_from_list(self.taken.to_list())
-        loops = {fork[:2] for fork in taken.forks if fork[2]}
+        loops = {fork[:2] for fork in taken.branches if fork[2]}
         for place, ways in self.ways.items():
             if place not in loops:  # none begins there, too
                 fork = {fact for fact in taken.done if fact[:2] == place}
                 sets = [{(*place, what) for what in did} for did in ways.values()]
-                taken.saw("", [(*place, False)])
+                taken.add_function("", [(*place, False)])
                 taken.done = taken.done - fork | set.intersection(*sets, *filter(None, [fork]))
         return taken
 
@@ -307,7 +309,7 @@ class Service:
             SourceFile(name, file, is_package, text)
             for (name, file, is_package), text in zip(header["modules"], frame.blobs, strict=True)
         ]
-        world = ClosedWorld(sources, header["allowed"], self.printed)
+        world = CandidateModules(sources, header["allowed"], self.printed)
         self.ways, name, file = world.ways, own_name(header["name"]), sources[0].file
         self.kernel = lambda: function_in(world.first(), name, file)
         try:
@@ -315,7 +317,7 @@ class Service:
         except LookupError as error:
             return Frame({"how": "usage", "error": str(error)}, [])
         return Frame(
-            {"how": "loaded", **described(kernel, vars(world.modules[sources[0].name]))}, []
+            {"how": "loaded", **describe_kernel(kernel, vars(world.modules[sources[0].name]))}, []
         )
 
     def trace(self, frame: Frame) -> Frame:
@@ -326,17 +328,21 @@ class Service:
         call = KernelCall(
             kernel=kernel,
             inputs=inputs,
-            outputs=tuple(poisoned(tuple(s), NKI_NAMES[name]) for s, name in fields["outputs"]),
-            parameters={own_name(name): meant(of) for name, of in fields["parameters"].items()},
+            outputs=tuple(
+                poisoned_array(tuple(s), NKI_NAMES[name]) for s, name in fields["outputs"]
+            ),
+            parameters={
+                own_name(name): decode_value(of) for name, of in fields["parameters"].items()
+            },
             grid=tuple(fields["grid"]),
             machine=fields["machine"],
             names=tuple(map(own_name, fields["names"])),
         )
-        with self.watch.call(kernel) as seen, taping() as tapes:
+        with self.watch.call(kernel) as seen, recording_tapes() as tapes:
             outcome = EmbeddedSimulator().run(call)
-        if not isinstance(outcome, Ran):
+        if not isinstance(outcome, Completed):
             return Frame(failure(outcome.error, type(outcome).__name__.lower()), [])
-        self.watch.learn(seen, fields["name"], self.taken)
+        self.watch.record(seen, fields["name"], self.taken)
         return Frame({"how": "ran"}, [tape_to_json(tapes[-1]).encode()])
 
 
@@ -352,7 +358,7 @@ def failure(error: BaseException, how: str = "crashed") -> dict[str, Any]:
     return {"how": how, "kind": type(error).__name__, "error": text[-SHOWN:], "is_rule": is_rule}
 
 
-def described(kernel: Any, names: Mapping[str, Any]) -> dict[str, Any]:
+def describe_kernel(kernel: Any, names: Mapping[str, Any]) -> dict[str, Any]:
     """A kernel's signature and dialect, and the names that its file has beside it."""
     own = {plain_name(name): value for name, value in names.items() if not is_special(name)}
     return {
@@ -377,19 +383,19 @@ def _default(parameter: inspect.Parameter) -> list[Any] | None:
     return [parameter.default] if is_plain(parameter.default) else []
 
 
-def serve(way: Connection) -> None:
+def serve_requests(connection: Connection) -> None:
     """Answer until the judge has no more to ask."""
     sys.dont_write_bytecode = True
-    first = receive(way)
+    first = receive(connection)
     if first is None:
         return
     folder = first.header["folder"]
     os.chdir(folder)
     os.environ.update(HOME=folder, TMPDIR=folder)
-    missing = walled(folder, first.header["memory"], first.header["seconds"])
+    missing = confine(folder, first.header["memory"], first.header["seconds"])
     with embedded():
-        service = Service()
+        service = WorkerService()
         sys.stdout = sys.stderr = service.printed
-        send(way, {"how": "ready", "missing": missing})
-        while (frame := receive(way)) is not None:
-            send(way, *service.answer(frame))
+        send(connection, {"how": "ready", "missing": missing})
+        while (frame := receive(connection)) is not None:
+            send(connection, *service.answer(frame))

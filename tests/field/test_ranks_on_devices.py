@@ -13,7 +13,7 @@ from difftest.harness.verdict import Match
 from difftest.inspection import Inspector
 from difftest.simulator import launch_ranks
 from difftest.simulator.frontend.install import embedded
-from difftest.simulator.witness import witnessing
+from difftest.simulator.launch_listeners import listening
 from tests.every import every
 
 with embedded():
@@ -62,7 +62,7 @@ def parts_of_one(x):
 def test_two_exchanges_through_one_pair_of_buffers_were_wrong_at_8_ranks(buffers, found):
     data = [np.full((RANKS, 8), rank, np.float32) for rank in range(RANKS)]
     inspector = Inspector()
-    with witnessing(inspector):
+    with listening(inspector):
         results = launch_ranks(exchanged_twice(buffers), [(one,) for one in data])
     assert [one.id for one in inspector.findings] == found
     for rank, result in enumerate(results):

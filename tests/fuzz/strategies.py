@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from difftest.simulator import MACHINES, NkiError, launch
 from difftest.simulator.frontend.kernel import as_kernel
-from difftest.simulator.frontend.nki.kernel import jit
+from difftest.simulator.frontend.nki.nki_kernel import jit
 from tests.fuzz import language, statements, today
 from tests.fuzz.operands import DTYPES, filled, shape_of
 from tests.fuzz.program import Program

@@ -13,12 +13,18 @@ from pathlib import Path
 import numpy as np
 
 from difftest import KernelSpec, sizes
-from difftest.harness.bound import check
+from difftest.harness.bound_case import check
 from difftest.harness.case import Case
-from difftest.harness.explicit import simplest_case
+from difftest.harness.explicit import minimal_case
 from difftest.harness.failures import DifferentialFailure
 from difftest.harness.recipes import Iota
-from difftest.report.mutants.mutant import Mutant, functions_of, name_of, planted, source_of
+from difftest.report.mutants.mutant import (
+    Mutant,
+    apply_mutant,
+    functions_of,
+    qualified_name,
+    read_source,
+)
 from difftest.simulator import launch
 from difftest.simulator.frontend.install import embedded
 from tests.meta.search import smallest_failure
@@ -79,18 +85,18 @@ class Bug:
         """The kernel with it."""
         function, *_ = functions_of(self.spec.kernel)
         begin = function.__code__.co_firstlineno
-        source = source_of(function.__code__.co_filename)
+        source = read_source(function.__code__.co_filename)
         above = len("".join(source.text.splitlines(keepends=True)[: begin - 1]))
         start = source.text.index(self.right, above)
         change = source.edit(start, start + len(self.right), self.wrong)
-        return Mutant(function.__code__.co_filename, name_of(function), self.title, change)
+        return Mutant(function.__code__.co_filename, qualified_name(function), self.title, change)
 
     def before(self) -> str:
         """What ``np.testing.assert_allclose`` says of an example of the usual shape."""
-        case = simplest_case(self.spec, dict(self.tried), "float32")
+        case = minimal_case(self.spec, dict(self.tried), "float32")
         inputs = self.spec.inputs_of(case)
         function, *_ = functions_of(self.spec.kernel)
-        with planted(function, self.mutant()):
+        with apply_mutant(function, self.mutant()):
             try:
                 got = launch(self.spec.kernel, inputs).outputs[0]
                 np.testing.assert_allclose(
@@ -105,7 +111,7 @@ class Bug:
     def after(self, seed: int = 0) -> DifferentialFailure:
         """The smallest failure that is found."""
         function, *_ = functions_of(self.spec.kernel)
-        with planted(function, self.mutant()):
+        with apply_mutant(function, self.mutant()):
             return smallest_failure(self.spec, seed)
 
     def report(self) -> str:
@@ -113,7 +119,7 @@ class Bug:
         values, dtype = self.smallest
         case = Case(dict(values), dtype, {name: Iota() for name in self.spec.inputs})
         function, *_ = functions_of(self.spec.kernel)
-        with planted(function, self.mutant()):
+        with apply_mutant(function, self.mutant()):
             try:
                 check(self.spec, case)
             except DifferentialFailure as failure:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from difftest.report.mutants.mutant import planted
+from difftest.report.mutants.mutant import apply_mutant
 from difftest.simulator.frontend.install import embedded
 from tests.meta import specs
 from tests.meta.search import smallest_failure
@@ -39,7 +39,7 @@ def test_the_wrong_one_is_named_and_its_case_is_small(
 ):
     kernels = (wrong, correct) if first else (correct, wrong)
     spec = replace(spec_of(kernels[0]), others=kernels[1:])
-    with planted(*bug_on(wrong, bug, line)):
+    with apply_mutant(*bug_on(wrong, bug, line)):
         failure = smallest_failure(spec)
     assert set(failure.case.values.values()) == {1}
     assert failure.spec.kernel is wrong

@@ -17,8 +17,8 @@ from difftest.harness.edges import check_edges
 from difftest.harness.failures import NotRejectedError
 from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec
-from difftest.report.mutants.instructions import mutants_of
-from difftest.report.mutants.mutant import functions_of, name_of, planted
+from difftest.report.mutants.generation import mutants_of
+from difftest.report.mutants.mutant import apply_mutant, functions_of, qualified_name
 from tests.meta.drawing import kernel_tests
 
 FOLDER = Path(kernels.__file__).parent / "classic"
@@ -32,7 +32,7 @@ def checks():
         functions = functions_of(spec.kernel)
         if Path(functions[0].__code__.co_filename) in [FOLDER / f"{file}.py" for file in FILES]:
             for mutant in mutants_of(functions):
-                (function,) = (one for one in functions if name_of(one) == mutant.function)
+                (function,) = (one for one in functions if qualified_name(one) == mutant.function)
                 if mutant.operator == "check removed":
                     found.setdefault(mutant, (function, []))[1].append(spec)
     return [(mutant, *rest) for mutant, rest in found.items()]
@@ -65,5 +65,5 @@ def test_there_are_checks():
     ("mutant", "function", "specs"), CHECKS, ids=[one.diff()[1][1:].strip() for one, *_ in CHECKS]
 )
 def test_a_missing_check_is_seen(mutant, function, specs):
-    with planted(function, mutant):
+    with apply_mutant(function, mutant):
         assert seen_by(specs)

@@ -14,10 +14,10 @@ from difftest.backends.embedded import EmbeddedSimulator
 from difftest.backends.sdk import function_of
 from difftest.harness.decorator import decorate
 from difftest.harness.edges import check_edges
-from difftest.harness.explicit import case_from_json, simplest_case
+from difftest.harness.explicit import case_from_json, minimal_case
 from difftest.harness.failures import DifferentialFailure
 from difftest.harness.runner import Runner
-from difftest.harness.signature import name_of
+from difftest.harness.signature import function_name
 from difftest.harness.spec import KernelSpec
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.strategies import multiples, sizes
@@ -136,7 +136,7 @@ SPECS = {
 def spec_of(kernel, **changes):
     """The spec of a kernel that updates its arguments."""
     shared = {"kernel": kernel, "dtypes": ("float32", "bfloat16")}
-    return KernelSpec(**shared | SPECS[name_of(kernel)] | changes)
+    return KernelSpec(**shared | SPECS[function_name(kernel)] | changes)
 
 
 def checked(spec, *, cases=15, backend=None):
@@ -182,7 +182,7 @@ def test_a_right_kernel_agrees_and_has_no_hazard(name, dialect):
 
 def changed(kernel, old, new):
     """The kernel with another text at the first place of one."""
-    name, path = name_of(kernel), Path(function_of(kernel).__code__.co_filename)
+    name, path = function_name(kernel), Path(function_of(kernel).__code__.co_filename)
     text = path.read_text(encoding="utf-8")
     place = text.index(old, text.index(f"def {name}("))
     text = text[:place] + new + text[place + len(old) :]
@@ -356,7 +356,7 @@ def test_an_argument_has_one_shape():
 
 def test_a_case_travels_with_the_data_of_an_argument_that_is_written():
     spec = spec_of(todays.cache_update)
-    case = simplest_case(spec, {"count": 2, "length": 8, "width": 3, "position": 5})
+    case = minimal_case(spec, {"count": 2, "length": 8, "width": 3, "position": 5})
     assert case_from_json(case.to_json(), spec) == case
     assert isinstance(check(spec, case), Match)
 
@@ -403,7 +403,7 @@ def test_two_cores_that_update_the_same_elements_race():
     runner = Runner((EmbeddedSimulator(),))
     spec = KernelSpec(kernel=both_all, **SUM | CORES)
     try:
-        runner.check(spec, simplest_case(spec, {"rows": 2, "columns": 2}))
+        runner.check(spec, minimal_case(spec, {"rows": 2, "columns": 2}))
     except DifferentialFailure as failure:
         found = failure.findings
     else:
@@ -433,7 +433,7 @@ def test_each_rank_updates_its_own_argument(wrong):
         outputs={"total": "ranks rows columns"},
         ranks="ranks",
     )
-    case = simplest_case(spec, {"ranks": 2, "rows": 2, "columns": 3})
+    case = minimal_case(spec, {"ranks": 2, "rows": 2, "columns": 3})
     if wrong:
         with pytest.raises(DifferentialFailure, match=r"total\[0, 0, 0\]"):
             check(spec, case)

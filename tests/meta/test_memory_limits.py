@@ -4,11 +4,11 @@ import pytest
 from hypothesis import settings
 
 from difftest.analysis.placement import footprint_of
-from difftest.backends.base import Ran, Rejected
+from difftest.backends.base import Completed, Rejected
 from difftest.backends.embedded import EmbeddedSimulator
 from difftest.harness import edges
-from difftest.harness.bound import alone
-from difftest.harness.edges import fillings_of, run_recorded
+from difftest.harness.bound_case import specs_by_kernel
+from difftest.harness.edges import filling_cases, run_recorded
 from difftest.harness.runner import Runner
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.machine import TRN2
@@ -32,17 +32,17 @@ WORK = -(-50 * edges.WORK_OF_A_CASE // settings.default.max_examples)
 def test_a_kernel_meets_a_full_sbuf(test, monkeypatch):
     monkeypatch.setattr(edges, "WORK_OF_A_CASE", WORK)
     runner = Runner((EmbeddedSimulator(),))
-    spec = alone(test.difftest.spec)[-1]
+    spec = specs_by_kernel(test.difftest.spec)[-1]
     outcomes = {}
 
     def run(one, case):
         outcomes[case.label()] = run_recorded(runner, runner.backends[0], one, case)
         return outcomes[case.label()]
 
-    found = list(fillings_of(spec, run))
+    found = list(filling_cases(spec, run))
     (under,) = [outcomes[one.case.label()] for one in found if "just under" in one.why]
     (over,) = [outcomes[one.case.label()] for one in found if "just over" in one.why]
-    assert isinstance(under, Ran)
+    assert isinstance(under, Completed)
     assert under.trace is not None
     assert footprint_of(under.trace, TRN2)[0] > 0.9 * TRN2.sbuf_usable_bytes
     assert isinstance(over, Rejected) or footprint_of(over.trace, TRN2)[0] > TRN2.sbuf_usable_bytes

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from difftest.harness.recipes import Iota, Ones, Zeros
-from difftest.report.mutants.instructions import mutants_of
-from difftest.report.mutants.mutant import functions_of, name_of, planted
+from difftest.report.mutants.generation import mutants_of
+from difftest.report.mutants.mutant import apply_mutant, functions_of, qualified_name
 from difftest.simulator import OutOfBoundsError, UnwrittenError
 from difftest.simulator.frontend.install import embedded
 from tests.meta import specs
@@ -81,14 +81,14 @@ def bug_on(kernel, bug, line):
         for one in mutants_of(functions)
         if one.operator == bug and one.diff()[-1][1:].strip() == line
     )
-    (function,) = (one for one in functions if name_of(one) == mutant.function)
+    (function,) = (one for one in functions if qualified_name(one) == mutant.function)
     return function, mutant
 
 
 @pytest.mark.parametrize("row", BUGS, ids=[row[1] for row in BUGS])
 def test_a_bug_is_found_its_case_is_small_and_it_is_said(row):
     spec, bug, line, values, data, found, *said = row
-    with planted(*bug_on(spec.kernel, bug, line)):
+    with apply_mutant(*bug_on(spec.kernel, bug, line)):
         failure = smallest_failure(spec)
     assert failure.case.values == values
     assert set(failure.case.data.values()) == data

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from difftest import check
-from difftest.backends.base import Ran, Unsupported
+from difftest.backends.base import Completed, Unsupported
 from difftest.backends.sdk import ByDialect
-from difftest.harness.edges import edges_of
-from difftest.harness.explicit import simplest_case
+from difftest.harness.edges import edge_cases
+from difftest.harness.explicit import minimal_case
 from difftest.harness.failures import DifferentialFailure
 from difftest.harness.runner import call_of_case, make_call
 from difftest.harness.spec import KernelSpec, Rejection
@@ -17,8 +17,8 @@ from difftest.harness.verdict import Match
 from difftest.simulator.frontend.nki import collectives as ncc
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.kernel import jit
-from difftest.verdict.alone import spec_for
+from difftest.simulator.frontend.nki.nki_kernel import jit
+from difftest.verdict.candidate import spec_for
 from tests.every import every
 from tests.meta.search import smallest_failure
 
@@ -131,10 +131,10 @@ def test_what_runs_no_ranks_says_so():
         name = description = "sdk"
 
         def run(self, call):
-            return Ran(())
+            return Completed(())
 
     spec = spec_of(in_place)
-    case = simplest_case(spec, CASE, "float32")
+    case = minimal_case(spec, CASE, "float32")
     call = make_call(spec, case)
     outcome = ByDialect({"newer": Backend()}, {}).run(call)
     assert isinstance(outcome, Unsupported)
@@ -147,7 +147,7 @@ def test_what_runs_no_ranks_says_so():
 def test_the_number_of_ranks_is_no_edge_of_a_contract():
     values = {"groups": GROUPS[0], "ranks": 2, "rows": 129, "columns": 1}
     spec = spec_of(in_place, rejects=(Rejection(values, "128"),))
-    edges = [edge for edge in edges_of(spec) if "ranks" in edge.why or edge.case.shapes]
+    edges = [edge for edge in edge_cases(spec) if "ranks" in edge.why or edge.case.shapes]
     assert {len(shape) for edge in edges for shape in edge.case.shapes.values()} == {2, 3}
     assert all(edge.case.shapes.get(name, (2,))[0] == 2 for edge in edges for name in ("x", "out"))
     assert all(edge.case.values["ranks"] == 2 for edge in edges)

@@ -4,8 +4,8 @@ import importlib
 
 import pytest
 
-from difftest.backends.device.core import lacks_of
-from difftest.backends.device.timers import measured, opened_timer
+from difftest.backends.device.core import missing_support
+from difftest.backends.device.timers import measure_stage, open_timer
 from difftest.backends.sdk import CLASSIC, NEWER, detect_sdk
 from difftest.course.assignment import PERFORMANCE, TRANSPOSE
 
@@ -14,7 +14,7 @@ FOLDERS = {CLASSIC: "kernels.classic", NEWER: "kernels.nki"}
 
 def folder_for(sdk):
     """The kernels that the SDK runs on a device: today's, where it takes no classic ones."""
-    lacks = lacks_of(sdk)
+    lacks = missing_support(sdk)
     return FOLDERS[NEWER if lacks[CLASSIC] and not lacks[NEWER] else CLASSIC]
 
 
@@ -28,12 +28,12 @@ def kernel_of(test):
 @pytest.fixture(scope="session")
 def timer():
     """Of the device, once the kernel whose result is known came out right."""
-    with opened_timer(lambda: kernel_of(TRANSPOSE)) as opened:
+    with open_timer(lambda: kernel_of(TRANSPOSE)) as opened:
         yield opened
 
 
 @pytest.mark.parametrize("test", [*PERFORMANCE, TRANSPOSE], ids=lambda test: test.name)
 def test_threshold(test, timer, report):
-    result = measured(test, kernel_of(test), timer)
+    result = measure_stage(test, kernel_of(test), timer)
     report(result)
     assert result.result != "missed", "\n".join(result.lines())

@@ -21,7 +21,7 @@ from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
 import difftest.backends.sdk  # noqa: F401
-from difftest.plugin import told
+from difftest.plugin import failure_output
 from difftest.plugin.profiles import PROFILES
 
 collect_ignore = ["pages"]  # of test_docs.py
@@ -29,7 +29,7 @@ collect_ignore = ["pages"]  # of test_docs.py
 for _name in (
     "backends.absent",
     "backends.embedded",
-    "simulator.oracle.judge",
+    "simulator.oracle.comparison",
     "harness.decorator",
     "harness.edges",
     "harness.explicit",
@@ -38,7 +38,7 @@ for _name in (
     "host.installation",
     "plugin.dialects",
     "plugin.profiles",
-    "plugin.told",
+    "plugin.failure_output",
     "plugin.summary",
     "report.document",
     "report.performance",
@@ -173,7 +173,7 @@ def in_process(request, pytester, monkeypatch):
     monkeypatch.setattr(providers, "_get_local_constants", Constants)
     monkeypatch.setattr(core, "global_force_seed", None)  # --hypothesis-seed stays, otherwise
     if "fresh_runs" not in request.fixturenames:
-        monkeypatch.setattr(told, "fresh_run", lambda config, failure: "")
+        monkeypatch.setattr(failure_output, "rerun_alone", lambda config, failure: "")
     if "whole_profiles" not in request.fixturenames:
         monkeypatch.setitem(PROFILES, "quick", {"max_examples": 5})
     default = settings.get_profile("default")

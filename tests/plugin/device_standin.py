@@ -11,4 +11,4 @@ from difftest.backends import embedded
 from difftest.backends.device import core as device
 
 device.DEVICE_NODES = Path(os.environ["STANDIN_DEV"])
-embedded.ran_beside = lambda call: "not in this test"
+embedded.run_beside_sdk = lambda call: "not in this test"

@@ -2,7 +2,7 @@
 
 import pytest
 
-import difftest.backends.device.runner
+import difftest.backends.device.device_runner
 import difftest.backends.device.selftest  # noqa: F401 - see conftest
 from difftest.backends import embedded
 from difftest.backends.device import core as device
@@ -84,7 +84,7 @@ def machine(request, pytester, in_process, tmp_path_factory, monkeypatch):
     monkeypatch.setenv("NEURON_RT_VISIBLE_CORES", "0-1")
     monkeypatch.setenv("STANDIN_COUNT", str(pytester.path / "count"))
     if "beside" not in request.fixturenames:
-        monkeypatch.setattr(embedded, "ran_beside", lambda call: "not in this test")
+        monkeypatch.setattr(embedded, "run_beside_sdk", lambda call: "not in this test")
     {"classic": write_classic, "newer": write_newer}[request.param](pytester.path)
     pytester.makepyfile(
         kernel=KERNEL.format(package=PACKAGES[request.param]), reference_add=REFERENCE

@@ -19,8 +19,8 @@ from click.testing import CliRunner
 from difftest.backends.device.timers import StageResult
 from difftest.cli.main import main
 from difftest.harness.decorator import kernel_test_of
-from difftest.harness.edges import plainest
-from difftest.harness.explicit import simplest_case
+from difftest.harness.edges import minimal_values
+from difftest.harness.explicit import minimal_case
 from difftest.simulator import NkiError, launch, trace_to_json
 from difftest.simulator.frontend.install import embedded
 from tests.every import every
@@ -323,8 +323,8 @@ def test_the_cases_on_the_page_of_arguments_are_of_its_spec():
     assert len(rows) == 4
     for *sizes, dtype, cells in rows:
         values = dict(zip("KHP", map(int, sizes), strict=True))
-        assert plainest(spec, values) == values
-        case = simplest_case(spec, values, dtype)
+        assert minimal_values(spec, values) == values
+        case = minimal_case(spec, values, dtype)
         dtypes = {name: case.dtype_of(name) for name in (*spec.inputs, *spec.outputs)}
         dtypes["largest"] = spec.output_dtype[1]
         said = [f"{spec.shape(name, values)} {dtypes[name]}" for name in dtypes]

@@ -15,7 +15,7 @@ import pytest
 from difftest.harness import coverage, limits
 from difftest.harness.reference import ReferenceDefect, call_reference
 from difftest.harness.runner import run_kernel
-from difftest.host import waiting
+from difftest.host import progress
 
 KERNELS = '''
 import os, random, sys
@@ -195,8 +195,8 @@ def test_what_is_hostile_is_named_and_harms_nothing_else(project, monkeypatch):
         test_raises="1 / 0",
     )
     project.pytester.makeconftest(
-        "import sys\nfrom difftest.plugin import told\n"
-        "told.fresh_run = lambda config, failure: ''\n"
+        "import sys\nfrom difftest.plugin import failure_output\n"
+        "failure_output.rerun_alone = lambda config, failure: ''\n"
         "sys.modules['libcst'] = None  # Hypothesis imports it to write patches: half a second"
     )
     result = project.run_apart("--simulate", "--case-memory=99", "--tb=short", "-p", "no:anyio")
@@ -255,7 +255,7 @@ def test_a_limit_that_is_no_number_or_not_to_be_had_is_a_usage_error(project, mo
 MACHINE = """
 import sys
 
-from difftest.harness import questions
+from difftest.harness import differential
 from difftest.harness.spec import KernelSpec
 
 calls = 0
@@ -263,7 +263,7 @@ inputs_of = KernelSpec.inputs_of
 
 def build(spec, case):
     global calls
-    if sys._getframe(1).f_globals["__name__"] == questions.__name__:
+    if sys._getframe(1).f_globals["__name__"] == differential.__name__:
         calls += 1
         if calls in (2, 3):
             raise MemoryError("Unable to allocate 8. GiB")
@@ -347,8 +347,8 @@ def test_add(case):
 
 def test_a_case_that_takes_long_is_named_while_it_runs(project, monkeypatch, capfd):
     before = threading.active_count()
-    monkeypatch.setattr(waiting, "LATER", 0.1)
-    monkeypatch.setattr(waiting, "EVERY", 0.02)
+    monkeypatch.setattr(progress, "LATER", 0.1)
+    monkeypatch.setattr(progress, "EVERY", 0.02)
     project.pytester.makepyfile(test_sleeps=SLEEPS)
     for options, end in ((), " s; --case-timeout stops it\n"), (("--case-timeout=9",), " s\n"):
         project.run("--simulate", *options).assert_outcomes(passed=1)
@@ -391,10 +391,12 @@ def test_add(case):
 """
 
 
-@pytest.mark.parametrize("watch", [coverage.Watch, functools.partial(coverage.Watch, None)])
+@pytest.mark.parametrize(
+    "watch", [coverage.BranchTracer, functools.partial(coverage.BranchTracer, None)]
+)
 def test_an_endless_kernel_runs_once_and_nothing_shrinks(project, monkeypatch, watch, fresh_runs):
     """Also where lines are watched by ``sys.settrace``, as before Python 3.12."""
-    monkeypatch.setattr(coverage, "Watch", watch)
+    monkeypatch.setattr(coverage, "BranchTracer", watch)
     project.pytester.makepyfile(test_endless=ENDLESS)
     result = project.run("--simulate", "--case-timeout=0.2")
     result.assert_outcomes(failed=1)

@@ -5,8 +5,8 @@ from click.testing import CliRunner
 
 from difftest.cli.main import main
 from difftest.report.mutants import command as mutants
-from difftest.report.mutants import instructions
-from difftest.report.mutants.bugs import BUGS
+from difftest.report.mutants import generation
+from difftest.report.mutants.operators import BUGS
 
 KERNEL = """
 import nki
@@ -59,7 +59,7 @@ def run(*words):
 def test_commands_hand_its_data_over(place, monkeypatch):
     monkeypatch.setattr(mutants, "PROCESSES", 0)
     kinds = [one for one in BUGS if one[0] == "one operand twice"]
-    monkeypatch.setattr(instructions, "BUGS", kinds)  # so that it takes a moment
+    monkeypatch.setattr(generation, "BUGS", kinds)  # so that it takes a moment
     swept = run("sweep", place, "--over", "n=1,8", "-o", "points.parquet", "-n", "0")
     assert "2 points; agrees: 2" in swept
     assert "score: 100.0%" in run("mutate", place)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from difftest.report.mutants import command, instructions
-from difftest.report.mutants.bugs import BUGS
+from difftest.report.mutants import command, generation
 from difftest.report.mutants.campaign import FILE, FOLDER
+from difftest.report.mutants.operators import BUGS
 
 REFUSAL = """rejects=(Rejection({"m": 1, "n": 1}, match="add takes matrices",
                        shapes={"a": (2,), "b": (2,)}),),"""
@@ -14,7 +14,7 @@ REFUSAL = """rejects=(Rejection({"m": 1, "n": 1}, match="add takes matrices",
 def mutate(project, monkeypatch):
     """A session on a test with something more; one kind of bug, so that it takes a moment."""
     monkeypatch.setattr(command, "PROCESSES", 0)
-    monkeypatch.setattr(instructions, "BUGS", [one for one in BUGS if one[0] == "check removed"])
+    monkeypatch.setattr(generation, "BUGS", [one for one in BUGS if one[0] == "check removed"])
 
     def run(kernel="add", more="", cases="2"):
         project.add_test(kernel, more)

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from difftest.backends import chosen
+from difftest.backends import selection
 from difftest.choices import STRICTNESSES
 from difftest.simulator import Strictness
 
@@ -307,7 +307,7 @@ def test_the_settings_are_those_of_the_simulator():
     ],
 )
 def test_another_value_is_a_usage_error(project, monkeypatch, options, text):
-    monkeypatch.setattr(chosen, "sdk_simulator", lambda: None)
+    monkeypatch.setattr(selection, "sdk_simulator", lambda: None)
     project.add_test()
     result = project.run(*options.split())
     assert result.ret == pytest.ExitCode.USAGE_ERROR

@@ -4,7 +4,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 from hypothesis.internal import observability
 
-from difftest.report.replay import replay_lines, replayed
+from difftest.report.replay import replay_lines, rerun_saved
 from difftest.report.saved import read_saved
 from tests.plugin.conftest import KERNEL
 
@@ -126,7 +126,7 @@ def test_a_failure_is_saved_and_replayed(project):
     for one in ("kernel", "reference_add", "test_add"):
         (project.pytester.path / f"{one}.py").unlink()
     told = []
-    replayed(saved, lambda made: told.extend(replay_lines(made)))
+    rerun_saved(saved, lambda made: told.extend(replay_lines(made)))
     assert "the reference disagrees first at instruction 3, dma_copy" in told
 
 
@@ -149,7 +149,7 @@ def test_a_call_at_the_edges_fails_as_any_other(project, report):
     assert failure["saved"] == "out/failure_test_add_py_test_add_edges.py"
     told = []
     saved = read_saved(project.pytester.path / failure["saved"])
-    replayed(saved, lambda made: told.extend(replay_lines(made)))
+    rerun_saved(saved, lambda made: told.extend(replay_lines(made)))
     assert "call:        b of shape (2, 1)" in told[0]
     again = project.run("--simulate=embedded", "test_add.py::test_add[edges]")
     again.assert_outcomes(failed=1)

@@ -6,7 +6,7 @@ from argparse import Namespace
 
 from threadpoolctl import threadpool_limits
 
-from difftest.plugin.options import Request, share_out
+from difftest.plugin.options import Request, distribute
 from tests.plugin.conftest import KERNEL, REFERENCE
 from tests.plugin.test_running import counts
 
@@ -14,11 +14,11 @@ SHOWN = """
 import sys
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
-from difftest.plugin import told
+from difftest.plugin import failure_output
 
 # as in runs in this process: see tests/plugin/conftest.py
 providers._get_local_constants = Constants
-told.fresh_run = lambda config, failure: ""
+failure_output.fresh_run = lambda config, failure: ""
 sys.modules["libcst"] = None  # Hypothesis imports it to write patches: half a second
 
 
@@ -82,7 +82,7 @@ def test_a_usage_error_comes_before_any_worker_starts(project):
 COUNTING = REFERENCE.replace(
     "def add(a, b):\n",
     """
-from difftest.simulator.baton import _blas
+from difftest.simulator.program_scheduler import _blas
 
 def add(a, b):
     assert {one["num_threads"] for one in _blas().info()} == {1}
@@ -102,7 +102,7 @@ def test_a_distribution_that_was_chosen_stays():
     for numbers, dist, added in ((2, "no", True), (2, "loadfile", False), (None, "no", False)):
         args = ["tests", "--", "last"]
         request = Request("embedded", False, None, ())
-        share_out(request, Namespace(numprocesses=numbers, dist=dist, distload=False), args)
+        distribute(request, Namespace(numprocesses=numbers, dist=dist, distload=False), args)
         assert args == ["tests", *(["--dist", "worksteal"] if added else []), "--", "last"]
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from difftest.backends.base import (
+    Completed,
     Crashed,
     KernelCall,
     Outcome,
-    Ran,
     Rejected,
     as_outputs,
     still_poisoned,
@@ -30,7 +30,7 @@ class PlainBackend:
         except Exception as error:
             return Crashed(error)
         outputs = call.outputs or as_outputs(returned)
-        return Ran(outputs, tuple(map(still_poisoned, call.outputs)))
+        return Completed(outputs, tuple(map(still_poisoned, call.outputs)))
 
 
 def add(a, b):

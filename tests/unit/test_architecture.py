@@ -57,7 +57,7 @@ ANALYSIS = Rule(
     (
         "numpy",
         "difftest.analysis",
-        "difftest.breakdown",
+        "difftest.internal_errors",
         "difftest.simulator.trace",
         "difftest.simulator.machine",
     ),
@@ -78,7 +78,7 @@ ORACLE = Rule(
         "difftest.simulator.core.current",
         "difftest.simulator.index.Index",
         "difftest.simulator.indirect.IndirectTile",
-        "difftest.simulator.instructions.record.Issue",
+        "difftest.simulator.instructions.record.InstructionUse",
         "difftest.simulator.instructions.require_rules",
         "difftest.simulator.pattern.Shape",
         "difftest.simulator.tile.Tile",
@@ -103,7 +103,7 @@ TIMING = Rule(
 INSPECTION = Rule(
     "difftest/inspection/**/*.py",
     (
-        *("numpy", "difftest.inspection", "difftest.analysis", "difftest.breakdown"),
+        *("numpy", "difftest.inspection", "difftest.analysis", "difftest.internal_errors"),
         "difftest.simulator",
     ),
 )
@@ -112,13 +112,15 @@ INSPECTION = Rule(
 LINT = Rule(
     "difftest/lint/**/*.py",
     (
-        *("difftest.lint", "difftest.analysis", "difftest.breakdown", "difftest.migration"),
+        *("difftest.lint", "difftest.analysis", "difftest.internal_errors", "difftest.migration"),
         *("difftest.simulator.trace", "difftest.simulator.machine", "difftest.simulator.frontend"),
         *("difftest.api.documented", "difftest.choices", "numpy", "tomli"),
     ),
 )
 # Who judges a kernel stands on all that looks at kernels.
-BELOW = "verdict harness backends analysis breakdown inspection lint timing simulator host plugin"
+BELOW = (
+    "verdict harness backends analysis internal_errors inspection lint timing simulator host plugin"
+)
 JUDGES = ("numpy", "hypothesis", "click", *(f"difftest.{name}" for name in BELOW.split()))
 VERDICT = Rule(
     "difftest/verdict/**/*.py", (*JUDGES, "difftest.report", "difftest.choices", "mcp", "rich")
@@ -139,7 +141,7 @@ REPORT = Rule(
     "difftest/report/*.py",
     (
         *("numpy", "pytest", "click", "jinja2", "markupsafe", "difftest.choices"),
-        "difftest.breakdown",
+        "difftest.internal_errors",
         *("difftest.report", "difftest.harness", "difftest.backends", "difftest.analysis"),
         *("difftest.inspection", "difftest.timing", "difftest.simulator", "difftest.host"),
     ),
@@ -149,7 +151,7 @@ HOST = Rule(
     "difftest/host/**/*.py",
     (
         *("numpy", "click", "rich", "pytest", "difftest.host", "difftest.harness"),
-        "difftest.breakdown",
+        "difftest.internal_errors",
         *("difftest.backends", "difftest.analysis", "difftest.inspection", "difftest.timing"),
         *("difftest.simulator", "difftest.plugin.options"),
     ),
@@ -170,7 +172,7 @@ CONFORMANCE = Rule(
             "difftest.lint",
             "difftest.verdict.language",
             "difftest.inspection",
-            "difftest.simulator.witness",
+            "difftest.simulator.launch_listeners",
             "jsonschema",
         ),
         *(
@@ -189,13 +191,13 @@ FLOORS = {
     "errors": "errors misuses",
     "machine": "machine pattern dtypes trace trace_json",
     "arguments": "index strictness capacity descriptor lifted",
-    "memory": "memory follower baton recording core",
+    "memory": "memory follower program_scheduler recording core",
     "views": "elements indexing tile indirect partial",
     "instructions": "instructions",
     "followers": "oracle exact",
     "frontend": "frontend",
-    "launch": "arrays witness tape tape_json launch replay",
-    "entrance": "frontend.kernel frontend.nki.kernel frontend.install package",
+    "launch": "arrays launch_listeners tape tape_json launch replay",
+    "entrance": "frontend.kernel frontend.nki.nki_kernel frontend.install package",
 }
 """By name, the lowest first; ``package`` is the package itself, which gathers its public names."""
 PLACES = {module: floor for floor, modules in FLOORS.items() for module in modules.split()}

@@ -5,6 +5,6 @@ section on each. A reader is a function of a trace and the machine that yields f
 needs to know of data is in the trace, where the simulator notes it: no detector runs anything.
 """
 
-from difftest.analysis.detectors.table import DETECTORS, Detected, detect
+from difftest.analysis.detectors.table import DETECTORS, DetectionResult, detect
 
-__all__ = ["DETECTORS", "Detected", "detect"]
+__all__ = ["DETECTORS", "DetectionResult", "detect"]

@@ -35,7 +35,7 @@ def arguments(trace: Trace, machine: Machine) -> Iterator[Finding]:
             firsts.setdefault(region.allocation.id, event)
     for tensor in written:
         events = [firsts[tensor.id]] if tensor.id in firsts else []
-        yield NOT_RETURNED.found(
+        yield NOT_RETURNED.finding(
             f"the kernel writes to its argument {tensor.name} and does not return it",
             "a graph of XLA sees the results of a kernel in what it returns: an output that is "
             "declared to be the alias of an input holds what was written there. AWS's simulator "

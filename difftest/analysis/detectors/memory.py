@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from difftest.analysis.detectors.meetings import exchanges
-from difftest.analysis.finding import ERROR, NOTE, WARNING, Finding, Hazard, each_line
+from difftest.analysis.detectors.happens_before import collective_calls
+from difftest.analysis.finding import ERROR, NOTE, WARNING, Finding, Hazard, unique_locations
 from difftest.analysis.footprint import footprint
-from difftest.analysis.placement import Live, Placement, crowded, parted
+from difftest.analysis.placement import LiveRange, Placement, overfull_placements, split_placement
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Area, Event, Region, Space, Trace
 
@@ -28,11 +28,11 @@ NAMED = 5
 """Tensors of the peak that a finding names."""
 
 
-def memory(trace: Trace, machine: Machine) -> Iterator[Finding]:
+def find_overflows(trace: Trace, machine: Machine) -> Iterator[Finding]:
     """Memories in which no place was found for what is live at one time."""
-    for placement in crowded(trace, machine):
+    for placement in overfull_placements(trace, machine):
         if not placement.fits:
-            yield _full(placement, parted(placement, trace, machine), machine)
+            yield _full(placement, split_placement(placement, trace, machine), machine)
 
 
 def _full(placement: Placement, parts: Placement, machine: Machine) -> Finding:
@@ -69,13 +69,13 @@ def _full(placement: Placement, parts: Placement, machine: Machine) -> Finding:
         f"partitions, in PSUM inside a bank if it fits one; beyond {space.value}"
         + spills
         + (" takes an accumulation" if space is Space.PSUM else ""),
-        locations=each_line(*(live.allocation.location for live in peak.live[:NAMED])),
+        locations=unique_locations(*(live.allocation.location for live in peak.live[:NAMED])),
         remedy="use smaller tiles, or finish with one tensor before the next is written",
         evidence=(peak.event,),
     )
 
 
-def _listed(lives: tuple[Live, ...]) -> str:
+def _listed(lives: tuple[LiveRange, ...]) -> str:
     named = [f"{live.size} bytes {live.allocation}" for live in lives[:NAMED]]
     if len(lives) > NAMED:
         named.append(f"{len(lives) - NAMED} more")
@@ -93,7 +93,7 @@ def large(trace: Trace, machine: Machine) -> Iterator[Finding]:
             touched.add(tensor.id)
             size = math.prod(tensor.shape) * tensor.dtype.itemsize
             if size >= OFFSETS:
-                yield LARGE.found(
+                yield LARGE.finding(
                     f"{event.opcode} touches {tensor}, of {size} bytes",
                     "offsets into a tensor of 4 GiB or more do not fit 32 bits: DMAs of one were "
                     "seen to abort, and those of 3 GB to run (inf2)",
@@ -106,7 +106,7 @@ def large(trace: Trace, machine: Machine) -> Iterator[Finding]:
 # -- tensors that share bytes ----------------------------------------------------------------------
 
 
-def aliases(trace: Trace, machine: Machine) -> Iterator[Finding]:
+def find_aliases(trace: Trace, machine: Machine) -> Iterator[Finding]:
     """Reads of a placed tensor, or block of one, where another has written over it since."""
     yield from _tensors(trace)
     yield from _blocks(trace)
@@ -155,7 +155,7 @@ def _sent(trace: Trace) -> dict[int, Event]:
     The first core to go on may have issued more before the other one's event.
     """
     partners: dict[int, Event] = {}
-    for call, other in exchanges(trace):
+    for call, other in collective_calls(trace):
         partners[call.number], partners[other.number] = other, call
     return partners
 
@@ -292,7 +292,7 @@ def _blocks_of(region: Region) -> Iterator[_Block]:
 def _through(tensor: Allocation, other: Allocation, over: Event, reader: Event) -> Finding:
     """A read of what was written by another tensor's name alone."""
     lines = (reader.location, over.location, tensor.location, other.location)
-    return UNORDERED.found(
+    return UNORDERED.finding(
         f"{reader.opcode} reads {tensor} at address {tensor.address}, whose bytes "
         f"{over.opcode} wrote by another name, to {other} at address {other.address}",
         "the compiler orders instructions by the tensors that they name: nothing orders this "
@@ -313,7 +313,7 @@ def _overwritten(
         each.address if isinstance(each, Allocation) else (each.area.first, each.area.low)
         for each in (tensor, other)
     ]
-    return ALIAS.found(
+    return ALIAS.finding(
         f"{reader.opcode} reads {tensor} at address {places[0]} after {over.opcode} wrote "
         f"over it, to {other} at address {places[1]}",
         "two tensors at one address hold the same bytes: what the first held is lost once the "

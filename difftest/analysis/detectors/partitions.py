@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from difftest.analysis.finding import ERROR, WARNING, Finding, Found, Hazard, once
+from difftest.analysis.finding import ERROR, WARNING, Finding, Found, Hazard, deduplicated
 from difftest.analysis.footprint import footprint
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine, Event, Purpose, Region, Space, Trace
@@ -35,7 +35,7 @@ _PACKED = (0, 4, 8, 12)
 (``mxfp-matmul.rst`` at v2.32.0, "Packing Scale Values")."""
 
 
-@once
+@deduplicated
 def partitions(trace: Trace, machine: Machine) -> Found:
     """Yield what is wrong with the first partitions of operands on chip."""
     for event in trace.events:
@@ -99,7 +99,7 @@ def _starts_wrong(trace: Trace, event: Event, region: Region, reach: int) -> Fin
         remedy = "use all partitions from 0 on, or move the rows by nisa.dma_copy, which begins "
         remedy += "anywhere"
     noun = "partition" if count == 1 else "partitions"
-    return START.found(
+    return START.finding(
         f"{event.opcode} takes {count} {noun} of {region.allocation} from partition {first} on",
         rule,
         remedy,
@@ -116,7 +116,7 @@ def _of_pair(event: Event) -> Iterator[Finding]:
         return
     first, other = (footprint(one).first for one in pair)
     if first != other:
-        yield UNEQUAL.found(
+        yield UNEQUAL.finding(
             f"tensor_tensor reads data1 from partition {first} on and data2 from {other} on",
             "two operands in SBUF begin at one partition: the compiler was seen to refuse others "
             "(different partition start offsets, trn2)",

@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from difftest.analysis.detectors.canvas import Canvas, first_of
-from difftest.analysis.detectors.survey import Touch, survey_of
-from difftest.analysis.finding import NOTE, WARNING, Finding, Found, Hazard, grouped, once
+from difftest.analysis.detectors.access_index import OperandAccess, access_index
+from difftest.analysis.detectors.element_map import ElementMap, first_true
+from difftest.analysis.finding import NOTE, WARNING, Finding, Found, Hazard, deduplicated, group_by
 from difftest.analysis.footprint import Footprint, footprint
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Event, Purpose, Space, Trace
@@ -29,11 +29,11 @@ such chains on the next (nki-library 2.29, core/output_projection/output_project
 _SUMS = ("add", "subtract", "multiply")
 
 
-@once
-def psum(trace: Trace, machine: Machine) -> Found:
+@deduplicated
+def find_psum_misuse(trace: Trace, machine: Machine) -> Found:
     """What a kernel accumulates in PSUM."""
     modern = trace.dialect == "nki"
-    for touches in survey_of(trace).accesses.values():
+    for touches in access_index(trace).accesses.values():
         if touches[0].region.allocation.space is not Space.PSUM:
             continue
         if any(touch.event.attributes.accumulate for touch in touches):
@@ -58,18 +58,18 @@ class _Chain:
     is_read: bool = False
 
 
-def _is_product(touch: Touch) -> bool:
+def _is_product(touch: OperandAccess) -> bool:
     return touch.event.purpose is Purpose.PRODUCT and touch.region.role == "dst"
 
 
-def _blocks(touches: list[Touch]) -> Iterable[list[Touch]]:
+def _blocks(touches: list[OperandAccess]) -> Iterable[list[OperandAccess]]:
     """The touches of each block of a tensor, which lie in PSUM as tensors of their own do."""
     allocation = touches[0].region.allocation
     size = math.prod(allocation.shape[allocation.partition_axis :])
-    return grouped(touches, lambda touch: touch.region.offset // size).values()
+    return group_by(touches, lambda touch: touch.region.offset // size).values()
 
 
-def _chains(touches: list[Touch], machine: Machine, *, seen: bool) -> Iterator[Finding]:
+def _chains(touches: list[OperandAccess], machine: Machine, *, seen: bool) -> Iterator[Finding]:
     """Two chains of several steps in one bank of one tensor, neither read before both are there.
 
     ``seen`` says whether they were seen to go wrong on this machine, in this dialect.
@@ -94,7 +94,7 @@ def _chains(touches: list[Touch], machine: Machine, *, seen: bool) -> Iterator[F
         for other in chains.values():
             apart = other.place.high <= place.low or place.high <= other.place.low
             if apart and other.bank == mine.bank and other.steps > 1 and not other.is_read:
-                yield CHAINS.found(
+                yield CHAINS.finding(
                     f"two accumulations of several matmuls go on in {touch.region.allocation} "
                     f"before either is read: columns {other.place.low} and {place.low} of a bank",
                     "of several accumulation chains in one PSUM tensor all but the last were seen "
@@ -106,7 +106,7 @@ def _chains(touches: list[Touch], machine: Machine, *, seen: bool) -> Iterator[F
                 )
 
 
-def _starts(touches: list[Touch]) -> Iterator[Finding]:
+def _starts(touches: list[OperandAccess]) -> Iterator[Finding]:
     """A matmul that says nothing of accumulation, where the result of another was read already."""
     done: dict[Footprint, bool] = {}
     """Each product's place, and whether it was read since."""
@@ -120,7 +120,7 @@ def _starts(touches: list[Touch]) -> Iterator[Finding]:
         if not touch.writes:
             continue
         if touch.event.attributes.inferred and done.get(place):
-            yield START.found(
+            yield START.finding(
                 f"nc_matmul leaves it to the compiler whether it adds to {touch.region.allocation}"
                 ", whose product was read before",
                 "where accumulate is left out the compiler guesses where a chain begins, and joins "
@@ -131,28 +131,28 @@ def _starts(touches: list[Touch]) -> Iterator[Finding]:
         done[place] = False
 
 
-def _foreign(touches: list[Touch], machine: Machine, *, modern: bool) -> Iterator[Finding]:
+def _foreign(touches: list[OperandAccess], machine: Machine, *, modern: bool) -> Iterator[Finding]:
     """A matmul that adds to what something else wrote."""
     others = [t for t in touches if t.writes and t.event.purpose is not Purpose.PRODUCT]
     if not modern:  # its compiler knows tiles that are cleared and added to
         others = [touch for touch in others if not touch.event.clears]
     if not others or (modern and machine.nc_version >= 4):
         return
-    canvas = Canvas([touches[0].region.allocation], [touch.region for touch in touches])
-    cells = canvas.blank(0)  # the place of what wrote last, from 1 on, if it is foreign
+    canvas = ElementMap([touches[0].region.allocation], [touch.region for touch in touches])
+    cells = canvas.filled(0)  # the place of what wrote last, from 1 on, if it is foreign
     foreign = {touch.event for touch in others}
     for number, touch in enumerate(touches, 1):
         if not touch.writes:
             continue
         if not _is_product(touch):
-            canvas.put(cells, touch.region, 0 if touch.event not in foreign else number)
+            canvas.write(cells, touch.region, 0 if touch.event not in foreign else number)
             continue
-        view = canvas.take(cells, touch.region)
+        view = canvas.read(cells, touch.region)
         if touch.event.attributes.accumulate and not touch.event.attributes.inferred:
             wrong = view > 0
             if wrong.any():
-                other = touches[int(view[first_of(wrong)]) - 1]
-                yield FOREIGN.found(
+                other = touches[int(view[first_true(wrong)]) - 1]
+                yield FOREIGN.finding(
                     f"{touch.event.opcode} adds to element "
                     f"{list(canvas.element(touch.region, wrong))} of "
                     f"{touch.region.allocation}, which {other.event.opcode} wrote",
@@ -164,10 +164,10 @@ def _foreign(touches: list[Touch], machine: Machine, *, modern: bool) -> Iterato
                     touch.event,
                     other.event,
                 )
-        canvas.put(cells, touch.region, 0)
+        canvas.write(cells, touch.region, 0)
 
 
-def _additions(touches: list[Touch]) -> Iterator[Finding]:
+def _additions(touches: list[OperandAccess]) -> Iterator[Finding]:
     """``+=`` on a PSUM tile of anything but a matmul, in the classic dialect."""
     for touch in touches:
         event = touch.event
@@ -177,7 +177,7 @@ def _additions(touches: list[Touch]) -> Iterator[Finding]:
             region.allocation is touch.region.allocation and region[1:4] == touch.region[1:4]
             for region in event.reads
         ):
-            yield ADDITION.found(
+            yield ADDITION.finding(
                 f"{event.opcode} ({event.attributes.op}) updates {touch.region.allocation} in "
                 "place",
                 "+= in PSUM is for matmuls alone: of anything else the compiler was seen to make "

@@ -12,18 +12,27 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from difftest.analysis.detectors.canvas import Canvas, first_of, place_of
-from difftest.analysis.detectors.meetings import is_meeting
-from difftest.analysis.detectors.survey import (
-    Touch,
-    accumulates,
-    adds,
+from difftest.analysis.detectors.access_index import (
+    OperandAccess,
+    access_index,
+    is_accumulating_dma,
+    is_psum_accumulation,
     loses_additions,
-    survey_of,
 )
-from difftest.analysis.finding import ERROR, NOTE, WARNING, Finding, Found, Hazard, once
+from difftest.analysis.detectors.element_map import ElementMap, element_index, first_true
+from difftest.analysis.detectors.happens_before import is_synchronization
+from difftest.analysis.finding import ERROR, NOTE, WARNING, Finding, Found, Hazard, deduplicated
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Allocation, Engine, Event, Purpose, Region, Seen, Sight, Trace
+from difftest.simulator.trace import (
+    Allocation,
+    Anomaly,
+    AnomalyKind,
+    Engine,
+    Event,
+    Purpose,
+    Region,
+    Trace,
+)
 
 ADDED_TWICE = Hazard("scatter-added-twice", ERROR, "a scatter adds to one place more than once")
 TWICE = Hazard("scatter-twice", WARNING, "a scatter writes values that differ to one place")
@@ -48,32 +57,32 @@ _REMEDY = "add up what goes to one row before (as a product with a matrix of zer
 _REMEDY += "or give each its own row and sum the rows afterwards"
 
 
-@once
-def scatters(trace: Trace, machine: Machine) -> Found:
+@deduplicated
+def find_scatter_conflicts(trace: Trace, machine: Machine) -> Found:
     """Rows that several indices name, and scatters that add to what was just written."""
     yield from _seen(trace, machine)
     yield from _additions(trace)
 
 
 def _seen(trace: Trace, machine: Machine) -> Iterator[Finding]:
-    for event in survey_of(trace).seen:
+    for event in access_index(trace).seen:
         # They were seen to, if they skip.
-        aborts = event.purpose is Purpose.TRANSPOSE or adds(event)
+        aborts = event.purpose is Purpose.TRANSPOSE or is_accumulating_dma(event)
         for sight in event.seen:
-            if sight.what is Seen.PLACE_TWICE:
-                yield TWICE.found(
+            if sight.what is AnomalyKind.PLACE_TWICE:
+                yield TWICE.finding(
                     f"{_named(event)} writes values that differ to one place: {sight.elements} of "
                     f"{sight.of} are lost, the first at element {list(sight.first)}",
                     "of values that one DMA writes to one place any may stay",
                     "let the indices differ, also those of padded rows whose place is read",
                     event,
                 )
-            elif sight.what is Seen.PATTERN_SKIPPED:
+            elif sight.what is AnomalyKind.PATTERN_SKIPPED:
                 yield _left_by_pattern(event, sight)
-            elif sight.what is Seen.INDEX_SKIPPED and not aborts:
+            elif sight.what is AnomalyKind.INDEX_SKIPPED and not aborts:
                 yield from _from_a_view(event, sight)
-            elif sight.what is Seen.INDEX_SKIPPED and machine.nc_version >= 3:
-                yield SKIPPED.found(
+            elif sight.what is AnomalyKind.INDEX_SKIPPED and machine.nc_version >= 3:
+                yield SKIPPED.finding(
                     f"{event.opcode} skips indices out of bounds: {sight.elements} of {sight.of} "
                     "elements",
                     "a scatter that adds and skips, and a transpose of rows by indices that skips, "
@@ -83,7 +92,7 @@ def _seen(trace: Trace, machine: Machine) -> Iterator[Finding]:
                 )
 
 
-def _from_a_view(event: Event, sight: Sight) -> Iterator[Finding]:
+def _from_a_view(event: Event, sight: Anomaly) -> Iterator[Finding]:
     """A scatter that skips, whose source is a part of a tensor."""
     src = event.operand("src")
     if src is None:
@@ -91,7 +100,7 @@ def _from_a_view(event: Event, sight: Sight) -> Iterator[Finding]:
     size = math.prod(src.allocation.shape) * src.allocation.dtype.itemsize
     if src.elements * src.dtype.itemsize == size:
         return
-    yield VIEW.found(
+    yield VIEW.finding(
         f"{_named(event)} skips indices out of bounds, {sight.elements} of {sight.of} elements, "
         f"and its source is a part of {src.allocation}",
         "a DMA that skips was once seen to write all the same where its source was a view of a "
@@ -101,9 +110,9 @@ def _from_a_view(event: Event, sight: Sight) -> Iterator[Finding]:
     )
 
 
-def _left_by_pattern(event: Event, sight: Sight) -> Finding:
+def _left_by_pattern(event: Event, sight: Anomaly) -> Finding:
     """An index in bounds, from which on the pattern leaves the tensor."""
-    return PATTERN.found(
+    return PATTERN.finding(
         f"{event.opcode} skips {sight.elements} of {sight.of} indices that are in bounds, the "
         f"first is {sight.value:.0f}: the pattern from there on leaves the tensor",
         "oob_mode.skip leaves out all that an index names where a part of it is out of bounds",
@@ -112,8 +121,8 @@ def _left_by_pattern(event: Event, sight: Sight) -> Finding:
     )
 
 
-@once
-def offsets(trace: Trace, machine: Machine) -> Found:
+@deduplicated
+def find_unchecked_offsets(trace: Trace, machine: Machine) -> Found:
     """DMAs whose run-time offset is read from inside a tensor."""
     if trace.dialect != "nki":
         return
@@ -122,7 +131,7 @@ def offsets(trace: Trace, machine: Machine) -> Found:
             continue
         for region in event.reads:
             if region.role == "index" and region.elements == 1 and region.offset:
-                yield OFFSET.found(
+                yield OFFSET.finding(
                     f"{event.opcode} takes its offset from element {region.offset} of "
                     f"{region.allocation}",
                     "an offset that is itself a view with an offset was seen to be correct in a "
@@ -134,41 +143,41 @@ def offsets(trace: Trace, machine: Machine) -> Found:
 
 def _additions(trace: Trace) -> Iterator[Finding]:
     """Scatters that add to a tensor in HBM, and who else writes to their places, unordered."""
-    survey = survey_of(trace)
+    survey = access_index(trace)
     if not survey.has_scatter:
         return
     for touches in survey.accesses.values():
-        if touches[0].region.allocation.space.is_hbm and any(map(accumulates, touches)):
+        if touches[0].region.allocation.space.is_hbm and any(map(is_psum_accumulation, touches)):
             yield from _of_tensor([t for t in touches if t.writes], touches[0].region.allocation)
 
 
-def _of_tensor(writes: list[Touch], allocation: Allocation) -> Iterator[Finding]:
+def _of_tensor(writes: list[OperandAccess], allocation: Allocation) -> Iterator[Finding]:
     """Additions through indices to a tensor; those of two programs are races of programs."""
-    canvas = Canvas([allocation], [touch.region for touch in writes])
-    plain = canvas.blank(_NOBODY)
+    canvas = ElementMap([allocation], [touch.region for touch in writes])
+    plain = canvas.filled(_NOBODY)
     """The place in ``writes`` of the last plain write of each cell."""
-    added = {touch.event.program: canvas.blank(_NOBODY) for touch in writes}
+    added = {touch.event.program: canvas.filled(_NOBODY) for touch in writes}
     """By program, the place of its last addition to each cell."""
     for place, touch in enumerate(writes):
         event, region = touch.event, touch.region
-        if is_meeting(event):
+        if is_synchronization(event):
             for cells in (plain, *added.values()):
                 cells[...] = _NOBODY
-        elif not accumulates(touch):
-            if canvas.knows(region):  # a scatter goes the way of the one that adds
+        elif not is_psum_accumulation(touch):
+            if canvas.is_exact(region):  # a scatter goes the way of the one that adds
                 scattered = event.purpose is Purpose.SCATTER
-                canvas.put(plain, region, _NOBODY if scattered else place)
+                canvas.write(plain, region, _NOBODY if scattered else place)
         elif loses_additions(touch):
             yield from _twice(event, region)
             own = added[event.program]
             for cells in (own, plain):
-                before = canvas.take(cells, region)
+                before = canvas.read(cells, region)
                 wrong = before != _NOBODY
-                if wrong.any() and (cells is plain or canvas.knows(region)):
-                    other = writes[int(before[first_of(wrong)])].event
+                if wrong.any() and (cells is plain or canvas.is_exact(region)):
+                    other = writes[int(before[first_true(wrong)])].event
                     at = f"element {list(canvas.element(region, wrong))}"
                     yield _again(event, other, at) if cells is own else _after(event, other, at)
-            canvas.put(own, region, place)
+            canvas.write(own, region, place)
 
 
 def _twice(event: Event, region: Region) -> Iterator[Finding]:
@@ -177,9 +186,9 @@ def _twice(event: Event, region: Region) -> Iterator[Finding]:
         return
     elements, counts = np.unique(region.places.elements, return_counts=True)
     if counts.max(initial=0) > 1:
-        first = place_of(int(elements[counts > 1][0]), region.allocation)
+        first = element_index(int(elements[counts > 1][0]), region.allocation)
         count, of = int(counts[counts > 1].sum()), int(counts.sum())
-        yield ADDED_TWICE.found(
+        yield ADDED_TWICE.finding(
             f"{_named(event)} adds to one place more than once: {count} of {of} additions, the "
             f"first to element {list(first)}",
             "additions of one DMA to one place are not ordered, and some are lost",
@@ -189,7 +198,7 @@ def _twice(event: Event, region: Region) -> Iterator[Finding]:
 
 
 def _again(event: Event, other: Event, at: str) -> Finding:
-    return ADDED_TWICE.found(
+    return ADDED_TWICE.finding(
         f"{_named(event)} adds to {at}, to which another DMA has added",
         "additions of two DMAs to one row are not ordered, and some can be lost",
         _REMEDY,
@@ -200,7 +209,7 @@ def _again(event: Event, other: Event, at: str) -> Finding:
 
 
 def _after(event: Event, other: Event, at: str) -> Finding:
-    return AFTER_WRITE.found(
+    return AFTER_WRITE.finding(
         f"{_named(event)} adds to {at}, which {other.opcode}, no scatter, wrote before",
         "a plain write and a scatter that adds run on other queues: of 128 or 510 rows one was "
         "seen to be lost (trn1, trn2)",

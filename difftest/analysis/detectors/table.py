@@ -6,42 +6,56 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from difftest.analysis.detectors import (
+    affine_loops,
     arguments,
+    classic_compiler,
     memory,
-    numbers,
-    order,
+    numeric_anomalies,
     partitions,
-    programs,
     psum,
+    races,
     scatters,
-    traps,
     uninitialised,
 )
-from difftest.analysis.finding import Detector, Finding, Severity, Suspicion, is_silenced
-from difftest.breakdown import unless_broken
+from difftest.analysis.finding import (
+    Detector,
+    Finding,
+    InconclusiveFinding,
+    Severity,
+    is_suppressed,
+)
+from difftest.internal_errors import internal_error_scope
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Location, Trace
 
 DETECTORS: tuple[Detector, ...] = tuple(
     Detector(**vars(hazard), group=group, reader=reader)
     for group, reader, hazards in (
-        ("Order of iterations", order.affine, order.HAZARDS),
-        ("Programs of a grid", programs.programs, programs.HAZARDS),
-        ("Writes through indices", scatters.scatters, scatters.HAZARDS),
-        ("Writes through indices", scatters.offsets, (scatters.OFFSET,)),
-        ("Collectives", programs.collectives, (programs.SHARED,)),
-        ("PSUM", psum.psum, psum.HAZARDS),
-        ("The classic compiler's traps", traps.traps, (traps.SCOPE, traps.REDUCTION)),
+        ("Order of iterations", affine_loops.find_loop_conflicts, affine_loops.HAZARDS),
+        ("Programs of a grid", races.find_races, races.HAZARDS),
+        ("Writes through indices", scatters.find_scatter_conflicts, scatters.HAZARDS),
+        ("Writes through indices", scatters.find_unchecked_offsets, (scatters.OFFSET,)),
+        ("Collectives", races.find_reused_buffers, (races.SHARED,)),
+        ("PSUM", psum.find_psum_misuse, psum.HAZARDS),
+        (
+            "The classic compiler's traps",
+            classic_compiler.find_compiler_violations,
+            (classic_compiler.SCOPE, classic_compiler.REDUCTION),
+        ),
         ("Memory", partitions.partitions, partitions.HAZARDS),
-        ("Memory", memory.memory, (memory.SBUF, memory.PSUM)),
+        ("Memory", memory.find_overflows, (memory.SBUF, memory.PSUM)),
         ("Memory", memory.large, (memory.LARGE,)),
-        ("Memory", memory.aliases, (memory.ALIAS, memory.UNORDERED)),
-        ("Uninitialised memory", uninitialised.uninitialised, uninitialised.HAZARDS),
-        ("Uninitialised memory", uninitialised.registers, (uninitialised.REGISTER,)),
-        ("Uninitialised memory", uninitialised.unwritten, (uninitialised.UNWRITTEN,)),
+        ("Memory", memory.find_aliases, (memory.ALIAS, memory.UNORDERED)),
+        ("Uninitialised memory", uninitialised.find_uninitialised_reads, uninitialised.HAZARDS),
+        (
+            "Uninitialised memory",
+            uninitialised.find_uninitialised_registers,
+            (uninitialised.REGISTER,),
+        ),
+        ("Uninitialised memory", uninitialised.find_unwritten_outputs, (uninitialised.UNWRITTEN,)),
         ("Arguments", arguments.arguments, (arguments.NOT_RETURNED,)),
-        ("Numbers", numbers.numbers, numbers.HAZARDS),
-        ("Numbers", numbers.narrow, (numbers.NARROW,)),
+        ("Numbers", numeric_anomalies.find_numeric_anomalies, numeric_anomalies.HAZARDS),
+        ("Numbers", numeric_anomalies.find_narrow_accumulation, (numeric_anomalies.NARROW,)),
     )
     for hazard in hazards
 )
@@ -50,7 +64,7 @@ _READERS = {detector.reader: f"the detector {detector.id}" for detector in DETEC
 _RANK = {severity: rank for rank, severity in enumerate(Severity)}
 
 
-class Detected(NamedTuple):
+class DetectionResult(NamedTuple):
     """What the detectors say of one trace.
 
     Attributes
@@ -61,34 +75,36 @@ class Detected(NamedTuple):
     """
 
     findings: tuple[Finding, ...]
-    suspicions: tuple[Suspicion, ...] = ()
-    silenced: tuple[Finding, ...] = ()
+    inconclusive: tuple[InconclusiveFinding, ...] = ()
+    suppressed: tuple[Finding, ...] = ()
 
-    def settled(self, differs: Callable[[Location | None], bool]) -> Detected:
+    def resolved(self, differs: Callable[[Location | None], bool]) -> DetectionResult:
         """The same with its suspicions settled: whether outputs depend on the order of a loop."""
-        settled = (case.differs if differs(case.loop) else case.agrees for case in self.suspicions)
-        return _detected([*self.findings, *self.silenced, *filter(None, settled)])
+        settled = (
+            case.differs if differs(case.loop) else case.agrees for case in self.inconclusive
+        )
+        return _detected([*self.findings, *self.suppressed, *filter(None, settled)])
 
 
-def detect(trace: Trace, machine: Machine) -> Detected:
+def detect(trace: Trace, machine: Machine) -> DetectionResult:
     """Let every detector read a trace."""
-    results: list[Finding | Suspicion] = []
+    results: list[Finding | InconclusiveFinding] = []
     for reader, name in _READERS.items():
-        with unless_broken(name):
+        with internal_error_scope(name):
             results += reader(trace, machine)
     return _detected(results)
 
 
-def _detected(results: Iterable[Finding | Suspicion]) -> Detected:
+def _detected(results: Iterable[Finding | InconclusiveFinding]) -> DetectionResult:
     """Results in their order, apart from those that the kernel's author looked at and allows."""
-    findings, suspicions, silenced = list[Finding](), list[Suspicion](), list[Finding]()
+    findings, suspicions, silenced = list[Finding](), list[InconclusiveFinding](), list[Finding]()
     for result in results:
-        finding = result.differs if isinstance(result, Suspicion) else result
-        if is_silenced(finding.id, *finding.locations):
+        finding = result.differs if isinstance(result, InconclusiveFinding) else result
+        if is_suppressed(finding.id, *finding.locations):
             silenced.append(finding)
-        elif isinstance(result, Suspicion):
+        elif isinstance(result, InconclusiveFinding):
             suspicions.append(result)
         else:
             findings.append(result)
     findings.sort(key=lambda finding: (_RANK[finding.severity], finding.evidence))
-    return Detected(tuple(findings), tuple(suspicions), tuple(silenced))
+    return DetectionResult(tuple(findings), tuple(suspicions), tuple(silenced))

@@ -10,11 +10,24 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from difftest.analysis.detectors.numbers import Noted, by_line, is_output, share
-from difftest.analysis.detectors.survey import reducing, survey_of
-from difftest.analysis.finding import ERROR, WARNING, Finding, Found, Hazard, each_line, once
+from difftest.analysis.detectors.access_index import access_index, register_reductions
+from difftest.analysis.detectors.numeric_anomalies import (
+    Noted,
+    anomalies_by_line,
+    describe_share,
+    is_output,
+)
+from difftest.analysis.finding import (
+    ERROR,
+    WARNING,
+    Finding,
+    Found,
+    Hazard,
+    deduplicated,
+    unique_locations,
+)
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Origin, Seen, Trace
+from difftest.simulator.trace import AnomalyKind, Origin, Trace
 
 OUTPUT = Hazard("uninitialised-output", ERROR, "an output depends on what nothing wrote")
 INDEX = Hazard("uninitialised-index", ERROR, "an index depends on what nothing wrote")
@@ -27,21 +40,21 @@ REGISTER = Hazard(
 HAZARDS = (OUTPUT, INDEX)
 
 
-def uninitialised(trace: Trace, machine: Machine) -> Iterator[Finding]:
+def find_uninitialised_reads(trace: Trace, machine: Machine) -> Iterator[Finding]:
     """Outputs and indices that depend on what a mask left unwritten."""
     stored: Noted = []
     indices: Noted = []
-    for event in survey_of(trace).seen:
+    for event in access_index(trace).seen:
         for sight in event.seen:
-            if sight.what is Seen.UNDEFINED_STORED and is_output(event):
+            if sight.what is AnomalyKind.UNDEFINED_STORED and is_output(event):
                 stored.append((event, sight))
-            elif sight.what is Seen.UNDEFINED_INDEX:
+            elif sight.what is AnomalyKind.UNDEFINED_INDEX:
                 indices.append((event, sight))
-    for noted in by_line(stored):
+    for noted in anomalies_by_line(stored):
         event, sight = next((pair for pair in noted if pair[1].value is not None), noted[0])
         hidden = "" if sight.value is None else f"; as {sight.value:g} it looks like a result"
-        finding = OUTPUT.found(
-            f"an output depends on elements that nothing wrote: {share(sight)}, of what "
+        finding = OUTPUT.finding(
+            f"an output depends on elements that nothing wrote: {describe_share(sight)}, of what "
             f"{event.opcode} stored to {event.writes[0].allocation}{hidden}",
             "what a mask leaves out of a tile is whatever lay in the memory: a reduction over "
             "it, a product or a comparison with it can be anything",
@@ -51,10 +64,11 @@ def uninitialised(trace: Trace, machine: Machine) -> Iterator[Finding]:
             severity=WARNING if sight.value is None else ERROR,
         )
         yield _from_origin(finding, sight.origin)
-    for noted in by_line(indices):
+    for noted in anomalies_by_line(indices):
         event, sight = noted[0]
-        finding = INDEX.found(
-            f"{event.opcode} takes indices that depend on what nothing wrote: {share(sight)}",
+        finding = INDEX.finding(
+            f"{event.opcode} takes indices that depend on what nothing wrote: "
+            f"{describe_share(sight)}",
             "an index that nothing wrote names any element, or none: a device then reads or "
             "writes elsewhere, or faults",
             "mask the access as the load of the indices was masked, or fill them first",
@@ -63,12 +77,12 @@ def uninitialised(trace: Trace, machine: Machine) -> Iterator[Finding]:
         yield _from_origin(finding, sight.origin)
 
 
-def unwritten(trace: Trace, machine: Machine) -> Iterator[Finding]:
+def find_unwritten_outputs(trace: Trace, machine: Machine) -> Iterator[Finding]:
     """Outputs of which the kernel wrote a part."""
     for tensor in trace.allocations:
         if tensor.output is not None and tensor.output.unwritten:
             output, of = tensor.output, math.prod(tensor.shape)
-            yield UNWRITTEN.found(
+            yield UNWRITTEN.finding(
                 f"the kernel never wrote {output.unwritten} of {of} elements of {tensor}, "
                 f"which it returns; the first is {list(output.first)}",
                 "what a kernel does not write of its outputs is whatever lay in the memory",
@@ -78,15 +92,15 @@ def unwritten(trace: Trace, machine: Machine) -> Iterator[Finding]:
             )
 
 
-@once
-def registers(trace: Trace, machine: Machine) -> Found:
+@deduplicated
+def find_uninitialised_registers(trace: Trace, machine: Machine) -> Found:
     """Reductions that go on in registers of an engine that nothing has reset."""
     reset: set[tuple[object, ...]] = set()
-    for event, command, key in reducing(trace):
+    for event, command, key in register_reductions(trace):
         if command not in ("reduce", "read"):
             reset.add(key)
         elif key not in reset and event.operand("reduce_res"):
-            yield REGISTER.found(
+            yield REGISTER.finding(
                 f"{event.opcode} takes its reduction on from the registers of the "
                 f"{event.engine.value} engine, which nothing has reset",
                 "the reduction registers of an engine hold whatever the last kernel left there",
@@ -100,5 +114,5 @@ def _from_origin(finding: Finding, origin: Origin | None) -> Finding:
     if origin is None:
         return finding
     happened = f"{finding.happened}; it comes from {origin}"
-    lines = each_line(*finding.locations, origin.allocation.location, origin.location)
+    lines = unique_locations(*finding.locations, origin.allocation.location, origin.location)
     return replace(finding, happened=happened, locations=lines)

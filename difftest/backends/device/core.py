@@ -33,18 +33,18 @@ from difftest.backends.base import (
     as_outputs,
 )
 from difftest.backends.codes import CODES, Blame, codes_in, full_code
-from difftest.backends.device.selftest import UntrustedDeviceError, complaint_of
+from difftest.backends.device.selftest import UntrustedDeviceError, check_sums
 from difftest.backends.sdk import (
     CLASSIC,
     NEWER,
     SETUP_GUIDE,
     ByDialect,
-    Detection,
     Sdk,
+    SdkProbe,
+    completed_run,
     detect_sdk,
     is_same,
-    launched,
-    ran_of,
+    with_grid,
 )
 from difftest.harness.rounding import Array
 from difftest.host.worker import Worker, WorkerEndedError
@@ -300,7 +300,7 @@ class Device:
 
     name = NAME
 
-    def __init__(self, detection: Detection, core: NeuronCore, node: str) -> None:
+    def __init__(self, detection: SdkProbe, core: NeuronCore, node: str) -> None:
         way = WAYS[detection.dialect]
         self.description = f"{node} through {way} ({detection.state})"
         self.detection = detection
@@ -319,7 +319,7 @@ class Device:
     def check(self) -> None:
         """Run the kernel whose result is known; once, for it compiles for minutes."""
         if self._complaint is None:
-            self._complaint = complaint_of(self._run, self.detection.dialect)
+            self._complaint = check_sums(self._run, self.detection.dialect)
         if self._complaint:
             raise UntrustedDeviceError(self._complaint)
 
@@ -341,7 +341,7 @@ class Device:
         for ours, theirs in zip(call.written, written, strict=True):
             ours[...] = theirs
         returned = [call.written[array] if isinstance(array, int) else array for array in told]
-        return ran_of(call, returned, before)
+        return completed_run(call, returned, before)
 
     def _job(self, call: KernelCall) -> Callable[..., tuple[tuple[Any, ...], ...]]:
         """What the core's process does for one kernel: made ready there once, and called often.
@@ -363,9 +363,9 @@ class Device:
         """A function of the arrays and parameters that runs the kernel."""
         sdk: Any = self.detection.module
         if self.detection.dialect == CLASSIC:
-            return sdk.baremetal(launched(call))
+            return sdk.baremetal(with_grid(call))
         is_plain = isinstance(call.kernel, FunctionType)
-        return launched(call._replace(kernel=sdk.jit(call.kernel)) if is_plain else call)
+        return with_grid(call._replace(kernel=sdk.jit(call.kernel)) if is_plain else call)
 
 
 def number_among(targets: Sequence[Array], array: Array) -> int | Array:
@@ -413,7 +413,7 @@ def keep_neffs() -> bool:
     return bool(os.environ.get(ARTIFACTS))
 
 
-def lacks_of(sdk: Sdk) -> dict[str, str]:
+def missing_support(sdk: Sdk) -> dict[str, str]:
     """Of each dialect why the SDK does not run it on a device; empty for one that it runs."""
     return {
         CLASSIC: sdk.refuses_classic() or sdk.classic.lack("baremetal"),
@@ -431,7 +431,7 @@ def device_backend(sdk: Sdk | None = None) -> Devices:
     if nodes:
         keep_neffs()
     sdk = sdk or detect_sdk()
-    lacks = lacks_of(sdk)
+    lacks = missing_support(sdk)
     missing = [] if nodes else [f"no Neuron device: {DEVICE_NODES} shows no neuron0"]
     missing += lacks.values() if all(lacks.values()) else []
     if missing:

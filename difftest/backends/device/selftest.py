@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from difftest.backends.base import KernelCall, Outcome, Ran
+from difftest.backends.base import Completed, KernelCall, Outcome
 from difftest.harness.rounding import Array
 
 ALL_ZERO = (
@@ -71,7 +71,7 @@ def _digest(arrays: Sequence[Array]) -> str:
     return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
 
 
-def complaint_of(run: Callable[[KernelCall], Outcome], dialect: str) -> str:
+def check_sums(run: Callable[[KernelCall], Outcome], dialect: str) -> str:
     """What is wrong with the sums of two matrices, twice; empty if nothing is.
 
     They are of integers in float32, whose sums are exact and not zero.
@@ -87,7 +87,7 @@ def complaint_of(run: Callable[[KernelCall], Outcome], dialect: str) -> str:
 
 
 def _complaint(outcome: Outcome, expected: Array, guard: Guard) -> str:
-    if not isinstance(outcome, Ran):
+    if not isinstance(outcome, Completed):
         return f"{type(outcome.error).__name__}: {outcome.error}"
     if [output.shape for output in outcome.outputs] != [SHAPE]:
         return f"outputs of shapes {[array.shape for array in outcome.outputs]}, not one of {SHAPE}"

@@ -27,9 +27,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from difftest.annotations import signature_shown
-from difftest.backends.base import BackendMissingError, KernelCall, Ran
+from difftest.backends.base import BackendMissingError, Completed, KernelCall
 from difftest.backends.device.core import ARTIFACTS, Device, DeviceError, device_backend, keep_neffs
-from difftest.backends.sdk import CLASSIC, function_of, launched
+from difftest.backends.sdk import CLASSIC, function_of, with_grid
 from difftest.course.assignment import ITERATIONS, WARMUP, PerformanceTest
 
 NRTPY_PYTHON = "DIFFTEST_NRTPY_PYTHON"
@@ -62,7 +62,7 @@ class ClassicTimer:
 
     def p99(self, call: KernelCall, *, warmup: int, iterations: int) -> float:
         def job() -> float:
-            timed = self._sdk.benchmark(warmup=warmup, iters=iterations)(launched(call))
+            timed = self._sdk.benchmark(warmup=warmup, iters=iterations)(with_grid(call))
             timed(*call.inputs, **call.parameters)
             return float(timed.benchmark_result.nc_latency.get_latency_percentile(99))
 
@@ -88,7 +88,7 @@ class _NeffTimer:
                 old.unlink()
             outcome = self._device.run(call)
             self._device.core.stop()  # the compiler's process holds the core
-            if not isinstance(outcome, Ran):
+            if not isinstance(outcome, Completed):
                 raise DeviceError(str(outcome.error)) from outcome.error
             neffs = sorted(artifacts.rglob("*.neff"))
             if len(neffs) != 1:
@@ -191,7 +191,7 @@ def _write_inputs(call: KernelCall, folder: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def opened_timer(load: Callable[[], Callable[..., Any]]) -> Iterator[Timer]:
+def open_timer(load: Callable[[], Callable[..., Any]]) -> Iterator[Timer]:
     """What times kernels of one dialect on the device, whose known kernel has come out right.
 
     ``load`` imports a kernel of that dialect, once it is known that there is a device. Without one,
@@ -280,7 +280,7 @@ class StageResult:
         return {**vars(self), "test": self.test.name, "result": self.result, **limits}
 
 
-def measured(test: PerformanceTest, kernel: Callable[..., Any], timer: Timer) -> StageResult:
+def measure_stage(test: PerformanceTest, kernel: Callable[..., Any], timer: Timer) -> StageResult:
     """Measure until the p99 of three rounds in a row agree, at most nine times."""
     parameters = {"pool_size": test.pool_size} if test.pool_size else {}
     call = KernelCall(kernel=kernel, inputs=test.arguments(), parameters=parameters)

@@ -20,35 +20,35 @@ from difftest.harness.explicit import case_from_json
 from difftest.harness.limits import LIMITS, USED
 from difftest.harness.spec import KernelSpec
 from difftest.host.journal import Journal
-from difftest.host.pool import START, LostTask, answer_all, results
-from difftest.report.mutants.instructions import mutants_of
-from difftest.report.mutants.judge import (
+from difftest.host.pool import START, LostTask, run_tasks, serve_tasks
+from difftest.report.mutants.generation import mutants_of
+from difftest.report.mutants.mutant import Mutant, functions_in, functions_of, read_source
+from difftest.report.mutants.mutant_runner import (
     EQUIVALENT,
     INVALID,
     NOT_COVERED,
     TIMEOUT,
-    Examiner,
-    Fate,
+    MutantResult,
+    MutantRunner,
     Test,
 )
-from difftest.report.mutants.mutant import Mutant, functions_in, functions_of, source_of
 from difftest.report.mutants.suite import (
     EDGES,
-    Death,
+    Kill,
     Suite,
     drawn_cases,
     is_quick,
     lines_run,
     suites_of,
 )
-from difftest.simulator.baton import one_thread
+from difftest.simulator.program_scheduler import one_thread
 
 FOLDER = Path(".difftest")
 FILE = "fates.jsonl"
 _ROOMS = ("analysis", "backends", "harness", "inspection", "simulator")
 
 
-class Ledger:
+class ResultCache:
     """Results by the key of a mutant, in a journal.
 
     A result counts as long as the suites that could find its mutant are the same: kernels,
@@ -63,20 +63,22 @@ class Ledger:
         self._journal = Journal(folder / FILE, "fate", "mutants")
         self.close = self._journal.close
 
-    def result(self, key: str, digest: str) -> Fate | None:
+    def result(self, key: str, digest: str) -> MutantResult | None:
         """What is known of a mutant under suites with this digest."""
         row = self._journal.known.get(key, {})
         if row.get("digest") != digest:
             return None
-        death = Death(**row["death"]) if row["death"] else None
-        return Fate(**{member.name: row[member.name] for member in fields(Fate)} | {"death": death})
+        death = Kill(**row["death"]) if row["death"] else None
+        return MutantResult(
+            **{member.name: row[member.name] for member in fields(MutantResult)} | {"death": death}
+        )
 
     def killer(self, key: str) -> tuple[str, str] | None:
         """The suite and the test that found a mutant last time."""
         row = self._journal.known.get(key, {})
         return (row["suite"], row["death"]["test"]) if row.get("death") else None
 
-    def add(self, key: str, digest: str, result: Fate) -> None:
+    def add(self, key: str, digest: str, result: MutantResult) -> None:
         """Write a result down."""
         self._journal.add(key, {"digest": digest, **asdict(result)})
 
@@ -107,7 +109,7 @@ def _parts(spec: KernelSpec) -> Iterable[str]:
 
 def _text(function: Callable[..., Any]) -> Iterable[str]:
     for part in functions_of(function):
-        source, line = source_of(part.__code__.co_filename), part.__code__.co_firstlineno
+        source, line = read_source(part.__code__.co_filename), part.__code__.co_firstlineno
         yield source.segment(next(node for at, node in functions_in(source.tree) if at == line))
 
 
@@ -129,7 +131,7 @@ Task: TypeAlias = tuple[Mutant, Sequence[Test]]
 
 
 @dataclass(frozen=True)
-class Orders:
+class WorkerSetup:
     """What each process is told: how to find the specs, the cases as JSON, MiB for each case."""
 
     collect: Collect
@@ -137,7 +139,7 @@ class Orders:
     memory: float | None
 
 
-def serve(connection: Connection, orders: Orders) -> None:
+def serve_mutants(connection: Connection, orders: WorkerSetup) -> None:
     """Judge mutants that come through a connection until there are no more."""
     if orders.memory is not None and USED.exists():
         LIMITS.memory = orders.memory
@@ -147,35 +149,35 @@ def serve(connection: Connection, orders: Orders) -> None:
             name: [case_from_json(text, spec) for text in orders.cases[name]]
             for name, spec in specs.items()
         }
-        judge = Examiner(suites_of(specs, cases), connection.send)
+        judge = MutantRunner(suites_of(specs, cases), connection.send)
         with one_thread():  # threads of several processes that wait for a core spin
-            answer_all(connection, lambda task: judge.judge(*task))
+            serve_tasks(connection, lambda task: judge.judge(*task))
 
     orders.collect(work)
 
 
-def judged_apart(
-    tasks: Iterable[Task], count: int, orders: Orders, limits: Callable[[Test], float]
-) -> Iterator[tuple[Mutant, Fate]]:
+def run_in_processes(
+    tasks: Iterable[Task], count: int, orders: WorkerSetup, limits: Callable[[Test], float]
+) -> Iterator[tuple[Mutant, MutantResult]]:
     """What becomes of each mutant in so many processes, by the seconds that a test may take."""
 
     def limit(test: Test | None) -> float:
         return START if test is None else limits(test)
 
-    work = functools.partial(serve, orders=orders)
-    for (mutant, _), told in results(tasks, work, count, Fate, limit):
+    work = functools.partial(serve_mutants, orders=orders)
+    for (mutant, _), told in run_tasks(tasks, work, count, MutantResult, limit):
         yield mutant, _lost(told, limit) if isinstance(told, LostTask) else told
 
 
-def _lost(loss: LostTask, limit: Callable[[Test | None], float]) -> Fate:
+def _lost(loss: LostTask, limit: Callable[[Test | None], float]) -> MutantResult:
     """What a mutant that took its process with it comes to."""
     last = loss.news[-1] if loss.news else None
     late = f"ran for more than {limit(last):.0f} s"
     why = late if loss.is_late else "its process ended"
     if last is None:
-        return Fate(INVALID, why=why)
-    death = Death(last[1], TIMEOUT if loss.is_late else "process ended", why)
-    return Fate(TIMEOUT, last[0], death, len(loss.news))
+        return MutantResult(INVALID, why=why)
+    death = Kill(last[1], TIMEOUT if loss.is_late else "process ended", why)
+    return MutantResult(TIMEOUT, last[0], death, len(loss.news))
 
 
 _LEAST, _TIMES, _EDGES = 10.0, 20.0, 600.0
@@ -186,7 +188,7 @@ is, is not known of examples and edges: they may take the last."""
 class BaselineError(Exception):
     """The kernel itself fails one of its tests: nothing can be said of its mutants."""
 
-    def __init__(self, suite: Suite, death: Death) -> None:
+    def __init__(self, suite: Suite, death: Kill) -> None:
         super().__init__(
             f"{suite.name} fails without a planted bug: {death.test}: {death.message}\n"
             "Mutants tell how good tests are that pass: mend the kernel or its spec first."
@@ -194,7 +196,7 @@ class BaselineError(Exception):
 
 
 @dataclass(frozen=True)
-class Amount:
+class CampaignLimits:
     """How much is done.
 
     Attributes
@@ -222,9 +224,9 @@ class Campaign:
     """
 
     specs: Specs
-    settings: Amount
-    ledger: Ledger
-    results: dict[Mutant, Fate] = field(default_factory=dict)
+    settings: CampaignLimits
+    ledger: ResultCache
+    results: dict[Mutant, MutantResult] = field(default_factory=dict)
     kept: int = 0
     _covers: dict[Test, set[tuple[str, int]]] = field(default_factory=dict)
     _seconds: dict[Test, float] = field(default_factory=dict)
@@ -246,7 +248,7 @@ class Campaign:
         """The suites whose kernels have the mutant's function."""
         return self._owners[mutant.file, mutant.first_line]
 
-    def run(self, collect: Collect, seen: Callable[[Mutant, Fate], None]) -> None:
+    def run(self, collect: Collect, seen: Callable[[Mutant, MutantResult], None]) -> None:
         """Judge what is not known; ``seen`` is told of each mutant as soon as that is done.
 
         Raises
@@ -314,23 +316,25 @@ class Campaign:
         slow = [test for test, own in of_all if (own or not quick) and not is_quick(test[1])]
         return quick + sorted(slow, key=lambda pair: pair[1] == EDGES)
 
-    def _with_coverage(self, mutant: Mutant, fate: Fate) -> Fate:
+    def _with_coverage(self, mutant: Mutant, fate: MutantResult) -> MutantResult:
         """A fate that says so where no drawn case came to the mutant's lines."""
         lines = {(mutant.file, line) for line in mutant.lines}
         if fate.status != EQUIVALENT or any(self._covers[test] & lines for test in self._covers):
             return fate
         return replace(fate, status=NOT_COVERED, why="no drawn case runs these lines")
 
-    def _judged(self, tasks: Iterator[Task], collect: Collect) -> Iterator[tuple[Mutant, Fate]]:
+    def _judged(
+        self, tasks: Iterator[Task], collect: Collect
+    ) -> Iterator[tuple[Mutant, MutantResult]]:
         settings = self.settings
         if not settings.workers:
-            judge = Examiner(self.suites)
+            judge = MutantRunner(self.suites)
             for mutant, tests in tasks:
                 yield mutant, judge.judge(mutant, tests)
             return
         texts = {name: [case.to_json() for case in cases] for name, cases in self.cases.items()}
-        orders = Orders(collect, texts, settings.memory)
-        yield from judged_apart(tasks, settings.workers, orders, self._limit)
+        orders = WorkerSetup(collect, texts, settings.memory)
+        yield from run_in_processes(tasks, settings.workers, orders, self._limit)
 
     def _limit(self, test: Test) -> float:
         return _LEAST + _TIMES * self._seconds[test] if test in self._seconds else _EDGES

@@ -17,13 +17,20 @@ import click
 import pytest
 
 from difftest.harness.tally import PROPERTY
-from difftest.host.collecting import with_specs
+from difftest.host.collection import with_specs
 from difftest.host.console import progress
 from difftest.host.options import OutputFile
 from difftest.host.output import write_file
-from difftest.report.mutants.campaign import FOLDER, Amount, BaselineError, Campaign, Ledger, Specs
-from difftest.report.mutants.judge import SUSPECTED, Fate
+from difftest.report.mutants.campaign import (
+    FOLDER,
+    BaselineError,
+    Campaign,
+    CampaignLimits,
+    ResultCache,
+    Specs,
+)
 from difftest.report.mutants.mutant import Mutant
+from difftest.report.mutants.mutant_runner import SUSPECTED, MutantResult
 from difftest.report.mutants.score import ALIVE, DEAD, lines_of, markdown, stryker, total
 
 
@@ -56,8 +63,8 @@ def mutate(
     one ended. The exit code is 1, too, if the budget leaves no mutant that is judged.
     """
     memory = 1024 * options["memory"]
-    settings = Amount(options["cases"], options["workers"], options["budget"], memory)
-    ledger = Ledger(FOLDER, fresh=options["fresh"])
+    settings = CampaignLimits(options["cases"], options["workers"], options["budget"], memory)
+    ledger = ResultCache(FOLDER, fresh=options["fresh"])
     try:
         campaign = campaign_on(tests, settings, ledger, click.echo, every=options["verbose"])
     except BaselineError as error:
@@ -77,8 +84,8 @@ def mutate(
 
 def campaign_on(
     tests: Sequence[str],
-    amount: Amount,
-    ledger: Ledger,
+    amount: CampaignLimits,
+    ledger: ResultCache,
     tell: Callable[[str], None],
     *,
     every: bool = False,
@@ -96,7 +103,7 @@ def campaign_on(
         bar = progress("mutants", len(campaign.mutants))
         with contextlib.redirect_stdout(shown), bar as advance:
 
-            def say(mutant: Mutant, result: Fate) -> None:
+            def say(mutant: Mutant, result: MutantResult) -> None:
                 if every or result.status not in (*DEAD, *SUSPECTED):
                     tell("\n".join(lines_of(mutant, result)) + "\n")
                 advance()
@@ -135,7 +142,7 @@ def mutate_session(session: pytest.Session, cases: int) -> None:
     if session.exitstatus != pytest.ExitCode.OK or not tests:
         terminal.write_line("none: no kernel test ran" if not tests else "none: tests failed")
         return
-    amount, ledger = Amount(cases, PROCESSES), Ledger(root / FOLDER)
+    amount, ledger = CampaignLimits(cases, PROCESSES), ResultCache(root / FOLDER)
     try:
         campaign = campaign_on(tuple(tests), amount, ledger, terminal.write_line)
     except (BaselineError, click.ClickException) as error:

@@ -18,7 +18,7 @@ from functools import cached_property, lru_cache
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
-from difftest.backends.frames import is_authors
+from difftest.backends.tracebacks import is_user_file
 from difftest.lint.source import Edit, SourceText
 from difftest.simulator.frontend.launchable import function_in
 
@@ -43,7 +43,7 @@ class KernelText(SourceText):
 
 
 @lru_cache(maxsize=64)
-def source_of(file: str) -> KernelText:
+def read_source(file: str) -> KernelText:
     """The source in a file."""
     with tokenize.open(file) as opened:  # in the encoding that Python reads it in
         return KernelText(opened.read())
@@ -69,7 +69,7 @@ class Mutant:
     @property
     def source(self) -> KernelText:
         """The file without the change."""
-        return source_of(self.file)
+        return read_source(self.file)
 
     @property
     def text(self) -> str:
@@ -134,7 +134,7 @@ def codes_in(code: CodeType) -> Iterator[CodeType]:
 
 
 @contextlib.contextmanager
-def planted(function: FunctionType, mutant: Mutant) -> Iterator[None]:
+def apply_mutant(function: FunctionType, mutant: Mutant) -> Iterator[None]:
     """A scope in which a function has the mutant's code, and whoever asks for its source sees it.
 
     Nothing is imported anew: all that holds the function runs the change.
@@ -172,10 +172,10 @@ def functions_of(kernel: Callable[..., Any]) -> tuple[FunctionType, ...]:
 
 def _is_authors(function: FunctionType) -> bool:
     file = function.__code__.co_filename
-    if not is_authors(file):
+    if not is_user_file(file):
         return False
     try:
-        lines = {line for line, _ in functions_in(source_of(file).tree)}
+        lines = {line for line, _ in functions_in(read_source(file).tree)}
     except (OSError, SyntaxError, UnicodeDecodeError):
         return False
     return function.__code__.co_firstlineno in lines
@@ -203,6 +203,6 @@ def code_names(code: CodeType) -> Iterator[str]:
         yield from part.co_names
 
 
-def name_of(function: FunctionType) -> str:
+def qualified_name(function: FunctionType) -> str:
     """What a mutant calls a function: its qualified name, and its first line."""
     return f"{function.__qualname__}:{function.__code__.co_firstlineno}"

@@ -13,7 +13,8 @@ from importlib.metadata import version
 from typing import Any
 
 from difftest.report.mutants.campaign import Campaign
-from difftest.report.mutants.judge import (
+from difftest.report.mutants.mutant import Mutant
+from difftest.report.mutants.mutant_runner import (
     EQUIVALENT,
     KILLED,
     NOT_COVERED,
@@ -23,10 +24,9 @@ from difftest.report.mutants.judge import (
     SURVIVED,
     SUSPECTED,
     TIMEOUT,
-    Fate,
+    MutantResult,
 )
-from difftest.report.mutants.mutant import Mutant
-from difftest.simulator.errors import near
+from difftest.simulator.errors import relative_path
 
 DEAD = (KILLED, TIMEOUT)
 """Those that tests found."""
@@ -68,7 +68,7 @@ class Score:
         judged = self.of(DEAD + ALIVE)
         return 100.0 * self.of(DEAD) / judged if judged else 100.0
 
-    def add(self, result: Fate) -> None:
+    def add(self, result: MutantResult) -> None:
         """Count one."""
         self.statuses[result.status] += 1
         self.seconds += result.seconds
@@ -87,7 +87,7 @@ class Score:
         )
 
 
-def scores(results: Mapping[Mutant, Fate], key: str) -> dict[str, Score]:
+def scores(results: Mapping[Mutant, MutantResult], key: str) -> dict[str, Score]:
     """The scores by an attribute of mutants: ``file`` or ``operator``."""
     table: dict[str, Score] = {}
     for mutant, result in results.items():
@@ -95,7 +95,7 @@ def scores(results: Mapping[Mutant, Fate], key: str) -> dict[str, Score]:
     return table
 
 
-def total(results: Iterable[Fate]) -> Score:
+def total(results: Iterable[MutantResult]) -> Score:
     """The score of all."""
     score = Score()
     for result in results:
@@ -103,10 +103,13 @@ def total(results: Iterable[Fate]) -> Score:
     return score
 
 
-def lines_of(mutant: Mutant, result: Fate) -> Iterator[str]:
+def lines_of(mutant: Mutant, result: MutantResult) -> Iterator[str]:
     """What is said of a mutant."""
     name = mutant.function.partition(":")[0]
-    yield f"{near(mutant.file)}:{mutant.lines[0]}: {mutant.operator}, in {name}: {result.status}"
+    yield (
+        f"{relative_path(mutant.file)}:{mutant.lines[0]}: {mutant.operator}, in {name}: "
+        f"{result.status}"
+    )
     yield from (f"  {line}" for line in mutant.diff())
     if result.death is not None:
         tests = f"after {result.ran} test{'s' if result.ran > 1 else ''}"
@@ -136,7 +139,10 @@ def markdown(campaign: Campaign, command: str) -> str:
         f"```\n{command}\n```\n",
         f"{total(results.values())}; not judged: {len(campaign.mutants) - len(results)}\n",
         f"| file {_HEAD}",
-        *(_row(near(file), score) for file, score in sorted(scores(results, "file").items())),
+        *(
+            _row(relative_path(file), score)
+            for file, score in sorted(scores(results, "file").items())
+        ),
         "",
         f"| bug {_HEAD}",
         *(_row(name, score) for name, score in sorted(scores(results, "operator").items())),
@@ -175,7 +181,7 @@ def stryker(campaign: Campaign) -> str:
     for number, mutant in enumerate(campaign.mutants):
         text = mutant.source.text
         file = files.setdefault(
-            near(mutant.file), {"language": "python", "source": text, "mutants": []}
+            relative_path(mutant.file), {"language": "python", "source": text, "mutants": []}
         )
         file["mutants"].append(_mutant(campaign, number, mutant))
     document = {

@@ -14,10 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from difftest.backends.base import Ran
+from difftest.backends.base import Completed
 from difftest.backends.embedded import EmbeddedSimulator
-from difftest.harness.bound import alone
+from difftest.harness.bound_case import specs_by_kernel
 from difftest.harness.case import Case
+from difftest.harness.differential import ReferenceResult
 from difftest.harness.edges import check_edges, has_edges, run_recorded
 from difftest.harness.explicit import explicit_cases
 from difftest.harness.failures import (
@@ -27,14 +28,13 @@ from difftest.harness.failures import (
     NotRejectedError,
 )
 from difftest.harness.limits import CaseLimitError
-from difftest.harness.questions import Reference
+from difftest.harness.minimal import examples
 from difftest.harness.runner import Runner
-from difftest.harness.simplest import examples
-from difftest.harness.spec import KernelSpec, elements_of
+from difftest.harness.spec import KernelSpec, count_elements
 from difftest.harness.strategies import cases
 from difftest.harness.verdict import Inconclusive, Mismatch
+from difftest.report.line_tracing import trace_code
 from difftest.report.mutants.mutant import codes_in, functions_of
-from difftest.report.stepping import traced
 from difftest.simulator.errors import LimitError, NkiError
 from difftest.simulator.trace_json import trace_to_json
 
@@ -45,7 +45,7 @@ _KEPT_ELEMENTS = 2**20
 
 
 @dataclass(frozen=True)
-class Death:
+class Kill:
     """How a test found a mutant.
 
     Attributes
@@ -62,7 +62,7 @@ class Death:
     case: str = ""
 
 
-class Look(NamedTuple):
+class RunDigest(NamedTuple):
     """Digests of the trace and the outputs of a case, and how far these lie from the reference."""
 
     trace: str
@@ -86,7 +86,7 @@ class Suite:
     spec: KernelSpec
     drawn: Sequence[Case]
     doubt: str = ""
-    _references: dict[str, Reference | Exception] = field(default_factory=dict)
+    _references: dict[str, ReferenceResult | Exception] = field(default_factory=dict)
 
     @cached_property
     def functions(self) -> tuple[FunctionType, ...]:
@@ -99,14 +99,14 @@ class Suite:
         tests = dict.fromkeys(f"refusal {at}" for at, _ in enumerate(self.spec.rejects))
         tests |= {f"case {at}": case for at, case in enumerate(self.drawn)}
         explicit = sorted(
-            explicit_cases(self.spec), key=lambda case: elements_of(self.spec, case.values)
+            explicit_cases(self.spec), key=lambda case: count_elements(self.spec, case.values)
         )
         tests |= {f"example {at}": case for at, case in enumerate(explicit)}
         if has_edges(self.spec, (EmbeddedSimulator(),)):
             tests[EDGES] = None
         return tests
 
-    def run(self, test: str) -> Death | None:
+    def run(self, test: str) -> Kill | None:
         """Run a test; None if all is right."""
         case, self.doubt = self.tests[test], ""
         try:
@@ -115,7 +115,7 @@ class Suite:
                 self._check(Runner((EmbeddedSimulator(),)), test, case)
         except (CaseFailure, NotRejectedError) as failure:
             case = case or getattr(failure, "case", None)
-            return Death(test, who(failure), line_of(failure), case.to_json() if case else "")
+            return Kill(test, killer_of(failure), line_of(failure), case.to_json() if case else "")
         return None
 
     def _check(self, runner: Runner, test: str, case: Case | None) -> None:
@@ -129,11 +129,11 @@ class Suite:
             doubts = [told.reason for told in verdicts.values() if isinstance(told, Inconclusive)]
             self.doubt = doubts[0] if doubts else ""
 
-    def _reference(self, runner: Runner, case: Case) -> Reference | Exception:
+    def _reference(self, runner: Runner, case: Case) -> ReferenceResult | Exception:
         reference = self._references.get(case.to_json())
         if reference is None:
             reference = runner.reference(self.spec, case)
-            if elements_of(self.spec, case.values) <= _KEPT_ELEMENTS:
+            if count_elements(self.spec, case.values) <= _KEPT_ELEMENTS:
                 self._references[case.to_json()] = reference
         return reference
 
@@ -141,18 +141,18 @@ class Suite:
         """Let go of what the reference said: of a hundred cases that is many megabytes."""
         self._references.clear()
 
-    def outcome(self, test: str) -> Look:
+    def outcome(self, test: str) -> RunDigest:
         """What a test's case comes to; the same for all tests without one."""
         case = self.tests[test]
         if case is None:
-            return Look("", "", 0.0)
+            return RunDigest("", "", 0.0)
         runner = Runner((EmbeddedSimulator(),))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             ran = run_recorded(runner, runner.backends[0], self.spec, case)
             reference = self._reference(runner, case)
-        if not isinstance(ran, Ran) or ran.trace is None:
-            return Look(type(ran).__name__, "", math.inf)
+        if not isinstance(ran, Completed) or ran.trace is None:
+            return RunDigest(type(ran).__name__, "", math.inf)
         bits, error = hashlib.sha256(), 0.0
         for array, value in zip(
             ran.outputs, getattr(reference, "values", ran.outputs), strict=True
@@ -162,7 +162,7 @@ class Suite:
                 off = np.abs(array.astype(np.float64) - value.astype(np.float64))
             error = max(error, float(np.max(off, initial=0, where=np.isfinite(off))))
         trace = hashlib.sha256(trace_to_json(ran.trace).encode()).hexdigest()
-        return Look(trace, bits.hexdigest(), error)
+        return RunDigest(trace, bits.hexdigest(), error)
 
 
 def is_quick(test: str) -> bool:
@@ -181,7 +181,7 @@ def drawn_cases(spec: KernelSpec, count: int) -> list[Case]:
         return not is_seen
 
     drawn = examples(cases(spec).filter(is_new), count)
-    return sorted(drawn, key=lambda case: elements_of(spec, case.values))
+    return sorted(drawn, key=lambda case: count_elements(spec, case.values))
 
 
 def suites_of(
@@ -190,13 +190,13 @@ def suites_of(
     """The suites of kernel tests by name, one for each kernel of a spec, with their drawn cases."""
     suites = {}
     for test, spec in specs.items():
-        for part in (single := alone(spec)):
+        for part in (single := specs_by_kernel(spec)):
             name = f"{test} of {part.name}" if len(single) > 1 else test
             suites[name] = Suite(name, part, drawn[test])
     return suites
 
 
-def who(error: Exception) -> str:
+def killer_of(error: Exception) -> str:
     """Who found a mutant, by what its test raised."""
     if isinstance(error, HazardFailure):
         return f"detector: {', '.join(dict.fromkeys(finding.id for finding in error.findings))}"
@@ -227,7 +227,7 @@ def lines_run(functions: Sequence[FunctionType]) -> Iterator[set[tuple[str, int]
     seen: set[tuple[str, int]] = set()
     whole = [function.__code__ for function in functions]
     codes = {id(code) for outer in whole for code in (outer, *codes_in(outer))}
-    with traced(
+    with trace_code(
         lambda code: id(code) in codes,
         lambda frame: seen.add((frame.f_code.co_filename, frame.f_lineno)),
     ):

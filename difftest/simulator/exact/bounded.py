@@ -101,7 +101,7 @@ class Bounded:
 
     def shaped(self, change: Callable[[Any], Any]) -> Bounded:
         """The same numbers in another arrangement, which ``change`` makes of an array."""
-        error = None if self.error is None else change(spread(self))
+        error = None if self.error is None else change(element_bounds(self))
         ids = with_ids(self.ids, change)
         held = self.dtype, self.sums, self.adds, self.partial
         return Bounded(change(self.value), error, *held, ids)
@@ -119,14 +119,14 @@ def made_ids(ids: Any) -> Any:
     return ids() if callable(ids) else ids
 
 
-def spread(x: Bounded) -> Any:
+def element_bounds(x: Bounded) -> Any:
     """The bound of each element."""
     if x.error is None or x.error.shape == x.value.shape:
         return x.error
     return np.broadcast_to(x.error, x.value.shape)
 
 
-class Held(NamedTuple):
+class ExactValues(NamedTuple):
     """The exact values of a tensor and the bounds of their errors, of its data's shape."""
 
     value: Float64
@@ -157,7 +157,7 @@ def number(value: Any) -> Bounded:
     return Bounded(wide, np.asarray(abs(exact) * UNIT + TINY), FLOAT32)
 
 
-def rounded(
+def round_bounded(
     value: Float64,
     error: Float64 | None,
     *operands: Bounded,
@@ -199,7 +199,7 @@ def defined(value: Float64, error: Float64) -> Float64:
     return error
 
 
-def both(left: Float64 | None, right: Float64 | None) -> Float64 | None:
+def sum_bounds(left: Float64 | None, right: Float64 | None) -> Float64 | None:
     """The sum of two bounds."""
     if left is None or right is None:
         return right if left is None else left
@@ -225,8 +225,8 @@ def is_sum(value: Float64, left: Float64, right: Float64) -> bool:
 def add(left: Bounded, right: Bounded) -> Bounded:
     """``left + right``."""
     value = left.value + right.value
-    error = cancelled(both(left.error, right.error), left, right, opposite=True)
-    return rounded(
+    error = cancelled(sum_bounds(left.error, right.error), left, right, opposite=True)
+    return round_bounded(
         value,
         error,
         left,
@@ -266,7 +266,7 @@ def added_at(before: Bounded, terms: Bounded, places: Any, growth: Callable[...,
     most = int(times.max(initial=0.0))
     if before.error is None and terms.error is None and most == 1:
         made = value[places]
-        return rounded(
+        return round_bounded(
             made,
             None,
             before,
@@ -295,8 +295,8 @@ def added_or_put(held: Bounded, added: Bounded, missing: Array | None) -> Bounde
 def subtract(left: Bounded, right: Bounded) -> Bounded:
     """``left - right``."""
     value = left.value - right.value
-    error = cancelled(both(left.error, right.error), left, right, opposite=False)
-    return rounded(
+    error = cancelled(sum_bounds(left.error, right.error), left, right, opposite=False)
+    return round_bounded(
         value,
         error,
         left,
@@ -315,8 +315,8 @@ def multiply(left: Bounded, right: Bounded) -> Bounded:
             return Bounded(left.value * sign, left.error, left.dtype, left.sums, ids=ids)
     error = None if left.error is None else left.error * np.abs(right.value)
     if right.error is not None:
-        error = both(error, magnitudes(left.value, left.error) * right.error)
-    return rounded(left.value * right.value, error, left, right)
+        error = sum_bounds(error, magnitudes(left.value, left.error) * right.error)
+    return round_bounded(left.value * right.value, error, left, right)
 
 
 def divide(left: Bounded, right: Bounded) -> Bounded:
@@ -330,10 +330,10 @@ def divide(left: Bounded, right: Bounded) -> Bounded:
         error = np.where(room > 0, error / room, np.inf)
     elif error is not None:
         error = error / np.abs(right.value)
-    return rounded(value, error, left, right)
+    return round_bounded(value, error, left, right)
 
 
-def extreme(function: Any) -> Callable[[Bounded, Bounded], Bounded]:
+def exact_extreme(function: Any) -> Callable[[Bounded, Bounded], Bounded]:
     """``maximum`` or ``minimum``, which round nothing and rise with both operands."""
 
     def chosen(left: Bounded, right: Bounded) -> Bounded:
@@ -369,7 +369,7 @@ def power(base: Bounded, exponent: Bounded) -> Bounded:
     """``base ** exponent``: over a box, its extremes lie at the corners, or where the base is 0."""
     value = base.value**exponent.value
     if base.error is None and exponent.error is None:
-        return rounded(value, None, base, exponent, times=8.0)
+        return round_bounded(value, None, base, exponent, times=8.0)
     low, high = ends(base)
     few, many = ends(exponent)
     error = np.zeros_like(value)
@@ -377,7 +377,7 @@ def power(base: Bounded, exponent: Bounded) -> Bounded:
         error = np.maximum(error, np.abs(corner - value))
     crosses = (low < 0) & (high > 0)
     error = np.where(crosses, np.maximum(error, np.abs(0.0**exponent.value - value)), error)
-    return rounded(value, error, base, exponent, times=8.0)
+    return round_bounded(value, error, base, exponent, times=8.0)
 
 
 def ends(x: Bounded) -> tuple[Float64, Float64]:
@@ -507,11 +507,11 @@ def exponential(x: Bounded) -> Bounded:
     value = np.exp(x.value)
     error = None
     if x.error is not None:
-        error = np.expm1(spread(x))
+        error = np.expm1(element_bounds(x))
         error *= value
         if x.error.max(initial=0.0) > 1.0:  # far below 0 the power stays 0 whatever the error
             error = np.where(x.error > 1.0, np.exp(x.value + x.error) - value, error)
-    return rounded(value, error, times=FUNCTION_ROUNDINGS)
+    return round_bounded(value, error, times=FUNCTION_ROUNDINGS)
 
 
 def monotone(name: str) -> Callable[[Bounded], Bounded]:
@@ -522,14 +522,14 @@ def monotone(name: str) -> Callable[[Bounded], Bounded]:
     def computed(x: Bounded) -> Bounded:
         value = function(x.value)
         if x.error is None:
-            return rounded(value, None, times=times)
+            return round_bounded(value, None, times=times)
         low, high = ends(x)
         if name == "sqrt":
             low = np.maximum(low, 0.0)
         error = np.maximum(np.abs(function(low) - value), np.abs(function(high) - value))
         if name != "sqrt":
             error = np.where((low > 0) | (high < 0), error, np.inf)
-        return rounded(value, error, times=times)
+        return round_bounded(value, error, times=times)
 
     return computed
 
@@ -545,7 +545,7 @@ def smooth(name: str) -> Callable[[Bounded], Bounded]:
         value = function(x.value)
         own = np.minimum(np.abs(x.value), 1.0) * (FUNCTION_ROUNDINGS * 2.0**-24)
         error = own if x.error is None else own + slope * x.error
-        return rounded(value, error, times=FUNCTION_ROUNDINGS)
+        return round_bounded(value, error, times=FUNCTION_ROUNDINGS)
 
     return computed
 
@@ -553,7 +553,7 @@ def smooth(name: str) -> Callable[[Bounded], Bounded]:
 FUNCTIONS: dict[str, Callable[[Bounded], Bounded]] = {
     "copy": lambda x: x,
     "square": lambda x: multiply(x, x),
-    "relu": lambda x: extreme(np.maximum)(x, number(0.0)),
+    "relu": lambda x: exact_extreme(np.maximum)(x, number(0.0)),
     "exp": exponential,
     "abs": lambda x: Bounded(np.abs(x.value), x.error, x.dtype, x.sums),
     **{name: monotone(name) for name in _MONOTONE},

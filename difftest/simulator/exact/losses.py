@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from difftest.simulator.dtypes import Array, name_of
+from difftest.simulator.dtypes import Array, dtype_name
 from difftest.simulator.errors import Location, kernel_location
 from difftest.simulator.exact.bounded import ROUNDINGS, Bounded
 from difftest.simulator.trace import Space
@@ -120,7 +120,7 @@ class Losses:
         argument = None
         if len(self._arguments) == 1 and self._arguments[0].size == value.size:
             argument = float(np.ravel(self._arguments[0])[place])
-        tensor = name_of(tile.dtype) + (" in PSUM" if tile._space is Space.PSUM else "")
+        tensor = dtype_name(tile.dtype) + (" in PSUM" if tile._space is Space.PSUM else "")
         return Overflow(float(value[place]), argument, tensor, ROUNDINGS[tile.dtype].largest)
 
 

@@ -21,11 +21,11 @@ import numpy as np
 
 from difftest.simulator.dtypes import FLOAT32, Array
 from difftest.simulator.exact import bounded, places
-from difftest.simulator.exact.bounded import FUNCTIONS, Bounded, Float64, magnitudes, spread
+from difftest.simulator.exact.bounded import FUNCTIONS, Bounded, Float64, element_bounds, magnitudes
 from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.elementwise import in_integers
 from difftest.simulator.instructions.mx import scale_codes, spread_over_groups, unpack
-from difftest.simulator.instructions.record import Call, Masked
+from difftest.simulator.instructions.record import CheckedCall, MaskedValues
 from difftest.simulator.instructions.reduce import extreme_along
 from difftest.simulator.instructions.values import rows
 from difftest.simulator.lifted import Lifted
@@ -34,7 +34,7 @@ from difftest.simulator.tile import Tile
 Axes = tuple[int, ...]
 
 
-class Run(Protocol):
+class ExactContext(Protocol):
     """What numbers ask of the launch's exact run (:class:`.run.Shadow`)."""
 
     def doubt(self, reason: str, *, lost: bool, is_open: bool = False) -> None: ...
@@ -54,8 +54,8 @@ ARITHMETIC: dict[Any, Callable[..., Bounded]] = {
     np.multiply: bounded.multiply,
     np.divide: bounded.divide,
     np.power: bounded.power,
-    np.maximum: bounded.extreme(np.maximum),
-    np.minimum: bounded.extreme(np.minimum),
+    np.maximum: bounded.exact_extreme(np.maximum),
+    np.minimum: bounded.exact_extreme(np.minimum),
     np.negative: lambda x: Bounded(
         -x.value, x.error, x.dtype, x.sums, x.adds, ids=bounded.with_ids(x.ids, np.negative)
     ),
@@ -71,7 +71,7 @@ class Numbers(Lifted):
 
     __slots__ = ("held", "run", "shape")
 
-    def __init__(self, run: Run, held: Bounded) -> None:
+    def __init__(self, run: ExactContext, held: Bounded) -> None:
         self.run, self.held, self.shape = run, held, held.value.shape
 
     def _of(self, operand: Any) -> Bounded:
@@ -139,7 +139,7 @@ class Numbers(Lifted):
         value = np.concatenate([part.value for part in values], axis=axis)
         if all(part.error is None for part in values):
             return self._made(Bounded(value, None, FLOAT32))
-        errors = [np.zeros_like(p.value) if p.error is None else spread(p) for p in values]
+        errors = [np.zeros_like(p.value) if p.error is None else element_bounds(p) for p in values]
         error = np.concatenate(errors, axis=axis)
         return self._made(Bounded(value, error if error.any() else None, FLOAT32))
 
@@ -192,7 +192,7 @@ class Filled(Numbers):
 
     __slots__ = ("_array", "_part", "_rounded")
 
-    def __init__(self, run: Run, part: Bounded, array: Filled | None = None) -> None:
+    def __init__(self, run: ExactContext, part: Bounded, array: Filled | None = None) -> None:
         self.run, self._part, self.shape = run, part, part.value.shape
         self._array = array
         """What has all the elements, and alone knows what became of them; None for itself."""
@@ -229,7 +229,7 @@ class Filled(Numbers):
 # -- decisions -------------------------------------------------------------------------------------
 
 
-def decided(run: Run, value: Any, unsure: Any, apart: float = 1.0) -> Bounded:
+def decided(run: ExactContext, value: Any, unsure: Any, apart: float = 1.0) -> Bounded:
     """What a decision gives, with a doubt where a rounding may have turned it round.
 
     Its results, such as 1 and 0, lie no further ``apart``.
@@ -241,9 +241,9 @@ def decided(run: Run, value: Any, unsure: Any, apart: float = 1.0) -> Bounded:
     return Bounded(truth, np.where(unsure, apart, 0.0), FLOAT32)
 
 
-def compared(run: Run, ufunc: Any, left: Bounded, right: Bounded) -> Bounded:
+def compared(run: ExactContext, ufunc: Any, left: Bounded, right: Bounded) -> Bounded:
     """A comparison of exact values: unsure where the bounds let the machine decide otherwise."""
-    error = bounded.both(left.error, right.error)
+    error = bounded.sum_bounds(left.error, right.error)
     unsure = error if error is None else doubtful_truth(Bounded(left.value - right.value, error))
     return decided(run, ufunc(left.value, right.value), unsure)
 
@@ -253,20 +253,20 @@ def doubtful_truth(x: Bounded) -> Any:
     return None if x.error is None else (np.abs(x.value) <= x.error) & (x.error > 0)
 
 
-def _logic(run: Run, ufunc: Any, *operands: Bounded) -> Bounded:
+def _logic(run: ExactContext, ufunc: Any, *operands: Bounded) -> Bounded:
     doubts = [doubt for doubt in map(doubtful_truth, operands) if doubt is not None]
     unsure = functools.reduce(np.logical_or, doubts) if doubts else None
     return decided(run, ufunc(*(operand.value for operand in operands)), unsure)
 
 
-def _remainder(run: Run, ufunc: Any, left: Bounded, right: Bounded) -> Bounded:
+def _remainder(run: ExactContext, ufunc: Any, left: Bounded, right: Bounded) -> Bounded:
     """``left - k * right`` for a whole number k, which a rounding may change."""
     value = ufunc(left.value, right.value)
     if left.error is None and right.error is None:
         rest = np.fmod(left.value, right.value)  # float64 has it; np.mod may add the divisor to it
         kept = np.where(value == rest, 0.0, right.value)
         certain = functools.partial(bounded.is_sum, value, rest, kept)
-        return bounded.rounded(value, None, left, right, certain=certain)
+        return bounded.round_bounded(value, None, left, right, certain=certain)
     turns = np.abs(np.round((left.value - value) / right.value))
     error = np.zeros_like(value)
     for part, times in ((left.error, 1.0), (right.error, turns)):
@@ -278,7 +278,7 @@ def _remainder(run: Run, ufunc: Any, left: Bounded, right: Bounded) -> Bounded:
     if unsure.any():
         run.doubt("a rounded value decides", lost=False)
         error = np.where(unsure, size + near, error)
-    return bounded.rounded(value, error, left, right)
+    return bounded.round_bounded(value, error, left, right)
 
 
 _DECISIONS: dict[Any, Callable[..., Bounded]] = {
@@ -307,12 +307,12 @@ def chosen_from(condition: Any, unsure: Any, yes: Bounded, no: Bounded) -> Bound
 # -- reductions ------------------------------------------------------------------------------------
 
 
-def _total(run: Run, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
+def _total(run: ExactContext, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
     """A sum in float32, in whatever order."""
     value, total = x.value, functools.partial(np.add.reduce, axis=axes, keepdims=keepdims)
     n = math.prod([value.shape[axis] for axis in axes])
     summed, sizes = np.asarray(total(value)), np.asarray(total(np.abs(value)))
-    error, errors = spread(x), 0.0
+    error, errors = element_bounds(x), 0.0
     if error is not None:
         errors = total(error)
     elif n == 1 or (sizes.max(initial=0.0) <= bounded.LARGEST_SUM and bounded.is_integral(value)):
@@ -321,8 +321,8 @@ def _total(run: Run, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Boun
     return Bounded(summed, bounded.defined(summed, carried), FLOAT32, adds=True)
 
 
-def _extreme(run: Run, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
-    value, error = extreme_along(ufunc, x.value, axes), spread(x)
+def _extreme(run: ExactContext, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
+    value, error = extreme_along(ufunc, x.value, axes), element_bounds(x)
     if error is not None:
         error = bounded.between(value, *(extreme_along(ufunc, e, axes) for e in bounded.ends(x)))
     ids = ids_of_extremes(ufunc, x, axes) if needs_ids(x) else None
@@ -357,15 +357,15 @@ def ids_of_extremes(ufunc: Any, x: Bounded, axes: Axes) -> Array:
     return np.where(may_be == 1, found, 0)
 
 
-def _all_or_any(run: Run, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
+def _all_or_any(run: ExactContext, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
     value = ufunc.reduce(x.value != 0, axis=axes, keepdims=keepdims)
     unsure = doubtful_truth(x)
     if unsure is not None:
-        unsure = spread(Bounded(x.value, unsure)).any(axis=axes, keepdims=keepdims)
+        unsure = element_bounds(Bounded(x.value, unsure)).any(axis=axes, keepdims=keepdims)
     return decided(run, value, unsure)
 
 
-def _product(run: Run, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
+def _product(run: ExactContext, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
     value = np.asarray(x.value.prod(axis=axes, keepdims=keepdims))
     largest: Any = magnitudes(x.value, x.error)
     most = np.asarray(largest.prod(axis=axes, keepdims=keepdims))
@@ -377,7 +377,7 @@ def _product(run: Run, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bo
     return Bounded(value, bounded.defined(value, carried), FLOAT32)
 
 
-def _difference(run: Run, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
+def _difference(run: ExactContext, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
     """The first element along an axis minus the others."""
     (axis,) = axes
     signs = np.where(np.arange(x.value.shape[axis]) == 0, 1.0, -1.0)
@@ -400,17 +400,17 @@ _REDUCTIONS: dict[Any, Callable[..., Bounded]] = {
 # -- instructions whose meaning does not run on numbers --------------------------------------------
 
 
-def iota(run: Run, call: Call, expr: Any) -> Bounded:
+def iota(run: ExactContext, call: CheckedCall, expr: Any) -> Bounded:
     """Whole numbers."""
     return Bounded(expr.array().astype(np.float64), None)
 
 
-def drawn(run: Run, call: Call, *operands: Any) -> None:
+def drawn(run: ExactContext, call: CheckedCall, *operands: Any) -> None:
     """Random numbers, of which no reference knows."""
     run.doubt("random numbers", lost=True)
 
 
-def sequence_bounds(run: Run, call: Call, segment_ids: Bounded) -> None:
+def sequence_bounds(run: ExactContext, call: CheckedCall, segment_ids: Bounded) -> None:
     """Bounds of segments, which rounded ids name."""
     if segment_ids.error is not None:
         run.doubt("rounded values name segments", lost=True)
@@ -419,7 +419,7 @@ def sequence_bounds(run: Run, call: Call, segment_ids: Bounded) -> None:
 # -- products --------------------------------------------------------------------------------------
 
 
-def nc_matmul(run: Run, call: Call, *operands: Bounded) -> Bounded:
+def nc_matmul(run: ExactContext, call: CheckedCall, *operands: Bounded) -> Bounded:
     """``stationary.T @ moving``; two rows of the contraction from each partition if it is so."""
     if "product" in call.operands:
         return operands[0]
@@ -430,9 +430,9 @@ def nc_matmul(run: Run, call: Call, *operands: Bounded) -> Bounded:
     return matrix_product(run, *sides)
 
 
-def matrix_product(run: Run, left: Bounded, right: Bounded) -> Bounded:
+def matrix_product(run: ExactContext, left: Bounded, right: Bounded) -> Bounded:
     """``left.T @ right`` for [K, M] and [K, N], summed in float32 in whatever order."""
-    values, errors = (left.value, right.value), (spread(left), spread(right))
+    values, errors = (left.value, right.value), (element_bounds(left), element_bounds(right))
     value, depth = values[0].T @ values[1], len(left.value)
     growth = run.gamma(depth, value.size)
     wide = [v if e is None else magnitudes(v, e) for v, e in zip(values, errors, strict=True)]
@@ -472,14 +472,14 @@ def _sizes_product(left: Float64, right: Float64, times: float = 1.0) -> Any:
 # -- microscaling ---------------------------------------------------------------------------------
 
 
-def quantize_mx(run: Run, call: Call, src: Bounded) -> tuple[None, None]:
+def quantize_mx(run: ExactContext, call: CheckedCall, src: Bounded) -> tuple[None, None]:
     """Packed elements and scales, which are the machine's."""
     if src.error is not None and not _is_sure(call, src):
         run.doubt("rounded values are quantized to MX", lost=True)
     return None, None
 
 
-def _is_sure(call: Call, src: Bounded) -> bool:
+def _is_sure(call: CheckedCall, src: Bounded) -> bool:
     """Whether the largest and the smallest magnitudes that are possible quantize alike."""
     sizes = np.abs(src.value)
     largest, smallest = (
@@ -491,12 +491,12 @@ def _is_sure(call: Call, src: Bounded) -> bool:
     (most, scales), (least, others) = (
         call.instruction.meaning(call, values) for values in (largest, smallest)
     )
-    assert isinstance(scales, Masked)
-    assert isinstance(others, Masked)
+    assert isinstance(scales, MaskedValues)
+    assert isinstance(others, MaskedValues)
     return most.tobytes() == least.tobytes() and scales.values.tobytes() == others.values.tobytes()
 
 
-def nc_matmul_mx(run: Run, call: Call, *tiles: Tile) -> Bounded:
+def nc_matmul_mx(run: ExactContext, call: CheckedCall, *tiles: Tile) -> Bounded:
     """``stationary.T @ moving`` of the elements times their scales."""
     stationary, moving, stationary_scale, moving_scale = tiles
     left = _scaled(run, stationary, stationary_scale, "stationary_scale")
@@ -504,7 +504,7 @@ def nc_matmul_mx(run: Run, call: Call, *tiles: Tile) -> Bounded:
     return matrix_product(run, Bounded(left), Bounded(right))
 
 
-def _scaled(run: Run, tile: Tile, scale: Tile, name: str) -> Float64:
+def _scaled(run: ExactContext, tile: Tile, scale: Tile, name: str) -> Float64:
     """Elements times their scales, the contraction first [4 P, F]."""
     run.sure(run.take(scale))
     packed = unpack(rows(tile._engine_values(unwritten=True)), tile.dtype).astype(np.float64)

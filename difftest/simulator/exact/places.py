@@ -13,8 +13,8 @@ import numpy as np
 
 from difftest.simulator.dtypes import Array, DType
 from difftest.simulator.exact import bounded
-from difftest.simulator.exact.bounded import Bounded, Float64, spread
-from difftest.simulator.instructions.record import Call, Masked
+from difftest.simulator.exact.bounded import Bounded, Float64, element_bounds
+from difftest.simulator.instructions.record import CheckedCall, MaskedValues
 from difftest.simulator.instructions.search import EIGHT, ranks_of
 from difftest.simulator.instructions.values import rows
 
@@ -46,7 +46,7 @@ def look_up(data: Bounded, vals: Bounded, *, backwards: bool = False) -> PlacesO
     """Return the places of 8 values in the data, as the machine's ``matches`` finds them."""
     lines, wanted = rows(data.value), rows(vals.value)
     near, far = (
-        np.zeros(plane.shape) if x.error is None else rows(spread(x))
+        np.zeros(plane.shape) if x.error is None else rows(element_bounds(x))
         for x, plane in ((data, lines), (vals, wanted))
     )
     ranks = ranks_of(wanted, backwards=backwards)
@@ -69,7 +69,7 @@ def look_up(data: Bounded, vals: Bounded, *, backwards: bool = False) -> PlacesO
     return PlacesOfEight(place, apart, possible)
 
 
-def find_index8(run: Doubting, call: Call, data: Bounded, vals: Bounded) -> Bounded | None:
+def find_index8(run: Doubting, call: CheckedCall, data: Bounded, vals: Bounded) -> Bounded | None:
     """Return the places that ``nc_find_index8`` writes; None where all are sure."""
     if data.error is None and vals.error is None:
         return None
@@ -80,7 +80,7 @@ def find_index8(run: Doubting, call: Call, data: Bounded, vals: Bounded) -> Boun
 
 
 def match_replace8(
-    run: Doubting, call: Call, data: Bounded, vals: Bounded, imm: float
+    run: Doubting, call: CheckedCall, data: Bounded, vals: Bounded, imm: float
 ) -> tuple[Bounded | None, Bounded | None]:
     """Return the numbers and the places that ``nc_match_replace8`` writes.
 
@@ -92,7 +92,7 @@ def match_replace8(
     places = _places(run, found.place, found.apart, _dtype(call, "dst_idx"))
     number = bounded.number(imm)
     value, kept = rows(data.value).copy(), rows(data.value)
-    error = np.zeros(value.shape) if data.error is None else rows(spread(data)).copy()
+    error = np.zeros(value.shape) if data.error is None else rows(element_bounds(data)).copy()
     by_number = 0.0 if number.error is None else float(number.error)
     row, k = np.nonzero(found.place >= 0)
     column = found.place[row, k]
@@ -104,14 +104,14 @@ def match_replace8(
     return made, places
 
 
-def nonzero(run: Doubting, call: Call, src: Bounded) -> Masked | None:
+def nonzero(run: Doubting, call: CheckedCall, src: Bounded) -> MaskedValues | None:
     """Return what ``nonzero_with_count`` writes; None where each element is surely 0 or not.
 
     From the first element on that may be either, all places may be others.
     """
     if src.error is None:
         return None
-    lines, errors = rows(src.value), rows(spread(src))
+    lines, errors = rows(src.value), rows(element_bounds(src))
     is_open = (np.abs(lines) <= errors) & (errors > 0)
     firsts = np.arange(0, len(lines), call.machine.gpsimd_core_partitions)
     if not is_open[firsts].any():
@@ -133,7 +133,7 @@ def nonzero(run: Doubting, call: Call, src: Bounded) -> Masked | None:
             error[p, -1] = np.count_nonzero(is_open[p])
     shape = call.result.shape
     numbers = Bounded(value.reshape(shape), error.reshape(shape), call.result.dtype)
-    return Masked(numbers, chosen.reshape(shape))  # type: ignore[arg-type]
+    return MaskedValues(numbers, chosen.reshape(shape))  # type: ignore[arg-type]
 
 
 def order_of(run: Doubting, x: Bounded, kind: Any) -> Bounded:
@@ -176,7 +176,7 @@ def _starts(low: Float64, high: Float64) -> Array:
     return starts
 
 
-def _dtype(call: Call, role: str) -> DType:
+def _dtype(call: CheckedCall, role: str) -> DType:
     """Return the dtype of a destination."""
     dst = call.destinations.get(role)
     return call.result.dtype if dst is None else dst.dtype

@@ -23,8 +23,8 @@ from difftest.simulator.dtypes import (
     TFLOAT32,
     Array,
     DType,
+    dtype_name,
     is_float,
-    name_of,
 )
 from difftest.simulator.errors import Location, Stack, kernel_location
 from difftest.simulator.exact.bounded import (
@@ -48,7 +48,13 @@ from difftest.simulator.exact.contract import (
     narrowed_of,
 )
 from difftest.simulator.exact.contract import ExactSettings as ExactSettings
-from difftest.simulator.exact.held import Owners, RoundingSites, holding, ids_of, raw_values
+from difftest.simulator.exact.exact_values import (
+    ByteOwners,
+    RoundingSites,
+    holding,
+    ids_of,
+    raw_values,
+)
 from difftest.simulator.exact.losses import Loss, Losses
 from difftest.simulator.exact.numbers import (
     RULES,
@@ -63,8 +69,8 @@ from difftest.simulator.follower import Follower
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.dma import turned
-from difftest.simulator.instructions.record import Call, Issue, Masked, moved
-from difftest.simulator.instructions.unboxed import by_reach
+from difftest.simulator.instructions.irregular_masks import meaning_by_dependence
+from difftest.simulator.instructions.record import CheckedCall, InstructionUse, MaskedValues, moved
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
@@ -95,7 +101,7 @@ are no numbers where the machine's values are exact."""
 class Plan:
     """What is known of a call before its operands' numbers are: it is asked once for each call."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: CheckedCall) -> None:
         options = call.options
         self.title = call.title
         self.rule = RULES.get(call.name)
@@ -128,7 +134,7 @@ class Shadow(Follower):
         self.contract = Contract(settings)
         self.doubts: dict[tuple[str, Location | None], Doubt] = {}
         self.losses = Losses() if settings.losses else None
-        self.owners = Owners()
+        self.owners = ByteOwners()
         self._pending: list[Pending] | None = None
         self._chain, self._sums = NO_CHAIN, False
         self._next_id = 1
@@ -151,7 +157,7 @@ class Shadow(Follower):
 
     # -- between the gate and the machine ---------------------------------------------------------
 
-    def before(self, call: Call, issued: Issue) -> None:
+    def before(self, call: CheckedCall, issued: InstructionUse) -> None:
         """Compute what an instruction will write, before the machine overwrites its operands."""
         dst, operands, others = issued.dst, issued.operands, issued.others
         where = issued.where
@@ -189,7 +195,7 @@ class Shadow(Follower):
             rows = zip_longest(others, rest)
             self._pending += [_pending(tile, part, None) for tile, part in rows if tile is not None]
 
-    def _follow(self, plan: Plan, call: Call, issued: Issue) -> None:
+    def _follow(self, plan: Plan, call: CheckedCall, issued: InstructionUse) -> None:
         """Note the roundings of wider values behind an instruction's operands.
 
         Those behind a matrix product's operands are excused: the operands want one dtype.
@@ -206,12 +212,12 @@ class Shadow(Follower):
         finest = finest_of(issued.operands)
         self._chain = self._chain._replace(narrowed=narrowed, finest=finest)
 
-    def _lifted(self, call: Call, values: list[Any], issued: Issue) -> Any:
+    def _lifted(self, call: CheckedCall, values: list[Any], issued: InstructionUse) -> Any:
         """What the record's own meaning makes of numbers with bounds."""
         instruction, inner = call.instruction, issued.inner
         compute = instruction.moves if instruction.in_place else instruction.meaning
         if inner is not None:
-            compute = functools.partial(by_reach, inner)
+            compute = functools.partial(meaning_by_dependence, inner)
         operands = [
             Numbers(self, value if type(value) is Bounded else number(value))
             if isinstance(value, (Bounded, int, float, np.generic))
@@ -226,11 +232,11 @@ class Shadow(Follower):
         finally:
             if registers is not None:
                 registers.accumulators, registers.exact = registers.exact, registers.accumulators
-        if type(results) is Masked:
+        if type(results) is MaskedValues:
             return self._masked(results, issued.dst)
         return tuple(map(_numbers, results)) if type(results) is tuple else _numbers(results)
 
-    def _masked(self, result: Masked, dst: Any) -> Masked:
+    def _masked(self, result: MaskedValues, dst: Any) -> MaskedValues:
         """A result of chosen elements; where the choice is open, a bound that holds both values."""
         chosen: Any = result.chosen
         unsure = doubtful_truth(chosen.held) if isinstance(chosen, Numbers) else None
@@ -242,9 +248,9 @@ class Shadow(Follower):
             values = Bounded(result.values.astype(np.float64))
         kept = self.take(dst).shaped(lambda array: array.reshape(values.value.shape))
         made: Any = chosen_from(truth, unsure, values, kept)
-        return Masked(made, truth | unsure)
+        return MaskedValues(made, truth | unsure)
 
-    def _added(self, call: Call, numbers: Bounded, dst: Tile) -> Bounded:
+    def _added(self, call: CheckedCall, numbers: Bounded, dst: Tile) -> Bounded:
         """What is added to what ``dst`` holds; of a product to what a product left there."""
         missing = dst._fresh() if "product" in call.operands else None
         if call.options.get("accumulate", True) is None and missing is None:
@@ -253,7 +259,7 @@ class Shadow(Follower):
                 return numbers
         return added_or_put(self.stored(dst), numbers, missing)
 
-    def _read(self, plan: Plan, call: Call, operand: Any, where: Array | None) -> Any:
+    def _read(self, plan: Plan, call: CheckedCall, operand: Any, where: Array | None) -> Any:
         """An operand as its rule takes it: the numbers of a tile, or what else was given."""
         if isinstance(operand, Tile):
             if plan.of_tiles:
@@ -265,7 +271,7 @@ class Shadow(Follower):
             return self.stored(operand._base, computed=plan.computed).shaped(operand._take)
         return operand
 
-    def _through_indices(self, plan: Plan, call: Call, moved: Any, where: Any) -> Any:
+    def _through_indices(self, plan: Plan, call: CheckedCall, moved: Any, where: Any) -> Any:
         """What reaches a destination, and where: indices may lead out, or name a place twice."""
         numbers, dst, operands = moved
         arrays: Any = ()
@@ -303,7 +309,7 @@ class Shadow(Follower):
         if self.losses is not None:
             self.losses.begin(name)
 
-    def after(self, call: Call, issued: Issue) -> None:
+    def after(self, call: CheckedCall, issued: InstructionUse) -> None:
         """Take over what was foreseen, now that the machine has run the instruction."""
         pending, self._pending = self._pending, None
         for written in pending or ():
@@ -416,7 +422,7 @@ class Shadow(Follower):
             return None if numbers.error is None or numbers.dtype != dtype else numbers
         whole = into_integers(numbers, dtype)
         if whole is not None:
-            self.doubt(f"a rounded value is converted to {name_of(dtype)}", lost=False)
+            self.doubt(f"a rounded value is converted to {dtype_name(dtype)}", lost=False)
         return whole
 
     def sure(self, *numbers: Bounded) -> None:
@@ -446,7 +452,7 @@ class Shadow(Follower):
         return gamma(n, elements, random=self.random, unit=self.contract.sums)
 
 
-def _is_plain(call: Call, src: Tile | IndirectTile, dst: Tile | IndirectTile) -> bool:
+def _is_plain(call: CheckedCall, src: Tile | IndirectTile, dst: Tile | IndirectTile) -> bool:
     """Whether a copy changes no value, and neither side has other exact values."""
     if is_float(dst.dtype):
         wider = dst.dtype == FLOAT32 and is_float(src.dtype)
@@ -472,15 +478,15 @@ def _numbers(result: Any) -> Any:
     """What a meaning made: None for a plain array, whose elements the machine has too."""
     if isinstance(result, Numbers):
         return result.held
-    if type(result) is not Masked:
+    if type(result) is not MaskedValues:
         return None
     chosen: Any = result.chosen
     plain = chosen.settled() != 0 if isinstance(chosen, Numbers) else chosen
-    return Masked(_numbers(result.values), plain)
+    return MaskedValues(_numbers(result.values), plain)
 
 
 def _pending(tile: Any, result: Any, where: Array | None) -> Pending:
-    if type(result) is Masked:
+    if type(result) is MaskedValues:
         where = result.chosen if where is None else result.chosen & where
         result = result.values
     return tile, result, where

@@ -16,13 +16,13 @@ from difftest.simulator.errors import (
     DtypeError,
     KernelError,
     ShapeError,
+    call_error,
     missing_name,
     not_modelled,
-    refused,
 )
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions.registers import Accumulate
-from difftest.simulator.strictness import note
+from difftest.simulator.strictness import report_violation
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
@@ -214,7 +214,7 @@ def undocumented_argument(where: str, name: str, value: object) -> None:
     """Note an argument that AWS does not document at v2.26.0 and that changes no value here."""
     takes, got = "the arguments that AWS documents", f"the undocumented argument {name!r}"
     remedy = f"leave {name} out, if nothing needs it"
-    note(not_taken(where, takes, got, f"{name}={value!r:.80}", remedy=remedy))
+    report_violation(not_taken(where, takes, got, f"{name}={value!r:.80}", remedy=remedy))
 
 
 def no_extras(where: str, extras: Mapping[str, object]) -> None:
@@ -307,7 +307,7 @@ def resets_registers(where: str, engine: str, op: Any, into: Any) -> bool:
     did = "got a reduce_op and a reduce_res, and no reduce_cmd"
     received = f"reduce_res = {into!r} with reduce_cmd.idle"
     remedy = "pass reduce_cmd=nisa.reduce_cmd.reset_reduce"
-    note(refused(where, rule, did, received, remedy=remedy))
+    report_violation(call_error(where, rule, did, received, remedy=remedy))
     return True
 
 
@@ -378,7 +378,7 @@ def need_two(tile: Tile, where: str) -> None:
 
 def not_taken(where: str, takes: str, got: str, received: str, **more: Any) -> Any:
     """The error of a call for an argument: what it takes, what it got, and that with its value."""
-    return refused(where, f"takes {takes}", f"got {got}", received, **more)
+    return call_error(where, f"takes {takes}", f"got {got}", received, **more)
 
 
 def no_member(kind: Any, value: object, where: str, names: Iterable[str] = ()) -> Any:

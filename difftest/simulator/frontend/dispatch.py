@@ -26,7 +26,7 @@ from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions import every_record
 from difftest.simulator.instructions.record import Instruction
 from difftest.simulator.misuses import MIXED_DIALECTS
-from difftest.simulator.strictness import note
+from difftest.simulator.strictness import report_violation
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 Refit = Callable[[TypeError, tuple[Any, ...], dict[str, Any]], Arguments]
@@ -146,7 +146,7 @@ def _by_name(
         return None
     takes, got = f"{', '.join(needed)} by name", "arguments in place that AWS documents by name"
     remedy = ", ".join(f"{name}=..." for name in needed)
-    note(not_taken(where, takes, got, f"{len(args)} arguments in place", remedy=remedy))
+    report_violation(not_taken(where, takes, got, f"{len(args)} arguments in place", remedy=remedy))
     return args[:placed], named
 
 

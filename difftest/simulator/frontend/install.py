@@ -23,7 +23,7 @@ from difftest.simulator.frontend.kernel import (
     benchmark_with,
     profile_with,
 )
-from difftest.simulator.frontend.nki import kernel as newer
+from difftest.simulator.frontend.nki import nki_kernel as newer
 
 ROOT = "neuronxcc"
 ROOTS = (ROOT, newer.ROOT)

@@ -24,10 +24,10 @@ from difftest.simulator.frontend.arguments import as_argument, not_taken, undocu
 from difftest.simulator.frontend.launchable import Launchable, grid_shape, need_function
 from difftest.simulator.index import as_choice
 from difftest.simulator.instructions.checks import wrong_kind
-from difftest.simulator.launch import called
+from difftest.simulator.launch import launch_call
 from difftest.simulator.machine import MACHINES, Machine
 from difftest.simulator.misuses import GRID_OF_ZERO
-from difftest.simulator.strictness import note
+from difftest.simulator.strictness import report_violation
 from difftest.simulator.trace import Trace
 from difftest.simulator.trace_json import trace_to_json
 
@@ -56,7 +56,7 @@ class Kernel(Launchable):
 
     def __getitem__(self: _Own, key: Any) -> _Own:
         if type(key) is int and key == 0:
-            note(GRID_OF_ZERO(f"{self.function.__name__}[0]"))
+            report_violation(GRID_OF_ZERO(f"{self.function.__name__}[0]"))
             key = 1
         return self.on(grid_shape(key))
 
@@ -67,7 +67,7 @@ class Kernel(Launchable):
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Launch it with what it was called with."""
-        return outputs_of(called(self, args, kwargs), [args, kwargs])
+        return outputs_of(launch_call(self, args, kwargs), [args, kwargs])
 
 
 def as_kernel(kernel: Any) -> Kernel:
@@ -90,7 +90,7 @@ def jit(func: Any = None, mode: str = "auto", **kwargs: Any) -> Any:
     if isinstance(mode, str) and mode in FRAMEWORKS:
         remedy = f"call the kernel with NumPy arrays, or use one of {', '.join(MODES)}"
         takes, got = "a framework's mode where the framework is", f"mode={mode!r} on the simulator"
-        note(not_taken("nki.jit", takes, got, f"mode={mode!r}", remedy=remedy))
+        report_violation(not_taken("nki.jit", takes, got, f"mode={mode!r}", remedy=remedy))
     elif not isinstance(mode, str) or mode not in MODES:
         remedy = f"use one of {', '.join((*MODES, *FRAMEWORKS))}"
         raise not_modelled(f"nki.jit(mode={mode!r})", f"mode={mode!r}", remedy)
@@ -250,7 +250,7 @@ def _say(where: str, named: Mapping[str, Any], left: list[Path], predicts: bool)
         if kept
         else "difftest trace and difftest profile write the same",
     )
-    note(error)
+    report_violation(error)
 
 
 RUN_HINTS = ("device_count", "num_execs")
@@ -368,7 +368,7 @@ class OnDevice(RunAs):
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         predicts = self.predictor is not None
         artifacts = artifacts_of(self.where, self.options, predicts=predicts)
-        result = called(self, args, kwargs, record=bool(artifacts))
+        result = launch_call(self, args, kwargs, record=bool(artifacts))
 
         def profile() -> Any:
             return self.predicted(result.trace).profile()
@@ -376,7 +376,7 @@ class OnDevice(RunAs):
         try:
             artifacts.write(result.trace, profile if predicts else None)
         except NotModelledError as error:
-            note(error)  # the values are there; what they would cost is not known
+            report_violation(error)  # the values are there; what they would cost is not known
         return outputs_of(result, [args, kwargs])
 
 
@@ -401,7 +401,7 @@ class Benchmark(RunAs):
             remedy = "use difftest run, or embedded(predictor=...); a Trainium instance measures"
             raise not_modelled("nki.benchmark without a timing model", "a latency", remedy)
         artifacts = artifacts_of(self.where, self.options, predicts=True)
-        result = called(self, args, kwargs, record=True)
+        result = launch_call(self, args, kwargs, record=True)
         predicted = self.predicted(result.trace)
         latency = NcLatency(predicted)
         artifacts.write(result.trace, predicted.profile)

@@ -20,11 +20,17 @@ from typing import Any, TypeVar
 import numpy as np
 
 from difftest.simulator.core import Core, current
-from difftest.simulator.errors import BufferError, ShapeError, is_inside, kernel_location, refused
+from difftest.simulator.errors import (
+    BufferError,
+    ShapeError,
+    call_error,
+    is_inside,
+    kernel_location,
+)
 from difftest.simulator.frontend.arguments import not_taken
-from difftest.simulator.index import Shape, as_integer, is_integer
+from difftest.simulator.index import Shape, as_integer, is_index_integer
 from difftest.simulator.misuses import NUMBER_OF_TURN_BEFORE
-from difftest.simulator.strictness import note
+from difftest.simulator.strictness import report_violation
 from difftest.simulator.trace import Iteration, Loop, LoopKind
 
 T = TypeVar("T")
@@ -155,7 +161,7 @@ def assignment_target(where: str, kind: type[T]) -> T | None:
         received = "a left side that is found by more than names, integers and indices"
         remedy = "give the tile a name first: part = total[...], then part = nl.loop_reduce(...)"
     rule, did = "reduces into the tile on the left of its assignment", "is not assigned to one"
-    raise refused(where, rule, did, received, remedy=remedy)
+    raise call_error(where, rule, did, received, remedy=remedy)
 
 
 def _place(behind: list[dis.Instruction], frame: FrameType, kind: type) -> Any:
@@ -290,7 +296,7 @@ class LoopRange:
     __slots__ = ("kind", "numbers")
 
     def __init__(self, kind: LoopKind, args: tuple[Any, ...]) -> None:
-        fits = 1 <= len(args) <= 3 and all(map(is_integer, args))
+        fits = 1 <= len(args) <= 3 and all(map(is_index_integer, args))
         where = f"nl.{kind._value_}_range"
         numbers = [as_integer(a, f"{where} of") for a in args] if fits else []
         if not fits or numbers[2:] == [0]:
@@ -339,7 +345,7 @@ def iterate(kind: LoopKind, values: Iterable[int], body: Any = None) -> Iterator
                 loops.made_by_lines = counts.copy()
             now = numbers_of(names, others, frame, body) if first else {}
             if moved := [f"{at} = {n}" for at, n in now.items() if first.get(at, n) not in (n,)]:
-                note(NUMBER_OF_TURN_BEFORE(", ".join(moved)))
+                report_violation(NUMBER_OF_TURN_BEFORE(", ".join(moved)))
             yield value
             loops.carried = anew
         loops.carried = carried  # not where an error ends the loop: explained() asks for it

@@ -22,12 +22,19 @@ from difftest.simulator.dtypes import (
     TFLOAT32,
     WIDE_INTEGERS,
     Array,
-    name_of,
+    dtype_name,
 )
 from difftest.simulator.errors import DtypeError, NotModelledError
 from difftest.simulator.instructions.alu import ALU_OPS, activated, check_range
-from difftest.simulator.instructions.elementwise import apply_scalar, like
-from difftest.simulator.instructions.record import DST, ISA, Call, Role, Takes, instruction
+from difftest.simulator.instructions.elementwise import apply_scalar, result_like
+from difftest.simulator.instructions.record import (
+    DST,
+    ISA,
+    CheckedCall,
+    OperandKind,
+    Role,
+    instruction,
+)
 from difftest.simulator.instructions.registers import (
     LOADS_NOTHING,
     REDUCE_INIT,
@@ -39,7 +46,7 @@ from difftest.simulator.instructions.registers import (
     one_a_partition,
     reach_of_registers,
     read_if_used,
-    registers,
+    reduce_into_register,
 )
 from difftest.simulator.instructions.rules import (
     arithmetic,
@@ -68,7 +75,7 @@ PRELU = "prelu"
 """The one function that uses activate2's relu_param."""
 
 
-def _bias(call: Call) -> None:
+def _bias(call: CheckedCall) -> None:
     """``bias`` is a vector of float32, float16 or bfloat16.
 
     Today's dialect takes a bias of other dtypes, and a number from NeuronCore-v3 on (v2.32.0).
@@ -86,7 +93,7 @@ def _bias(call: Call) -> None:
             raise call.refused(rule, did, received, remedy="fill a [P, 1] tile with it")
         return
     if bias is not None and not call.into_existing and bias.dtype not in BIAS_DTYPES:
-        rule, did = "takes bias of certain dtypes", f"got bias of {name_of(bias.dtype)}"
+        rule, did = "takes bias of certain dtypes", f"got bias of {dtype_name(bias.dtype)}"
         limit = "float32, float16, bfloat16"
         raise call.refused(rule, did, f"bias = {bias!r}", error=DtypeError, limit=limit)
 
@@ -118,10 +125,10 @@ _ADDS = one_of(
     Engine.SCALAR,
     operands=(
         Role(name="data", by_offsets=True),
-        Role(name="scale", takes=Takes.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
+        Role(name="scale", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
         Role(
             name="bias",
-            takes=Takes.VECTOR_OR_NUMBER,
+            takes=OperandKind.VECTOR_OR_NUMBER,
             dtypes=tuple(dtype for dtype in DTYPES if dtype != TFLOAT32),
             optional=True,
         ),
@@ -129,24 +136,24 @@ _ADDS = one_of(
     options=("op", "reduce_op", "reduce_cmd"),
     destinations=(DST, REDUCE_RES),
     rules=(_bias, _ADDS, LOADS_NOTHING, read_if_used),
-    result=like("data"),
+    result=result_like("data"),
     reach=reach_of_registers,
     facts=lambda call: {"op": call["op"]},
     pages=(f"{ISA}activation", f"{ISA}activation_reduce"),
     purpose=Purpose.FUNCTION,
 )
-def activation(call: Call, data: Array, scale: Any, bias: Any) -> tuple[Any, Any]:
+def activation(call: CheckedCall, data: Array, scale: Any, bias: Any) -> tuple[Any, Any]:
     """``dst = op(data * scale + bias)``, and a reduction of it into the engine's registers."""
     values = scaled(as_float(data), scale, bias)
     check_range(values, call["op"])
     result = activated(values, call["op"])
-    return result, registers("scalar", result, call["reduce_op"], call["reduce_cmd"])
+    return result, reduce_into_register("scalar", result, call["reduce_op"], call["reduce_cmd"])
 
 
 # -- activate2 -------------------------------------------------------------------------------------
 
 
-def _first_stage(call: Call) -> None:
+def _first_stage(call: CheckedCall) -> None:
     ops = (call["op0"], call["op1"])
     names = tuple(op and op.name for op in ops)
     if names not in _PAIRS:
@@ -159,7 +166,7 @@ def _first_stage(call: Call) -> None:
             raise call.refused(rule, did, f"reverse{number}=True with op{number}=bypass")
 
 
-def _reduces(call: Call) -> None:
+def _reduces(call: CheckedCall) -> None:
     op = call["reduce_op"]
     used = call["reduce_cmd"] is not Accumulate.IDLE
     if (used and op is None) or (op is not None and op.name not in _REDUCTIONS):
@@ -173,9 +180,9 @@ def _reduces(call: Call) -> None:
     Engine.SCALAR,
     operands=(
         Role(name="data", by_offsets=True),
-        Role(name="imm0", takes=Takes.VECTOR_OR_NUMBER),
-        Role(name="imm1", takes=Takes.VECTOR_OR_NUMBER),
-        Role(name="relu_param", takes=Takes.VECTOR_OR_NUMBER),
+        Role(name="imm0", takes=OperandKind.VECTOR_OR_NUMBER),
+        Role(name="imm1", takes=OperandKind.VECTOR_OR_NUMBER),
+        Role(name="relu_param", takes=OperandKind.VECTOR_OR_NUMBER),
     ),
     options=("op", "op0", "op1", "reverse0", "reverse1", "reduce_op", "reduce_cmd"),
     destinations=(DST, REDUCE_RES),
@@ -187,11 +194,13 @@ def _reduces(call: Call) -> None:
         read_if_used,
         _reduces,
     ),
-    result=like("data"),
+    result=result_like("data"),
     facts=lambda call: {"op": call["op"]},
     classic=False,
 )
-def activate2(call: Call, data: Array, imm0: Any, imm1: Any, relu_param: Any) -> tuple[Any, Any]:
+def activate2(
+    call: CheckedCall, data: Array, imm0: Any, imm1: Any, relu_param: Any
+) -> tuple[Any, Any]:
     """``dst = op((data <op0> imm0) <op1> imm1)``, and a reduction of it; NeuronCore-v4 on.
 
     Each of the three stages rounds to float32, as the documentation spells them.
@@ -209,7 +218,7 @@ def activate2(call: Call, data: Array, imm0: Any, imm1: Any, relu_param: Any) ->
     else:
         check_range(values, name)
         result = activated(values, name)
-    return result, registers("scalar", result, call["reduce_op"], call["reduce_cmd"])
+    return result, reduce_into_register("scalar", result, call["reduce_op"], call["reduce_cmd"])
 
 
 # -- Vector Engine ---------------------------------------------------------------------------------
@@ -226,7 +235,7 @@ MOST_DIMENSIONS = 4
 # -- exponential -----------------------------------------------------------------------------------
 
 
-def _dimensions(call: Call) -> None:
+def _dimensions(call: CheckedCall) -> None:
     shape = call["src"].shape
     most = f"src has at most {MOST_DIMENSIONS} dimensions"
     limits(call, (len(shape) > MOST_DIMENSIONS, most, f"src {list(shape)}"))
@@ -236,7 +245,7 @@ def _dimensions(call: Call) -> None:
     Engine.VECTOR,
     operands=(
         Role(name="src", by_offsets=True, dtypes=EXPONENTIAL_SOURCES),
-        Role(name="max_value", takes=Takes.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
+        Role(name="max_value", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
         REDUCE_INIT,
     ),
     options=("reduce_cmd",),
@@ -253,23 +262,25 @@ def _dimensions(call: Call) -> None:
         read_if_used,
         loads("reduce_init"),
     ),
-    result=like("src"),
+    result=result_like("src"),
     classic=False,
 )
 def exponential(
-    call: Call, src: Array, max_value: Any, reduce_init: Any
+    call: CheckedCall, src: Array, max_value: Any, reduce_init: Any
 ) -> tuple[Array, Array | None]:
     """``dst = exp(src - max_value)``, and its sum into the registers; NeuronCore-v4 on."""
     values = as_float(src)
     top = column(max_value, values.ndim) if is_array(max_value) else as_constant(max_value)
     result = np.exp(values - top)
-    return result, registers("vector", result, ALU_OPS["add"], call["reduce_cmd"], reduce_init)
+    return result, reduce_into_register(
+        "vector", result, ALU_OPS["add"], call["reduce_cmd"], reduce_init
+    )
 
 
 # -- tensor_scalar_cumulative ----------------------------------------------------------------------
 
 
-def _loads_imm1(call: Call) -> None:
+def _loads_imm1(call: CheckedCall) -> None:
     if call["imm1"] is None and call["reduce_cmd"] is Accumulate.LOAD_REDUCE:
         rule, did = "loads its registers from imm1", "got load_reduce without imm1"
         raise call.refused(rule, did, "imm1=None, reduce_cmd.load_reduce")
@@ -279,8 +290,8 @@ def _loads_imm1(call: Call) -> None:
     Engine.VECTOR,
     operands=(
         Role(name="src", by_offsets=True, dtypes=CUMULATED),
-        Role(name="imm0", takes=Takes.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
-        Role(name="imm1", takes=Takes.VECTOR_OR_NUMBER, dtypes=(FLOAT32,), optional=True),
+        Role(name="imm0", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
+        Role(name="imm1", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=(FLOAT32,), optional=True),
     ),
     options=("op0", "op1", "reduce_cmd"),
     destinations=(Role(name="dst", dtypes=CUMULATED),),
@@ -291,11 +302,11 @@ def _loads_imm1(call: Call) -> None:
         commands(Accumulate.RESET_REDUCE, Accumulate.REDUCE, Accumulate.LOAD_REDUCE),
         _loads_imm1,
     ),
-    result=like("src"),
+    result=result_like("src"),
     facts=lambda call: {"op": f"{call['op0'].name}+{call['op1'].name}"},
     classic=False,
 )
-def tensor_scalar_cumulative(call: Call, src: Array, imm0: Any, imm1: Any) -> Array:
+def tensor_scalar_cumulative(call: CheckedCall, src: Array, imm0: Any, imm1: Any) -> Array:
     """``dst[i] = reg = (src[i] <op0> imm0) <op1> reg`` along the free axes, reg of the engine."""
     lines = rows(as_float(apply_scalar(call["op0"], as_float(src), imm0, reverse=False)))
     op = call["op1"]

@@ -17,12 +17,12 @@ import numpy as np
 
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import BOOL, Array
-from difftest.simulator.errors import KernelError, NkiError, refused
-from difftest.simulator.instructions.observing import see
+from difftest.simulator.errors import KernelError, NkiError, call_error
+from difftest.simulator.instructions.anomalies import record_anomaly
 from difftest.simulator.lifted import step
 from difftest.simulator.machine import Machine
-from difftest.simulator.strictness import note
-from difftest.simulator.trace import Engine, Seen
+from difftest.simulator.strictness import report_violation
+from difftest.simulator.trace import AnomalyKind, Engine
 
 VECTOR_ONLY = (Engine.VECTOR,)
 
@@ -147,7 +147,7 @@ def _not_one_of(ops: Iterable[str], op: Any, where: str, what: str) -> NkiError:
     name = getattr(op, "nki_name", None) or getattr(op, "__name__", repr(op))
     rule = f"takes an {what} of nki.language (or its NumPy equivalent)"
     did, limit = f"got {name:.40} as its {what.split()[-1]}", ", ".join(sorted(ops))
-    return refused(where, rule, did, f"op={name}", limit=limit)
+    return call_error(where, rule, did, f"op={name}", limit=limit)
 
 
 def alu_op(op: object, where: str, ops: Mapping[str, AluOp] = ALU_OPS) -> AluOp:
@@ -337,5 +337,5 @@ def check_range(values: Array, name: str) -> None:
             remedy="scale or clamp the input first; outside the range the hardware's result "
             "is invalid",
         )
-        see(current(), Seen.OUT_OF_RANGE, "", outside, values)
-        note(error, detected=True)
+        record_anomaly(current(), AnomalyKind.OUT_OF_RANGE, "", outside, values)
+        report_violation(error, detected=True)

@@ -17,26 +17,26 @@ import numpy as np
 
 from difftest.simulator.core import Core
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import DTYPES, name_of
-from difftest.simulator.errors import BufferError, DtypeError, KernelError, ShapeError, refused
+from difftest.simulator.dtypes import DTYPES, dtype_name
+from difftest.simulator.errors import BufferError, DtypeError, KernelError, ShapeError, call_error
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import AluOp, check_generation
 from difftest.simulator.instructions.record import (
     ON_CHIP,
-    Call,
-    Fit,
+    CheckedCall,
+    DestinationFit,
     Instruction,
-    Issue,
+    InstructionUse,
     Number,
+    OperandKind,
     Role,
-    Takes,
 )
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.pattern import Pattern
-from difftest.simulator.strictness import doubt
+from difftest.simulator.strictness import report_undefined
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Attributes, Kind, Space
+from difftest.simulator.trace import Attributes, EventKind, Space
 
 
 def _names(spaces: tuple[Space, ...]) -> str:
@@ -79,7 +79,7 @@ def need_tile(value: object, name: str, where: str, spaces: tuple[Space, ...] = 
     """
     if not isinstance(value, Tile):
         rule, did = f"takes a tile as {name}", f"got {name} that is no tile"
-        raise refused(where, rule, did, f"{type(value).__name__} {value!r:.80}")
+        raise call_error(where, rule, did, f"{type(value).__name__} {value!r:.80}")
     if value._space not in spaces:
         raise wrong_buffer(value, name, where, spaces)
     return value
@@ -88,9 +88,9 @@ def need_tile(value: object, name: str, where: str, spaces: tuple[Space, ...] = 
 def check_indices(tile: Tile, what: str) -> None:
     """Raise :class:`DtypeError` unless a tile that ``what`` names holds integers."""
     if tile.dtype.kind not in "iu":
-        rule, did = "holds integers", f"holds {name_of(tile.dtype)}"
+        rule, did = "holds integers", f"holds {dtype_name(tile.dtype)}"
         limit = "int32, uint32 and smaller integers"
-        raise refused(what, rule, did, repr(tile), error=DtypeError, limit=limit)
+        raise call_error(what, rule, did, repr(tile), error=DtypeError, limit=limit)
 
 
 def wrong_buffer(
@@ -115,15 +115,15 @@ def wrong_buffer(
 
 # -- checking a call -------------------------------------------------------------------------------
 
-_NUMBERS = (Takes.NUMBER, Takes.VECTOR_OR_NUMBER, Takes.TILE_OR_NUMBER)
-_KINDS: dict[Takes, Any] = {
-    Takes.INDIRECT: IndirectTile,
-    Takes.TILE_OR_INDIRECT: (Tile, IndirectTile),
+_NUMBERS = (OperandKind.NUMBER, OperandKind.VECTOR_OR_NUMBER, OperandKind.TILE_OR_NUMBER)
+_KINDS: dict[OperandKind, Any] = {
+    OperandKind.INDIRECT: IndirectTile,
+    OperandKind.TILE_OR_INDIRECT: (Tile, IndirectTile),
 }
-_VECTORS = (Takes.VECTOR, Takes.VECTOR_OR_NUMBER)
+_VECTORS = (OperandKind.VECTOR, OperandKind.VECTOR_OR_NUMBER)
 
 
-def check(core: Core, issued: Issue, alike: Call | None = None) -> Call:
+def check_call(core: Core, issued: InstructionUse, alike: CheckedCall | None = None) -> CheckedCall:
     """The call that these operands make; of one ``alike`` but for shapes, they alone are asked.
 
     Raises
@@ -146,7 +146,7 @@ def check(core: Core, issued: Issue, alike: Call | None = None) -> Call:
     call = _begun(core, issued, *sides) if alike is None else alike.alike(*sides)
     call.from_hbm = bool(from_hbm)
     for role in from_hbm:
-        call.remark(functools.partial(_from_hbm, call, role), doubt)
+        call.remark(functools.partial(_from_hbm, call, role), report_undefined)
     _check_vectors(call)
     for rule in (*instruction.only.get(call.dialect, ()), *instruction.rules):
         rule(call)
@@ -178,17 +178,17 @@ def _is_taken_from_hbm(core: Core, role: Role, operand: Any) -> bool:
     return operand._space not in role.buffers and operand.ndim > 1 and takes_dtype
 
 
-def _from_hbm(call: Call, role: Role) -> BufferError:
+def _from_hbm(call: CheckedCall, role: Role) -> BufferError:
     """Return the error of an engine's operand in HBM."""
     return wrong_buffer(call.operands[role.name], role.name, call.name, role.buffers)
 
 
-def _begun(core: Core, issued: Issue, operands: Any, destinations: Any) -> Call:
+def _begun(core: Core, issued: InstructionUse, operands: Any, destinations: Any) -> CheckedCall:
     """A call with its options, and the engine that runs it."""
     instruction = issued.instruction
     table = {**instruction.defaults, **dict(zip(instruction.options, issued.options, strict=False))}
     options = {name: table[name] for name in instruction.options}
-    call = Call(instruction, core.machine, operands, options, destinations, issued.dtype)
+    call = CheckedCall(instruction, core.machine, operands, options, destinations, issued.dtype)
     call.dialect = core.trace.dialect
     call.into_existing = (issued.left_of or issued).dst is not None
     call.engine = instruction.engine(call, issued.engine)
@@ -198,7 +198,7 @@ def _begun(core: Core, issued: Issue, operands: Any, destinations: Any) -> Call:
     return call
 
 
-def _foresee_event(call: Call, issued: Issue) -> None:
+def _foresee_event(call: CheckedCall, issued: InstructionUse) -> None:
     """Note what the event of a simple call says of its operands."""
     operands = issued.operands
     call.is_indirect = any(isinstance(tile, IndirectTile) for tile in (issued.dst, *operands))
@@ -213,7 +213,9 @@ def _foresee_event(call: Call, issued: Issue) -> None:
     numbers = tuple(roles[place] for place in places)
     facts = {**call.instruction.facts(call), **dict(issued.said)}
     attributes, (opcode, purpose) = Attributes(**facts), call.instruction.event(call)
-    call.kind = Kind(opcode, call.engine, attributes, plain(call.options), numbers, purpose)
+    call.kind = EventKind(
+        opcode, call.engine, attributes, traced_options(call.options), numbers, purpose
+    )
 
 
 def _chooser(
@@ -227,7 +229,7 @@ def _chooser(
     return itemgetter(*places) if places[1:] else itemgetter(slice(places[0], places[0] + 1))
 
 
-def plain(options: Mapping[str, Any]) -> dict[str, Any]:
+def traced_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options as the trace has them, without those that are None."""
     return {name: plain_value(value) for name, value in options.items() if value is not None}
 
@@ -257,24 +259,24 @@ def _need(instruction: Instruction, role: Role, operand: Any) -> None:
     where, name = instruction.name, role.name
     if operand is None and role.optional:
         return
-    if role.takes is Takes.INDEX and isinstance(operand, Index):
+    if role.takes is OperandKind.INDEX and isinstance(operand, Index):
         return
     if role.takes in _NUMBERS and is_number(operand):
         return
     kind = _KINDS.get(role.takes, Tile)
-    if not isinstance(operand, kind) or role.takes in (Takes.NUMBER, Takes.INDEX):
+    if not isinstance(operand, kind) or role.takes in (OperandKind.NUMBER, OperandKind.INDEX):
         rule = f"takes {role.takes.value} as {name}"
         did = f"got a {type(operand).__name__} as {name}"
         remedy = "make it first, with nl.ndarray(shape, dtype)" if name == "dst" else None
         received = f"{type(operand).__name__} {operand!r:.80}"
-        raise refused(where, rule, did, received, remedy=remedy)
+        raise call_error(where, rule, did, received, remedy=remedy)
     if operand._space not in role.buffers:
         raise wrong_buffer(operand, name, where, role.buffers)
     if role.dtypes is not None and operand.dtype not in role.dtypes:
-        rule, did = f"takes {name} of certain dtypes", f"got {name} of {name_of(operand.dtype)}"
-        limit = ", ".join(name_of(dtype) for dtype in role.dtypes)
+        rule, did = f"takes {name} of certain dtypes", f"got {name} of {dtype_name(operand.dtype)}"
+        limit = ", ".join(dtype_name(dtype) for dtype in role.dtypes)
         remedy, received = "cast it by nisa.tensor_copy", f"{name} = {operand!r}"
-        raise refused(where, rule, did, received, error=DtypeError, limit=limit, remedy=remedy)
+        raise call_error(where, rule, did, received, error=DtypeError, limit=limit, remedy=remedy)
 
 
 def _described(role: Role, operand: Any) -> Any:
@@ -284,7 +286,7 @@ def _described(role: Role, operand: Any) -> Any:
     return operand if operand is None or isinstance(operand, Index) else type(operand)
 
 
-def _check_vectors(call: Call) -> None:
+def _check_vectors(call: CheckedCall) -> None:
     """Vector operands have one element in each partition of the first operand, or of ``dst``."""
     roles = call.instruction.operands
     for role in roles:
@@ -302,24 +304,26 @@ def _check_vectors(call: Call) -> None:
             raise call.refused(rule, did, received, error=ShapeError, limit=limit, remedy=remedy)
 
 
-def _check_result(call: Call) -> None:
+def _check_result(call: CheckedCall) -> None:
     """A new tile has one of the dtypes that the first destination may have."""
     dtype = call.result.dtype
     allowed = next((role.dtypes for role in call.instruction.destinations), None)
     if allowed is not None and dtype not in allowed:
         rule = "takes the result of certain dtypes"
-        did = f"was to make a result of {name_of(dtype)}"
+        did = f"was to make a result of {dtype_name(dtype)}"
         remedy = "cast it afterwards by nisa.tensor_copy"
-        received, limit = f"the result of {name_of(dtype)}", ", ".join(map(name_of, allowed))
+        received, limit = f"the result of {dtype_name(dtype)}", ", ".join(map(dtype_name, allowed))
         raise call.refused(rule, did, received, error=DtypeError, limit=limit, remedy=remedy)
 
 
-def _check_shape(call: Call, role: Role, tile: Descriptor | None, verb: str) -> None:
+def _check_shape(call: CheckedCall, role: Role, tile: Descriptor | None, verb: str) -> None:
     """What stands at a role has the shape that the record says, if there is something."""
     if tile is None:
         return
     wanted = call.result.shape if role.shape is None else role.shape(call)
-    if not _fits(tile.shape, wanted, call.instruction.fit if role.shape is None else Fit.EXACT):
+    if not _fits(
+        tile.shape, wanted, call.instruction.fit if role.shape is None else DestinationFit.EXACT
+    ):
         raise ShapeError(
             f"{call.name} {verb} {role.name} of shape {list(wanted)}",
             happened=f"{call.name}'s {role.name} has the shape {list(tile.shape)}",
@@ -328,9 +332,9 @@ def _check_shape(call: Call, role: Role, tile: Descriptor | None, verb: str) -> 
         )
 
 
-def _fits(shape: tuple[int, ...], wanted: tuple[int, ...], fit: Fit) -> bool:
-    if shape == wanted or fit is Fit.EXACT:
+def _fits(shape: tuple[int, ...], wanted: tuple[int, ...], fit: DestinationFit) -> bool:
+    if shape == wanted or fit is DestinationFit.EXACT:
         return shape == wanted
-    if fit is Fit.ELEMENTS and shape[:1] != wanted[:1]:
+    if fit is DestinationFit.ELEMENTS and shape[:1] != wanted[:1]:
         return False
     return math.prod(shape) == math.prod(wanted)

@@ -23,16 +23,16 @@ from difftest.simulator.dtypes import (
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
-from difftest.simulator.instructions.elementwise import like
+from difftest.simulator.instructions.anomalies import rounded_integers
+from difftest.simulator.instructions.elementwise import result_like
 from difftest.simulator.instructions.gate import check_destination, write
-from difftest.simulator.instructions.observing import rounded_integers
 from difftest.simulator.instructions.record import (
     SBUF_ONLY,
-    Call,
-    Masked,
+    CheckedCall,
+    MaskedValues,
+    OperandKind,
     Result,
     Role,
-    Takes,
     instruction,
     moved,
 )
@@ -53,7 +53,7 @@ COPY_ENGINES = (Engine.UNKNOWN, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD)
 PREDICATE_DTYPES = tuple(map(np.dtype[Any], ("uint8", "uint16", "uint32", "bool")))
 
 
-def through_engine(call: Call, values: Array, dtype: np.dtype[Any]) -> Array:
+def through_engine(call: CheckedCall, values: Array, dtype: np.dtype[Any]) -> Array:
     """What an engine's copy does to the values: bit exact only where it need not cast.
 
     The Scalar Engine always goes through float32; the others only if the dtypes differ.
@@ -63,7 +63,7 @@ def through_engine(call: Call, values: Array, dtype: np.dtype[Any]) -> Array:
     return as_float(values)
 
 
-def _no_scalar_engine_of_v2(call: Call) -> None:
+def _no_scalar_engine_of_v2(call: CheckedCall) -> None:
     if call.engine is Engine.SCALAR and call.machine.nc_version == 2:
         raise KernelError(
             "tensor_copy does not support engine.scalar on NeuronCore-v2 (Trn1/Inf2). Use "
@@ -78,25 +78,25 @@ def _no_scalar_engine_of_v2(call: Call) -> None:
     operands=(Role(name="src", by_offsets=True),),
     rules=(no_gpsimd_in_psum,),
     only={"nki": (_no_scalar_engine_of_v2,)},
-    result=like("src"),
+    result=result_like("src"),
     moves=moved,
     purpose=Purpose.COPY,
 )
-def tensor_copy(call: Call, src: Array) -> Array:
+def tensor_copy(call: CheckedCall, src: Array) -> Array:
     """``dst = src`` on chip, cast to ``dst``'s dtype."""
     return through_engine(call, src, call["src"].dtype)
 
 
 @instruction(
     *COPY_ENGINES,
-    operands=(Role(name="src", takes=Takes.INDIRECT),),
+    operands=(Role(name="src", takes=OperandKind.INDIRECT),),
     rules=(no_gpsimd_in_psum,),
-    result=like("src"),
+    result=result_like("src"),
     in_place=True,
     moves=moved,
 )
 def tensor_copy_dynamic_src(
-    call: Call, dst: Tile, src: IndirectTile, *, where: Array | None
+    call: CheckedCall, dst: Tile, src: IndirectTile, *, where: Array | None
 ) -> None:
     """``dst = src`` with the source's offset held in a tile."""
     picked = src._elements()
@@ -107,14 +107,14 @@ def tensor_copy_dynamic_src(
 @instruction(
     *COPY_ENGINES,
     operands=(Role(name="src"),),
-    destinations=(Role(name="dst", takes=Takes.INDIRECT),),
-    result=like("src"),
+    destinations=(Role(name="dst", takes=OperandKind.INDIRECT),),
+    result=result_like("src"),
     rules=(same_shape("src", "dst"), no_gpsimd_in_psum),
     in_place=True,
     moves=moved,
 )
 def tensor_copy_dynamic_dst(
-    call: Call, dst: IndirectTile, src: Tile, *, where: Array | None
+    call: CheckedCall, dst: IndirectTile, src: Tile, *, where: Array | None
 ) -> None:
     """``dst = src`` with the destination's offset held in a tile."""
     check_destination(dst._base)
@@ -128,7 +128,7 @@ def tensor_copy_dynamic_dst(
 # -- where a predicate holds -----------------------------------------------------------------------
 
 
-def holds(call: Call, predicate: Array) -> Array:
+def holds(call: CheckedCall, predicate: Array) -> Array:
     """Where a predicate is true, or not if the call reverses it."""
     chosen: Array = predicate == 0 if call["reverse_pred"] else predicate != 0
     return chosen
@@ -150,7 +150,7 @@ def constant(value: Any, dtype: np.dtype[Any]) -> Array:
 @instruction(
     Engine.VECTOR,
     operands=(
-        Role(name="src", takes=Takes.TILE_OR_NUMBER),
+        Role(name="src", takes=OperandKind.TILE_OR_NUMBER),
         Role(name="predicate", by_offsets=True, dtypes=PREDICATE_DTYPES),
     ),
     options=("reverse_pred",),
@@ -162,18 +162,18 @@ def constant(value: Any, dtype: np.dtype[Any]) -> Array:
     result=lambda call: Result(call.destinations["dst"].shape, call.destinations["dst"].dtype),
     purpose=Purpose.PICK,
 )
-def tensor_copy_predicated(call: Call, src: Any, predicate: Array) -> Masked:
+def tensor_copy_predicated(call: CheckedCall, src: Any, predicate: Array) -> MaskedValues:
     """``dst = src`` where the predicate is true; elsewhere ``dst`` keeps its value."""
     shape = call.result.shape
     chosen = holds(call, predicate).reshape(shape)
     values = src.reshape(shape) if is_array(src) else constant(src, call.result.dtype)
-    return Masked(values, chosen)
+    return MaskedValues(values, chosen)
 
 
 # -- constants -------------------------------------------------------------------------------------
 
 
-def _of_shape(call: Call) -> Result:
+def _of_shape(call: CheckedCall) -> Result:
     """A tile that exists, or one of the shape that the kernel names."""
     dst = call.destinations.get("dst")
     return Result(call["shape"] if dst is None else dst.shape, call.wanted_dtype(FLOAT32))
@@ -182,7 +182,7 @@ def _of_shape(call: Call) -> Result:
 @instruction(
     Engine.VECTOR,
     Engine.GPSIMD,
-    operands=(Role(name="value", takes=Takes.NUMBER),),
+    operands=(Role(name="value", takes=OperandKind.NUMBER),),
     options=("shape",),
     defaults={"shape": None},
     destinations=(Role(name="dst", blocks=True),),
@@ -190,12 +190,12 @@ def _of_shape(call: Call) -> Result:
     result=_of_shape,
     purpose=Purpose.FILL,
 )
-def memset(call: Call, value: Any) -> Array:
+def memset(call: CheckedCall, value: Any) -> Array:
     """Every element of ``dst`` becomes a constant."""
     return constant(value, call.result.dtype)
 
 
-def _two_dimensions(call: Call) -> None:
+def _two_dimensions(call: CheckedCall) -> None:
     expr: Index = call["expr"]
     if expr.ndim < 2:
         rule = "takes an expression of at least two dimensions, partition and free"
@@ -206,12 +206,12 @@ def _two_dimensions(call: Call) -> None:
 
 @instruction(
     Engine.GPSIMD,
-    operands=(Role(name="expr", takes=Takes.INDEX),),
+    operands=(Role(name="expr", takes=OperandKind.INDEX),),
     destinations=(Role(name="dst", buffers=SBUF_ONLY),),
     rules=(_two_dimensions,),
     result=lambda call: Result(call["expr"].shape, call.wanted_dtype(FLOAT32)),
 )
-def iota(call: Call, expr: Index) -> Array:
+def iota(call: CheckedCall, expr: Index) -> Array:
     """``dst`` becomes the values of an index expression, computed in 32-bit integers."""
     values = expr.array()
     info = np.iinfo(np.int32)
@@ -236,6 +236,6 @@ def iota(call: Call, expr: Index) -> Array:
     pages=("nki/api/generated/nki.language.rand",),
     purpose=Purpose.DRAW,
 )
-def rand(call: Call) -> Array:
+def rand(call: CheckedCall) -> Array:
     """Every element of ``dst`` becomes uniformly random in [0, 1) (a launch's own seed)."""
     return current().numbers().random(call.result.shape, dtype=np.float32)

@@ -2,7 +2,7 @@
 
 Kernels compute on whole tiles of which they fill and use a part, so reading such elements is no
 harm as long as nobody uses what follows from them. What does, the record's own meaning says
-(:mod:`difftest.simulator.instructions.marks`).
+(:mod:`difftest.simulator.instructions.taint`).
 
 - *Never written*: whoever uses it raises. A DMA that writes to an array of the host's, a kernel
   that returns it, an index, a register; and so does an instruction of whose result nothing is left,
@@ -26,29 +26,29 @@ from difftest.simulator.dtypes import BOOL, Array, is_float
 from difftest.simulator.elements import unwritten_error
 from difftest.simulator.errors import OutOfBoundsError
 from difftest.simulator.indirect import IndirectTile
-from difftest.simulator.instructions.marks import (
-    LEFT,
-    NEVER,
-    PLANE,
+from difftest.simulator.instructions.anomalies import origin_of, record_anomaly
+from difftest.simulator.instructions.irregular_masks import operand_mask
+from difftest.simulator.instructions.record import DST, CheckedCall, InstructionUse, MaskedValues
+from difftest.simulator.instructions.taint import (
+    MASKED_BITS,
     REGISTERS,
-    Marks,
-    bits_of,
-    mark,
+    TAINT_DTYPE,
+    UNWRITTEN_BITS,
+    TaintedArray,
+    taint_bit,
+    taint_bits,
 )
-from difftest.simulator.instructions.observing import origin_of, see
-from difftest.simulator.instructions.record import DST, Call, Issue, Masked
-from difftest.simulator.instructions.unboxed import kept_of
-from difftest.simulator.lifted import over, spread
-from difftest.simulator.memory import LEFT as LEFT_OUT
-from difftest.simulator.memory import LOST, UNSURE, poison
-from difftest.simulator.memory import NEVER as NOT_WRITTEN
-from difftest.simulator.strictness import doubt
+from difftest.simulator.lifted import broadcast_mask, over
+from difftest.simulator.memory import FROM_MASKED, FROM_UNWRITTEN, poison_array
+from difftest.simulator.memory import MASKED_OUT as LEFT_OUT
+from difftest.simulator.memory import UNWRITTEN as NOT_WRITTEN
+from difftest.simulator.strictness import report_undefined
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Origin, Seen
+from difftest.simulator.trace import AnomalyKind, Origin
 
 UNWRITTEN, UNDEFINED = "unwritten", "undefined"
 """What is not defined, as the reduction registers have origins of it."""
-KINDS = {UNDEFINED: LEFT, UNWRITTEN: NEVER}
+KINDS = {UNDEFINED: MASKED_BITS, UNWRITTEN: UNWRITTEN_BITS}
 """The marks of each."""
 _ACCOUNT = " marks"
 """Follows an engine's name in that of its registers' marks."""
@@ -56,10 +56,10 @@ _NO_VALUE = np.float32(0)
 """Of what is moved, which goes wherever it goes by its place."""
 
 
-class Gapped:
+class UndefinedOperands:
     """An instruction that reads elements that are not defined, and what follows of its results."""
 
-    def __init__(self, core: Core, call: Call, issued: Issue) -> None:
+    def __init__(self, core: Core, call: CheckedCall, issued: InstructionUse) -> None:
         self.core, self.call, self.issued = core, call, issued
         self.where = issued.where
         dst, operands = issued.dst, issued.operands
@@ -80,14 +80,14 @@ class Gapped:
             if isinstance(operand, IndirectTile):
                 index_tiles = operand._index_tiles
                 self._leave_out(place, undefined_places(operand), operand._base, *index_tiles)
-            if isinstance(operand, (Tile, IndirectTile)) and operand._storage.gaps is not None:
+            if isinstance(operand, (Tile, IndirectTile)) and operand._storage.validity is not None:
                 operand._check_bounds()
                 never = self._kept(place, operand._unwritten(NOT_WRITTEN))
                 if never is not None:
                     self.never[place] = never
-                self._leave_out(place, operand._unwritten(UNSURE, LEFT_OUT), operand)
+                self._leave_out(place, operand._unwritten(FROM_MASKED, LEFT_OUT), operand)
         if call.reads_dst and isinstance(dst, Tile):
-            self._leave_out(len(operands), dst._unwritten(UNSURE, UNSURE), dst)
+            self._leave_out(len(operands), dst._unwritten(FROM_MASKED, FROM_MASKED), dst)
         for masks in (self.never, self.left):
             for place, mask in masks.items():
                 access = self.accesses[place]
@@ -100,7 +100,7 @@ class Gapped:
         if missing is None or inner is None or not isinstance(access, Tile):
             return missing
         role = (*self.call.instruction.operands, DST)[place]
-        kept = missing & kept_of(role, access._tile_shape(), inner).reshape(missing.shape)
+        kept = missing & operand_mask(role, access._tile_shape(), inner).reshape(missing.shape)
         return kept if kept.any() else None
 
     def _leave_out(self, place: int, left: Array | None, *tiles: Tile | IndirectTile) -> None:
@@ -113,11 +113,11 @@ class Gapped:
         """An operand's values with the marks of what is not defined of them."""
         if not isinstance(values, np.ndarray):
             return values
-        plane = np.zeros(values.shape, PLANE)
-        for masks, kind in ((self.never, NEVER), (self.left, LEFT)):
+        plane = np.zeros(values.shape, TAINT_DTYPE)
+        for masks, kind in ((self.never, UNWRITTEN_BITS), (self.left, MASKED_BITS)):
             if place in masks:
-                plane |= np.where(masks[place].reshape(values.shape), mark(place, kind), 0)
-        return Marks(self, values, plane)
+                plane |= np.where(masks[place].reshape(values.shape), taint_bit(place, kind), 0)
+        return TaintedArray(self, values, plane)
 
     # -- the instruction computes ------------------------------------------------------------------
 
@@ -141,13 +141,13 @@ class Gapped:
         if not self._has_some():
             return self.results(compute)
         before = {name: held.copy() for name, held in registers.accumulators.items()}
-        sights, done = observer and len(observer.sights), False
+        sights, done = observer and len(observer.anomalies), False
         try:
             self._mark_registers()
             try:
                 outcome = compute(self.call, *map(self._marked, range(len(values)), values))
             except OutOfBoundsError:  # what nothing wrote is the fault, where it names elements
-                if not self.named & NEVER:
+                if not self.named & UNWRITTEN_BITS:
                     raise
                 outcome = None
             apart = [*map(_apart, outcome if type(outcome) is tuple else (outcome,))]
@@ -158,7 +158,7 @@ class Gapped:
                 registers.accumulators = before
         if not done:
             if observer is not None:
-                del observer.sights[sights:]
+                del observer.anomalies[sights:]
             return self.results(compute)
         self._unmark_registers()
         results = tuple([plain for plain, _ in apart])
@@ -175,7 +175,7 @@ class Gapped:
             held = np.where(missing, held.reshape(-1)[np.argmin(missing.reshape(-1))], held)
         return held
 
-    def foresee(self) -> None:
+    def predict(self) -> None:
         """Foresee the undefined results of an instruction that reads its operands by itself.
 
         Raises
@@ -185,7 +185,7 @@ class Gapped:
         call, dst = self.call, self.issued.dst
         if not call.instruction.carries:
             self.never = {}
-        old = dst._unwritten(LOST) if call.reads_dst else None
+        old = dst._unwritten(FROM_UNWRITTEN) if call.reads_dst else None
         if old is not None and call.options.get("accumulate", True) is None:
             # it adds where a matmul wrote alone
             old = old & (False if dst._storage.products is None else dst._in_product())
@@ -194,17 +194,17 @@ class Gapped:
         if not self._may_go_on():
             self._move()
         own = len(self.issued.operands)
-        for kind, missing in ((LEFT, self.left.get(own)), (NEVER, old)):
+        for kind, missing in ((MASKED_BITS, self.left.get(own)), (UNWRITTEN_BITS, old)):
             if missing is not None and missing.any():
-                marks = np.where(missing.reshape(call.result.shape), mark(own, kind), 0)
+                marks = np.where(missing.reshape(call.result.shape), taint_bit(own, kind), 0)
                 self.planes = [self.planes[0] | marks]
-                if kind == NEVER:
+                if kind == UNWRITTEN_BITS:
                     self.origins[UNWRITTEN] = self.origins[UNWRITTEN] or dst._origin("")
 
     def _move(self) -> None:
         """Note the marks of what goes to ``dst``."""
         call, shape = self.call, self.call.result.shape
-        self.planes = [np.zeros(shape, PLANE)]
+        self.planes = [np.zeros(shape, TAINT_DTYPE)]
         if self.never or self.left:
             operands = [
                 self._marked(place, np.broadcast_to(_NO_VALUE, operand.shape))
@@ -212,7 +212,7 @@ class Gapped:
                 else None
                 for place, operand in enumerate(call.operands.values())
             ]
-            self.planes = [over(shape, call.instruction.moves(call, *operands).plane)]
+            self.planes = [over(shape, call.instruction.moves(call, *operands).taint)]
 
     # -- what nothing wrote ------------------------------------------------------------------------
 
@@ -230,7 +230,7 @@ class Gapped:
 
     def _refuse(self, place: int) -> None:
         """Compute with what looks unwritten, where that is no error."""
-        doubt(unwritten_error(self.accesses[place], self.never[place]))
+        report_undefined(unwritten_error(self.accesses[place], self.never[place]))
         for other in self.never:
             self.accesses[other]._storage.poison()
         self.never, self.named = {}, 0
@@ -242,9 +242,9 @@ class Gapped:
         dst, plane = self.issued.dst, over(self.call.result.shape, self.planes[0])
         is_argument = dst._in_hbm and dst._storage.allocation.location is None
         is_kept = is_argument or dst._storage.masked
-        chosen = None if self.where is None else spread(self.where, plane.shape)
+        chosen = None if self.where is None else broadcast_mask(self.where, plane.shape)
         for place, missing in self.never.items():
-            bit, whole = mark(place, NEVER), self._whole(place, missing)
+            bit, whole = taint_bit(place, UNWRITTEN_BITS), self._whole(place, missing)
             lost = (plane & bit) != 0
             if chosen is not None and not bit & self.named:
                 lost = lost[chosen]
@@ -268,43 +268,45 @@ class Gapped:
         held: dict[str, Any] = self.core.registers.accumulators
         for engine in [name for name in held if not name.endswith(_ACCOUNT)]:
             plane = held.pop(engine + _ACCOUNT, None)
-            plane = np.zeros(held[engine].shape, PLANE) if plane is None else plane
-            held[engine] = Marks(self, held[engine], plane)
+            plane = np.zeros(held[engine].shape, TAINT_DTYPE) if plane is None else plane
+            held[engine] = TaintedArray(self, held[engine], plane)
 
     def _unmark_registers(self) -> None:
         """Keep the registers' marks apart from them, and whence they came."""
         registers = self.core.registers
         for engine, held in [*registers.accumulators.items()]:
-            if not isinstance(held, Marks):
+            if not isinstance(held, TaintedArray):
                 continue
             registers.accumulators[engine] = held.values
-            plane = np.zeros(held.shape, PLANE)
+            plane = np.zeros(held.shape, TAINT_DTYPE)
             for kind, marks in KINDS.items():
-                chosen = (held.plane & marks) != 0
+                chosen = (held.taint & marks) != 0
                 name = f"{engine} {kind}"
                 origin = registers.origins.pop(name, None) or self.origins[kind]
                 if chosen.any() and origin is not None:
                     registers.origins[name] = origin
-                    plane |= np.where(chosen, mark(REGISTERS, marks), 0)
+                    plane |= np.where(chosen, taint_bit(REGISTERS, marks), 0)
             if plane.any():
                 registers.accumulators[engine + _ACCOUNT] = plane
 
     # -- when its results are there ----------------------------------------------------------------
 
-    def settle(self, where: Array | None) -> None:
+    def commit(self, where: Array | None) -> None:
         """Note of what was just written, of ``dst`` where ``where`` says, what is not defined."""
         core, call, dst = self.core, self.call, self.issued.dst
         for place, mask in self.left.items():
-            if self.named & mark(place, LEFT):
+            if self.named & taint_bit(place, MASKED_BITS):
                 role = call.instruction.operands[place].name
-                see(core, Seen.UNDEFINED_INDEX, role, mask, None, self.origins[UNDEFINED])
+                record_anomaly(
+                    core, AnomalyKind.UNDEFINED_INDEX, role, mask, None, self.origins[UNDEFINED]
+                )
         if isinstance(dst, IndirectTile):
             self._settle_scatter(dst, where)
             return
         for at, (tile, plane) in enumerate(
             zip((dst, *self.issued.others), self.planes, strict=False)
         ):
-            there = 0 if tile is None else bits_of(plane)
+            there = 0 if tile is None else taint_bits(plane)
             for kind, marks in KINDS.items():
                 if not at and marks & self.decided:
                     elements = np.ones(tile.shape, BOOL)
@@ -314,7 +316,7 @@ class Gapped:
                     continue
                 chosen = None if at else self.where if kind == UNWRITTEN else where
                 if chosen is not None:
-                    elements = elements & spread(chosen, tile.shape)
+                    elements = elements & broadcast_mask(chosen, tile.shape)
                 self._note(tile, elements, kind, first=not at)
 
     def _note(self, dst: Tile, elements: Array, kind: str, *, first: bool) -> None:
@@ -336,10 +338,12 @@ class Gapped:
             return
         if dst._in_hbm:
             values = dst._values(unwritten=True)
-            shown = np.isnan(values) if is_float(dst.dtype) else values == poison((), dst.dtype)
+            shown = (
+                np.isnan(values) if is_float(dst.dtype) else values == poison_array((), dst.dtype)
+            )
             hidden = elements & ~shown
             chosen, numbers = (hidden, values) if hidden.any() else (elements, None)
-            see(self.core, Seen.UNDEFINED_STORED, "dst", chosen, numbers, origin)
+            record_anomaly(self.core, AnomalyKind.UNDEFINED_STORED, "dst", chosen, numbers, origin)
         dst._doubt(elements, origin)
 
     def _settle_scatter(self, dst: IndirectTile, where: Array | None) -> None:
@@ -349,8 +353,15 @@ class Gapped:
             moved = moved.reshape(dst.shape)
             if dst._in_hbm:
                 brought = moved if kept is None else moved & kept
-                see(self.core, Seen.UNDEFINED_STORED, "dst", brought, None, self.origins[UNDEFINED])
-        lost, nobody = (self.planes[0] & NEVER) != 0, self.origins[UNWRITTEN]
+                record_anomaly(
+                    self.core,
+                    AnomalyKind.UNDEFINED_STORED,
+                    "dst",
+                    brought,
+                    None,
+                    self.origins[UNDEFINED],
+                )
+        lost, nobody = (self.planes[0] & UNWRITTEN_BITS) != 0, self.origins[UNWRITTEN]
         if nobody is not None:
             dst._forget_written(lost.reshape(dst.shape), nobody)
         places = undefined_places(dst)
@@ -364,12 +375,12 @@ class Gapped:
 
 def _apart(result: Any) -> tuple[Any, Any]:
     """Plain results, and their marks."""
-    if isinstance(result, Marks):
-        return result.values, result.plane
-    if type(result) is not Masked:
-        return result, np.zeros((), PLANE)
+    if isinstance(result, TaintedArray):
+        return result.values, result.taint
+    if type(result) is not MaskedValues:
+        return result, np.zeros((), TAINT_DTYPE)
     (values, plane), (chosen, whether) = _apart(result.values), _apart(result.chosen)
-    return Masked(values, chosen), np.where(chosen, plane, 0) | whether
+    return MaskedValues(values, chosen), np.where(chosen, plane, 0) | whether
 
 
 # -- indices that nothing wrote --------------------------------------------------------------------
@@ -379,7 +390,7 @@ def undefined_places(access: IndirectTile) -> Array | None:
     """Which elements of an access have an index that depends on what a mask left out."""
     places: Array | None = None
     for tile in access._index_tiles:
-        missing = tile._unwritten(UNSURE, LEFT_OUT)
+        missing = tile._unwritten(FROM_MASKED, LEFT_OUT)
         if missing is not None:
             try:
                 spread = np.broadcast_to(missing if missing.size > 1 else True, access.shape)
@@ -389,7 +400,7 @@ def undefined_places(access: IndirectTile) -> Array | None:
     return places
 
 
-def resolve(access: IndirectTile, call: Call, where: Array | None) -> None:
+def resolve(access: IndirectTile, call: CheckedCall, where: Array | None) -> None:
     """As :meth:`IndirectTile._resolve`, whose error says so where nothing wrote the index.
 
     Raises
@@ -407,7 +418,7 @@ def resolve(access: IndirectTile, call: Call, where: Array | None) -> None:
         outside = ~access._locate(kept)[1] & unwritten
         if not (outside if kept is None else outside & kept).any():
             raise
-        gaps = (tile._storage.gaps for tile in access._index_tiles)
+        gaps = (tile._storage.validity for tile in access._index_tiles)
         origin = next((gap.origin for gap in gaps if gap is not None and gap.origin), None)
         raise OutOfBoundsError(
             "an index that nothing wrote is whatever lay in the memory",

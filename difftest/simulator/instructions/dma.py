@@ -34,28 +34,33 @@ from difftest.simulator.errors import (
     not_modelled,
 )
 from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions.anomalies import (
+    overflowed,
+    record_anomaly,
+    record_lost_update,
+    rounded_sum,
+)
 from difftest.simulator.instructions.checks import wrong_buffer
 from difftest.simulator.instructions.gate import check_destination, store
-from difftest.simulator.instructions.observing import overflowed, rounded_sum, see, see_lost
 from difftest.simulator.instructions.record import (
     DMA_SPACES,
     ISA,
     SBUF_ONLY,
-    Call,
-    Fit,
+    CheckedCall,
+    DestinationFit,
+    IterationSpace,
+    OperandKind,
     Result,
     Role,
-    Takes,
-    Walk,
     instruction,
     moved,
 )
 from difftest.simulator.instructions.rules import one_dtype, one_of, same_size
 from difftest.simulator.instructions.values import added, as_float
 from difftest.simulator.memory import Shape
-from difftest.simulator.strictness import doubt
+from difftest.simulator.strictness import report_undefined
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Engine, Purpose, Seen, Space
+from difftest.simulator.trace import AnomalyKind, Engine, Purpose, Space
 
 TRANSPOSE_AXES = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
 """The permutations that dma_transpose makes, by number of dimensions."""
@@ -64,7 +69,7 @@ _CAST_BY_ASSIGNMENT = (FLOAT32, FLOAT16, BFLOAT16)
 """Dtypes that NumPy itself converts to float32 and back while it copies, without a detour."""
 
 DST = Role(name="dst", buffers=DMA_SPACES)
-EITHER = Role(name="src", takes=Takes.TILE_OR_INDIRECT, buffers=DMA_SPACES)
+EITHER = Role(name="src", takes=OperandKind.TILE_OR_INDIRECT, buffers=DMA_SPACES)
 
 
 def loaded_shape(shape: Shape) -> Shape:
@@ -90,7 +95,7 @@ def _plain(values: Array, src: Tile | IndirectTile) -> Array:
     return from_bits(values, src.dtype) if src._holds_bits else values
 
 
-def _hardware_descriptors(call: Call) -> None:
+def _hardware_descriptors(call: CheckedCall) -> None:
     """Only NeuronCore-v3 and later generate descriptors in hardware."""
     if call["dge_mode"] == "hwdge" and call.machine.nc_version < 3:
         raise KernelError(
@@ -100,7 +105,7 @@ def _hardware_descriptors(call: Call) -> None:
         )
 
 
-def _hardware_casts_nothing(call: Call) -> None:
+def _hardware_casts_nothing(call: CheckedCall) -> None:
     """Hardware descriptors move bytes (stub of dma_copy, v2.32.0)."""
     src, dst = call["src"], call.destinations["dst"]
     if call["dge_mode"] == "hwdge" and src.dtype != dst.dtype:
@@ -109,18 +114,18 @@ def _hardware_casts_nothing(call: Call) -> None:
         raise call.refused(rule, did, f"src {src!r}, dst {dst!r}", error=DtypeError, remedy=remedy)
 
 
-def _moved(call: Call) -> Result:
+def _moved(call: CheckedCall) -> Result:
     """What a copy into a new tile makes."""
     src: Descriptor = call["src"]
     return Result(loaded_shape(src.shape), call.wanted_dtype(src.dtype))
 
 
-def _skips(call: Call) -> bool:
+def _skips(call: CheckedCall) -> bool:
     """Whether elements out of bounds are not moved; else they are an error."""
     return bool(call["oob_mode"] == "skip")
 
 
-def _software_descriptors(call: Call) -> None:
+def _software_descriptors(call: CheckedCall) -> None:
     """Software makes the descriptors where each row has an offset."""
     mode, sides = call["dge_mode"], (call["src"], call.destinations["dst"])
     if mode in ("none", "hwdge") and any(side.indirect == "rows" for side in sides):
@@ -132,7 +137,7 @@ def _software_descriptors(call: Call) -> None:
         )
 
 
-def _one_thing(call: Call) -> None:
+def _one_thing(call: CheckedCall) -> None:
     """In the classic dialect a copy with indices gathers, or scatters, or adds to what it skips."""
     gathers, adds = call["src"].indirect, call["dst_rmw_op"] is not None
     if adds and _skips(call):
@@ -144,7 +149,7 @@ def _one_thing(call: Call) -> None:
         raise not_modelled("a dma_copy that gathers and scatters or adds", sides)
 
 
-def _gathers_or_scatters(call: Call) -> tuple[str, Purpose]:
+def _gathers_or_scatters(call: CheckedCall) -> tuple[str, Purpose]:
     """The event's name and purpose: by which side has indices."""
     if call.destinations and call.destinations["dst"].indirect:
         return "dma_scatter", Purpose.SCATTER
@@ -156,7 +161,7 @@ def _gathers_or_scatters(call: Call) -> tuple[str, Purpose]:
     operands=(EITHER,),
     options=("dst_rmw_op", "oob_mode", "dge_mode"),
     defaults={"dst_rmw_op": None, "oob_mode": None, "dge_mode": "unknown"},
-    destinations=(Role(name="dst", takes=Takes.TILE_OR_INDIRECT, buffers=DMA_SPACES),),
+    destinations=(Role(name="dst", takes=OperandKind.TILE_OR_INDIRECT, buffers=DMA_SPACES),),
     rules=(
         same_size("src", "dst"),
         one_of("dst_rmw_op", "add", says="adds", do="compute"),
@@ -168,12 +173,12 @@ def _gathers_or_scatters(call: Call) -> tuple[str, Purpose]:
     event=_gathers_or_scatters,
     in_place=True,
     moves=moved,
-    fit=Fit.TOTAL,
+    fit=DestinationFit.TOTAL,
     pages=(f"{ISA}dma_copy", "nki/api/generated/nki.language.atomic_rmw"),
     purpose=Purpose.COPY,
 )
 def dma_copy(
-    call: Call, dst: Tile | IndirectTile, src: Tile | IndirectTile, *, where: Array | None
+    call: CheckedCall, dst: Tile | IndirectTile, src: Tile | IndirectTile, *, where: Array | None
 ) -> None:
     """``dst = src``, or ``dst += src``, between HBM and SBUF, in row-major order.
 
@@ -199,7 +204,9 @@ def dma_copy(
     store(dst, moved, where)
 
 
-def _scatter(call: Call, dst: IndirectTile, src: Tile | IndirectTile, where: Array | None) -> None:
+def _scatter(
+    call: CheckedCall, dst: IndirectTile, src: Tile | IndirectTile, where: Array | None
+) -> None:
     check_destination(dst._base)
     assert dst._resolved is not None
     arrays, inside = dst._resolved
@@ -213,16 +220,21 @@ def _scatter(call: Call, dst: IndirectTile, src: Tile | IndirectTile, where: Arr
     place = tuple(array[inside] for array in arrays)
     view = dst._base._elements()
     if _skips(call):
-        see(current(), Seen.INDEX_SKIPPED, "dst", ~inside if where is None else where & ~inside)
+        record_anomaly(
+            current(),
+            AnomalyKind.INDEX_SKIPPED,
+            "dst",
+            ~inside if where is None else where & ~inside,
+        )
     if call["dst_rmw_op"] is None:
         moved = _cast(values, src, dst)
         view[place] = moved
-        see_lost(current(), dst, view[place], moved)
+        record_lost_update(current(), dst, view[place], moved)
         dst._mark()
     else:
         missing = dst._unwritten()
         if missing is not None:
-            doubt(unwritten_error(dst, missing))
+            report_undefined(unwritten_error(dst, missing))
         whole = as_float(_plain(view, dst)).astype(np.float32, copy=True)
         np.add.at(whole, place, as_float(_plain(values, src)))
         if dst.dtype in WIDE_INTEGERS:
@@ -236,7 +248,7 @@ def _scatter(call: Call, dst: IndirectTile, src: Tile | IndirectTile, where: Arr
 # -- dma_transpose ---------------------------------------------------------------------------------
 
 
-def _permutation(call: Call) -> None:
+def _permutation(call: CheckedCall) -> None:
     """One permutation for each number of dimensions."""
     src: Descriptor = call["src"]
     rank = len(src.shape)
@@ -260,7 +272,7 @@ def _permutation(call: Call) -> None:
         )
 
 
-def _descriptors_transpose(call: Call) -> None:
+def _descriptors_transpose(call: CheckedCall) -> None:
     """What descriptors of hardware transpose, and of software (stub of dma_transpose, v2.32.0)."""
     src: Descriptor = call["src"]
     shape, rank, index, mode = src.shape, len(src.shape), src.index, call["dge_mode"]
@@ -302,25 +314,27 @@ def _descriptors_transpose(call: Call) -> None:
         raise call.refused(rule, did, f"src = {src!r}, dge_mode.{mode}")
 
 
-def _into_sbuf(call: Call) -> None:
+def _into_sbuf(call: CheckedCall) -> None:
     dst = call.destinations["dst"]
     if dst.space is not Space.SBUF:
         raise wrong_buffer(dst, "dst", call.name, SBUF_ONLY)
 
 
-def _of_the_source(call: Call) -> Walk:
+def _of_the_source(call: CheckedCall) -> IterationSpace:
     """A mask ranges over the source."""
     shape: Shape = call["src"].shape
-    return Walk(shape, shape, {"src": tuple(range(len(shape))), "dst": TRANSPOSE_AXES[len(shape)]})
+    return IterationSpace(
+        shape, shape, {"src": tuple(range(len(shape))), "dst": TRANSPOSE_AXES[len(shape)]}
+    )
 
 
-def _turned(call: Call) -> Result:
+def _turned(call: CheckedCall) -> Result:
     src: Descriptor = call["src"]
     shape = tuple(src.shape[k] for k in TRANSPOSE_AXES[len(src.shape)])
     return Result(shape, call.wanted_dtype(src.dtype))
 
 
-def turned(call: Call, plane: Array) -> Array:
+def turned(call: CheckedCall, plane: Array) -> Array:
     """Elements of the source, or what is known of each, where they come to lie."""
     shape: Shape = call["src"].shape  # of a row or an element of a tile it has two dimensions
     return plane.reshape(shape).transpose(TRANSPOSE_AXES[len(shape)])
@@ -338,10 +352,12 @@ def turned(call: Call, plane: Array) -> Array:
     in_place=True,
     walk=_of_the_source,
     moves=turned,
-    fit=Fit.EXACT,
+    fit=DestinationFit.EXACT,
     purpose=Purpose.TRANSPOSE,
 )
-def dma_transpose(call: Call, dst: Tile, src: Tile | IndirectTile, *, where: Array | None) -> None:
+def dma_transpose(
+    call: CheckedCall, dst: Tile, src: Tile | IndirectTile, *, where: Array | None
+) -> None:
     """``dst = src`` with its axes permuted by the DMA engines.
 
     The source's rows may be named by indices; those that are skipped leave dst as it was.
@@ -350,7 +366,7 @@ def dma_transpose(call: Call, dst: Tile, src: Tile | IndirectTile, *, where: Arr
     if isinstance(src, IndirectTile):
         values, inside = src._elements(), src._inside
         if _skips(call):
-            see(current(), Seen.INDEX_SKIPPED, "src", ~inside)
+            record_anomaly(current(), AnomalyKind.INDEX_SKIPPED, "src", ~inside)
         there = turned(call, inside)
         where = there if where is None else there & where
     else:
@@ -369,7 +385,7 @@ SOURCES = tuple(
 )
 
 
-def _scales(call: Call) -> None:
+def _scales(call: CheckedCall) -> None:
     """It scales by 1 only."""
     scales = call["scales"]
     if scales is not None and (
@@ -393,7 +409,7 @@ def _scales(call: Call) -> None:
     result=lambda call: Result(
         loaded_shape(call["src0"].shape), call.wanted_dtype(call["src0"].dtype)
     ),
-    fit=Fit.TOTAL,
+    fit=DestinationFit.TOTAL,
     in_place=True,
     carries=False,
     moves=lambda call, *srcs: functools.reduce(
@@ -402,7 +418,7 @@ def _scales(call: Call) -> None:
     classic=False,
     purpose=Purpose.SUM,
 )
-def dma_compute(call: Call, dst: Tile, *srcs: Tile | None, where: Array | None) -> None:
+def dma_compute(call: CheckedCall, dst: Tile, *srcs: Tile | None, where: Array | None) -> None:
     """``dst = srcs[0] + srcs[1] + ...`` in float32, in this order, rounded once."""
     terms = [src._values().reshape(dst.shape) for src in srcs if src is not None]
     total = added(terms, dst.dtype)

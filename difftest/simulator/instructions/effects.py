@@ -2,7 +2,7 @@
 
 Other cores and ranks send and receive, registers hold scalars, random states begin anew. Their
 rules are checked at the gate like all others, and what nothing wrote is carried on. A meaning does
-its work on a :class:`Act`, which knows what each member of an exchange gave.
+its work on a :class:`EffectUse`, which knows what each member of an exchange gave.
 
 Random numbers come from NumPy's generator of the launch, and not from the machine's: the same in
 every run, and never the bits that a device would make. Engines have states of 6 words a lane
@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from difftest.simulator.baton import Baton
 from difftest.simulator.core import Core, current, entry
 from difftest.simulator.dtypes import (
     FLOAT32,
@@ -40,26 +39,27 @@ from difftest.simulator.instructions.record import (
     DMA_SPACES,
     EFFECTS,
     SBUF_ONLY,
-    Call,
-    Fit,
+    CheckedCall,
+    DestinationFit,
     Instruction,
-    Issue,
+    InstructionUse,
+    OperandKind,
     Result,
     Role,
-    Takes,
     choose_engine,
     instruction,
 )
-from difftest.simulator.instructions.rules import made, needs_generation, no_gpsimd_in_psum
+from difftest.simulator.instructions.rules import needs_generation, no_gpsimd_in_psum, rule_factory
 from difftest.simulator.instructions.values import column
 from difftest.simulator.lifted import is_array, settled
-from difftest.simulator.memory import NEVER, Shape
-from difftest.simulator.recording import Part, Touched
+from difftest.simulator.memory import UNWRITTEN, Shape
+from difftest.simulator.program_scheduler import ProgramScheduler
+from difftest.simulator.recording import InstructionAccesses, Part
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Origin, Purpose
 
 
-class Sent(NamedTuple):
+class Message(NamedTuple):
     """What a tile held when it was sent.
 
     ``missing`` is what of it nothing had written, None if all was, with its origin; ``exact`` what
@@ -73,10 +73,10 @@ class Sent(NamedTuple):
     src: Tile | None = None
 
 
-class Meeting(NamedTuple):
+class Rendezvous(NamedTuple):
     """An exchange as one of its members, numbered as its baton has them, comes to it."""
 
-    baton: Baton
+    scheduler: ProgramScheduler
     me: int
     members: tuple[int, ...]
     point: Hashable
@@ -90,7 +90,7 @@ class Meeting(NamedTuple):
     """Whether all send the same shapes and dtypes."""
 
 
-class Act:
+class EffectUse:
     """One act of an effect, with what stands at each role.
 
     Attributes
@@ -102,10 +102,10 @@ class Act:
     messages : what each of them gave of this act, in their order.
     """
 
-    meeting: Meeting
+    meeting: Rendezvous
     messages: list[Any]
 
-    def __init__(self, call: Call, operands: Sequence[Any], dsts: Sequence[Any]) -> None:
+    def __init__(self, call: CheckedCall, operands: Sequence[Any], dsts: Sequence[Any]) -> None:
         record = call.instruction
         roles = zip(record.operands, operands, strict=True)
         self.call = call
@@ -116,26 +116,26 @@ class Act:
         }
         self.parts: list[Part] = []
 
-    def send(self, tile: Tile) -> Sent:
+    def send(self, tile: Tile) -> Message:
         """What a tile holds now.
 
         Raises
         ------
         UnwrittenError : nothing of it was written.
         """
-        missing = tile._unwritten(NEVER)
+        missing = tile._unwritten(UNWRITTEN)
         some = missing is not None and not missing.all()
         values = tile._values(unwritten=some).copy()
         shadow = current().followers.shadow
         event = f"sent by {self.meeting.member} {self.meeting.me}"
         origin = None if missing is None else tile._origin(event)
-        return Sent(values, missing, origin, None if shadow is None else shadow.sent(tile), tile)
+        return Message(values, missing, origin, None if shadow is None else shadow.sent(tile), tile)
 
-    def send_all(self) -> list[Sent]:
+    def send_all(self) -> list[Message]:
         """What its operands hold now."""
         return [self.send(tile) for tile in self.reads.values()]
 
-    def take(self, result: Sent, dst: Any = None) -> None:
+    def take(self, result: Message, dst: Any = None) -> None:
         """Write what came, or was made, to a tile: ``dst`` if no other one is named."""
         dst = self.writes["dst"] if dst is None else dst
         shadow = current().followers.shadow
@@ -146,7 +146,9 @@ class Act:
             dst._forget_written(result.missing, result.origin)
 
 
-def combined(messages: Sequence[Sent], make: Callable[[list[Array], Any], Array], op: Any) -> Sent:
+def combined(
+    messages: Sequence[Message], make: Callable[[list[Array], Any], Array], op: Any
+) -> Message:
     """What ``make`` makes of several; what of it follows from elements that one misses, it misses.
 
     Parameters
@@ -162,17 +164,17 @@ def combined(messages: Sequence[Sent], make: Callable[[list[Array], Any], Array]
             if follows.any():
                 missing = follows if missing is None else follows | missing
                 origin = origin or message.origin
-    return Sent(make([sent.values for sent in messages], op), missing, origin)
+    return Message(make([sent.values for sent in messages], op), missing, origin)
 
 
 class Exchange(NamedTuple):
     """How an effect meets others: where, and what a member gives there of each act."""
 
-    meet: Callable[[Sequence[Act]], Meeting]
-    give: Callable[[Act], Any] = Act.send_all
+    meet: Callable[[Sequence[EffectUse]], Rendezvous]
+    give: Callable[[EffectUse], Any] = EffectUse.send_all
 
 
-def of_dst(call: Call) -> Result:
+def of_dst(call: CheckedCall) -> Result:
     """What fills ``dst``; of an effect without one nothing is made."""
     dst = call.destinations.get("dst")
     return Result((), INT32) if dst is None else Result(dst.shape, dst.dtype)
@@ -180,7 +182,13 @@ def of_dst(call: Call) -> Result:
 
 def effect(*engines: Engine, **record: Any) -> Callable[[Callable[..., Any]], Instruction]:
     """Make a function the meaning of an effect: ``meaning(act)``, which writes by itself."""
-    fields = {"operands": (), "destinations": (), "result": of_dst, "fit": Fit.EXACT, **record}
+    fields = {
+        "operands": (),
+        "destinations": (),
+        "result": of_dst,
+        "fit": DestinationFit.EXACT,
+        **record,
+    }
     return partial(instruction, table=EFFECTS, classic=False, **fields)(*engines)
 
 
@@ -188,7 +196,7 @@ def effect(*engines: Engine, **record: Any) -> Callable[[Callable[..., Any]], In
 
 
 @entry("effect")
-def issue(
+def issue_effect(
     core: Core,
     record: Instruction,
     acts: Sequence[tuple[Sequence[Any], Sequence[Any]]],
@@ -221,7 +229,9 @@ def issue(
         first = checked[0]
         for tell in core.followers.happened:
             tell(first.call.kind.opcode, tiles, sources)
-        core.count(Touched(first.call.kind, tiles, sources, roles, first.numbers, parts))
+        core.count(
+            InstructionAccesses(first.call.kind, tiles, sources, roles, first.numbers, parts)
+        )
     return results[-1]
 
 
@@ -231,21 +241,21 @@ def _act(
     operands: Sequence[Any],
     dsts: Sequence[Any],
     chosen: tuple[tuple[Any, ...], Engine],
-) -> Act:
+) -> EffectUse:
     """An act that keeps the rules, into destinations that can be written."""
     for role, dst in zip(record.destinations, dsts, strict=True):
         if dst is None:
             raise wrong_kind(dst, "a tile", record.name, role.name)
     dst, *others = dsts or (None,)
     options, engine = chosen
-    issued = Issue(record, tuple(operands), options, dst, tuple(others), engine=engine)
-    call = gate.prepare(core, issued)
+    issued = InstructionUse(record, tuple(operands), options, dst, tuple(others), engine=engine)
+    call = gate.checked_call(core, issued)
     for tile in dsts:
         check_destination(tile)
-    return Act(call, operands, dsts)
+    return EffectUse(call, operands, dsts)
 
 
-def _meet(exchange: Exchange, acts: Sequence[Act]) -> bool:
+def _meet(exchange: Exchange, acts: Sequence[EffectUse]) -> bool:
     """Tell each act what the members have given, when all have come; if this is one of them."""
     meeting = exchange.meet(acts)
     if meeting.me not in meeting.members:
@@ -254,7 +264,7 @@ def _meet(exchange: Exchange, acts: Sequence[Act]) -> bool:
         act.meeting = meeting
     messages = [exchange.give(act) for act in acts]
     baton, me, members, point, call, _, steps, alike = meeting
-    met = baton.meet(me, point, members, messages, call, steps)
+    met = baton.rendezvous(me, point, members, messages, call, steps)
     if alike:
         _check_alike(acts[0].call.name, {n: [*chain(*met[n])] for n in members})
     for at, act in enumerate(acts):
@@ -262,7 +272,7 @@ def _meet(exchange: Exchange, acts: Sequence[Act]) -> bool:
     return True
 
 
-def _check_alike(name: str, ranks: Mapping[int, list[Sent]]) -> None:
+def _check_alike(name: str, ranks: Mapping[int, list[Message]]) -> None:
     seen = {n: [(src.values.shape, src.values.dtype) for src in sent] for n, sent in ranks.items()}
     if len(set(map(tuple, seen.values()))) > 1:
         raise ShapeError(
@@ -284,8 +294,8 @@ def _by_role(sides: Sequence[Mapping[str, Any]]) -> list[tuple[str, Tile]]:
 # -- registers of the engines' sequencers ----------------------------------------------------------
 
 
-@made
-def one_element(call: Call, role: str) -> None:
+@rule_factory
+def one_element(call: CheckedCall, role: str) -> None:
     """The tensor at a role has one element."""
     tile = {**call.operands, **call.destinations}[role]
     if tile.size != 1:
@@ -306,7 +316,7 @@ _LOADS = effect(
 )
 _STORES = effect(
     Engine.UNKNOWN,
-    operands=(Role(name="value", takes=Takes.NUMBER),),
+    operands=(Role(name="value", takes=OperandKind.NUMBER),),
     destinations=_integer("dst"),
     options=("src",),
     rules=(one_element("dst"),),
@@ -315,27 +325,27 @@ _STORES = effect(
 
 
 @_LOADS
-def register_load(act: Act) -> int:
+def register_load(act: EffectUse) -> int:
     """Let a register hold what a tensor of one integer in HBM or SBUF does."""
     return int(act.reads["src"]._values().reshape(-1)[0])
 
 
 @_LOADS
-def scalar_load(act: Act) -> Any:
+def scalar_load(act: EffectUse) -> Any:
     """What a scalar is to be."""
     return register_load.meaning(act)
 
 
 @_STORES
-def register_store(act: Act) -> None:
+def register_store(act: EffectUse) -> None:
     """``dst`` becomes what a register holds."""
     dst = act.writes["dst"]
     bits = np.array(act.numbers[0], np.int64).astype(dst.dtype)
-    act.take(Sent(np.full(dst.shape, bits)))
+    act.take(Message(np.full(dst.shape, bits)))
 
 
 @_STORES
-def scalar_store(act: Act) -> None:
+def scalar_store(act: EffectUse) -> None:
     """``dst`` becomes what a scalar is."""
     register_store.meaning(act)
 
@@ -345,7 +355,7 @@ def scalar_store(act: Act) -> None:
 # -- rng -------------------------------------------------------------------------------------------
 
 
-def _rng_engine(call: Call, wanted: Engine) -> Engine:
+def _rng_engine(call: CheckedCall, wanted: Engine) -> Engine:
     """On NeuronCore-v2 the Vector Engine alone."""
     if call.machine.nc_version < 3:
         return choose_engine(call, wanted, (Engine.VECTOR,))
@@ -363,7 +373,7 @@ def _rng_engine(call: Call, wanted: Engine) -> Engine:
     classic=False,
     purpose=Purpose.BITS,
 )
-def rng(call: Call) -> Array:
+def rng(call: CheckedCall) -> Array:
     """Every element of ``dst`` becomes random bits: the lowest of 32."""
     bits: Array = current().numbers().integers(0, 2**32, call.result.shape, dtype=np.uint32)
     dtype = call.result.dtype
@@ -376,8 +386,8 @@ def rng(call: Call) -> Array:
 @instruction(
     Engine.VECTOR,
     operands=(
-        Role(name="min", takes=Takes.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
-        Role(name="max", takes=Takes.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
+        Role(name="min", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
+        Role(name="max", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
     ),
     destinations=(Role(name="dst", dtypes=(*FLOATS, *INTEGERS)),),
     rules=(needs_generation(4),),
@@ -386,7 +396,7 @@ def rng(call: Call) -> Array:
     classic=False,
     purpose=Purpose.DRAW,
 )
-def rand2(call: Call, low: Any, high: Any) -> Array:
+def rand2(call: CheckedCall, low: Any, high: Any) -> Array:
     """Every element of ``dst`` becomes uniformly random between two bounds; NeuronCore-v4 on."""
     shape = call.result.shape
     bottom, top = (
@@ -415,18 +425,18 @@ _SEED = Role(name="src_seeds", dtypes=(FLOAT32, TFLOAT32, *WIDE_INTEGERS))
 
 
 @effect(Engine.VECTOR, operands=(_SEED,), rules=(one_element("src_seeds"),))
-def set_rng_seed(act: Act) -> None:
+def set_rng_seed(act: EffectUse) -> None:
     """Let the numbers begin anew from a seed of 32 bits, a (1, 1) tensor on chip."""
     _begin(act.reads["src_seeds"]._values())
 
 
-def _lanes_engine(call: Call, wanted: Engine) -> Engine:
+def _lanes_engine(call: CheckedCall, wanted: Engine) -> Engine:
     """The Vector Engine has states since NeuronCore-v4."""
     vector = (Engine.VECTOR,) if call.machine.nc_version >= 4 else ()
     return choose_engine(call, wanted, (Engine.GPSIMD, *vector))
 
 
-def _lanes(call: Call) -> Shape:
+def _lanes(call: CheckedCall) -> Shape:
     """A state for each partition."""
     (tile,) = (*call.tiles.values(), *call.destinations.values())
     return (tile.partitions, 6 if call.engine is Engine.GPSIMD else 24)
@@ -439,7 +449,7 @@ def _lanes(call: Call) -> Shape:
     rules=(needs_generation(3),),
     engine=_lanes_engine,
 )
-def rand_set_state(act: Act) -> None:
+def rand_set_state(act: EffectUse) -> None:
     """Let the numbers begin anew from the states of an engine's lanes, [P, words] in SBUF."""
     _begin(act.reads["src_seeds"]._values())
 
@@ -451,8 +461,8 @@ def rand_set_state(act: Act) -> None:
     rules=(needs_generation(3), no_gpsimd_in_psum),
     engine=_lanes_engine,
 )
-def rand_get_state(act: Act) -> None:
+def rand_get_state(act: EffectUse) -> None:
     """States for the lanes of an engine, from which its numbers go on: [P, words]."""
     words = current().numbers().integers(0, 2**32, act.call.result.shape, dtype=np.uint32)
-    act.take(Sent(words))
+    act.take(Message(words))
     _begin(words)

@@ -19,10 +19,10 @@ from difftest.simulator.errors import DtypeError, KernelError
 from difftest.simulator.index import broadcast_shapes
 from difftest.simulator.instructions.alu import AluOp, kept_bits
 from difftest.simulator.instructions.record import (
-    Call,
+    CheckedCall,
+    OperandKind,
     Result,
     Role,
-    Takes,
     choose_engine,
     instruction,
 )
@@ -55,10 +55,10 @@ _SCALAR_ENGINE_PAIRS = (("multiply", "add"), ("multiply", None), ("add", None))
 """Operators of the Scalar Engine's tensor_scalar (AWS: nki.isa.tensor_scalar)."""
 
 
-def like(role: str) -> Any:
+def result_like(role: str) -> Any:
     """The result of an instruction whose result looks like one of its operands."""
 
-    def result(call: Call) -> Result:
+    def result(call: CheckedCall) -> Result:
         data: Descriptor = call[role]
         return Result(data.shape, call.wanted_dtype(data.dtype))
 
@@ -68,7 +68,7 @@ def like(role: str) -> Any:
 # -- tensor_tensor ---------------------------------------------------------------------------------
 
 
-def _is_exact(call: Call) -> bool:
+def _is_exact(call: CheckedCall) -> bool:
     """Whether it is one of the integer operations that the GpSimd Engine does in 32 bits."""
     if call["op"].name not in (_EXACT_OF_TODAY if call.into_existing else _EXACT_INTEGER_OPS):
         return False
@@ -77,7 +77,7 @@ def _is_exact(call: Call) -> bool:
     return all(dtype in WIDE_INTEGERS for dtype in dtypes)
 
 
-def _tensor_tensor_engine(call: Call, wanted: Engine) -> Engine:
+def _tensor_tensor_engine(call: CheckedCall, wanted: Engine) -> Engine:
     if call.dialect == "nki" and wanted is Engine.UNKNOWN and Engine.VECTOR in call["op"].engines:
         tiles = (*call.tiles.values(), *call.destinations.values())
         if any(tile.space is Space.PSUM for tile in tiles):
@@ -87,7 +87,7 @@ def _tensor_tensor_engine(call: Call, wanted: Engine) -> Engine:
     return choose_engine(call, wanted)
 
 
-def _same_count(call: Call, first: str, second: str) -> bool:
+def _same_count(call: CheckedCall, first: str, second: str) -> bool:
     """Whether a call into an existing dst has operands of one size: their shapes may differ then.
 
     The engines count elements in each partition (AWS ``nisa.tensor_tensor``, v2.32.0).
@@ -96,12 +96,12 @@ def _same_count(call: Call, first: str, second: str) -> bool:
     return call.into_existing and left.shape[0] == right.shape[0] and left.size == right.size
 
 
-def _one_rank(call: Call) -> None:
+def _one_rank(call: CheckedCall) -> None:
     if not _same_count(call, "data1", "data2"):
         same_rank("data1", "data2")(call)
 
 
-def tensor_tensor_result(call: Call) -> Result:
+def tensor_tensor_result(call: CheckedCall) -> Result:
     """Free dimensions broadcast; the dtype is the promotion's."""
     left, right = call["data1"], call["data2"]
     if _same_count(call, "data1", "data2"):
@@ -129,14 +129,14 @@ def tensor_tensor_result(call: Call) -> Result:
     facts=lambda call: {"op": call["op"].name},
     purpose=Purpose.COMBINE,
 )
-def tensor_tensor(call: Call, data1: Array, data2: Array) -> Array:
+def tensor_tensor(call: CheckedCall, data1: Array, data2: Array) -> Array:
     """``dst = data1 <op> data2``, element by element."""
     op: AluOp = call.options["op"]
     if data1.shape != data2.shape and _same_count(call, "data1", "data2"):
         data2 = data2.reshape(data1.shape)
     if call.engine is Engine.GPSIMD and _is_exact(call):
         return in_integers(data1, data2, op, call.result.dtype)
-    return kept_bits(op, apply(op, data1, data2), call.result.dtype)
+    return kept_bits(op, apply_operator(op, data1, data2), call.result.dtype)
 
 
 @step
@@ -146,7 +146,7 @@ def in_integers(left: Array, right: Array, op: AluOp, dtype: np.dtype[Any]) -> A
     return exact.astype(dtype)
 
 
-def apply(op: AluOp, left: Array, right: Array) -> Array:
+def apply_operator(op: AluOp, left: Array, right: Array) -> Array:
     """``left <op> right`` in float32, or on bit patterns; a unary operator takes ``left``."""
     if not op.bitvec:
         left, right = as_float(left), as_float(right)
@@ -161,11 +161,11 @@ def apply(op: AluOp, left: Array, right: Array) -> Array:
 # -- tensor_scalar ---------------------------------------------------------------------------------
 
 
-def _steps(call: Call) -> list[AluOp]:
+def _steps(call: CheckedCall) -> list[AluOp]:
     return [op for op in (call["op0"], call["op1"]) if op is not None]
 
 
-def _tensor_scalar_engine(call: Call, wanted: Engine) -> Engine:
+def _tensor_scalar_engine(call: CheckedCall, wanted: Engine) -> Engine:
     """Bitvec operators are the Vector Engine's; rsqrt and power, which it lacks, the others'."""
     names = [op.name for op in _steps(call)]
     if wanted is Engine.GPSIMD and names != ["rsqrt"]:
@@ -180,7 +180,7 @@ def _tensor_scalar_engine(call: Call, wanted: Engine) -> Engine:
     return choose_engine(call, wanted)
 
 
-def _second_step(call: Call) -> None:
+def _second_step(call: CheckedCall) -> None:
     """``op1`` and ``operand1`` are both there or both not."""
     op, operand = call["op1"], call["operand1"]
     if (op is None) != (operand is None):
@@ -189,7 +189,7 @@ def _second_step(call: Call) -> None:
         raise call.refused(rule, did, f"op1={op and op.name}, operand1={operand!r}")
 
 
-def _scalar_engine_pairs(call: Call) -> None:
+def _scalar_engine_pairs(call: CheckedCall) -> None:
     names = (call["op0"].name, call["op1"] and call["op1"].name)
     if call.engine is Engine.SCALAR and names not in _SCALAR_ENGINE_PAIRS:
         raise KernelError(
@@ -207,8 +207,8 @@ def _scalar_engine_pairs(call: Call) -> None:
     Engine.GPSIMD,
     operands=(
         Role(name="data", by_offsets=True),
-        Role(name="operand0", takes=Takes.VECTOR_OR_NUMBER),
-        Role(name="operand1", takes=Takes.VECTOR_OR_NUMBER, optional=True),
+        Role(name="operand0", takes=OperandKind.VECTOR_OR_NUMBER),
+        Role(name="operand1", takes=OperandKind.VECTOR_OR_NUMBER, optional=True),
     ),
     options=("op0", "reverse0", "op1", "reverse1"),
     rules=(
@@ -220,11 +220,11 @@ def _scalar_engine_pairs(call: Call) -> None:
     ),
     only={"nki": (arithmetic_in_float32(op0="operand0", op1="operand1"),)},
     engine=_tensor_scalar_engine,
-    result=like("data"),
+    result=result_like("data"),
     facts=lambda call: {"op": "+".join(op.name for op in _steps(call))},
     purpose=Purpose.SCALE,
 )
-def tensor_scalar(call: Call, data: Array, operand0: Any, operand1: Any) -> Array:
+def tensor_scalar(call: CheckedCall, data: Array, operand0: Any, operand1: Any) -> Array:
     """``dst = (data <op0> operand0) <op1> operand1``, operands numbers or [P, 1] tiles."""
     partial = apply_scalar(call["op0"], data, operand0, reverse=call["reverse0"])
     if call["op1"] is not None:
@@ -241,7 +241,11 @@ def apply_scalar(op: AluOp, values: Array, operand: Any, *, reverse: bool) -> Ar
     else:
         is_exact = type(operand) is int and type(values) is np.ndarray and values.dtype == FLOAT64
         other = as_constant(operand, FLOAT64 if is_exact else FLOAT32)
-    return apply(op, other, values) if reverse and not op.unary else apply(op, values, other)
+    return (
+        apply_operator(op, other, values)
+        if reverse and not op.unary
+        else apply_operator(op, values, other)
+    )
 
 
 def _bit_pattern(op: AluOp, number: Any, dtype: np.dtype[Any]) -> Array:
@@ -269,7 +273,7 @@ def _bit_pattern(op: AluOp, number: Any, dtype: np.dtype[Any]) -> Array:
 # -- scalar_tensor_tensor --------------------------------------------------------------------------
 
 
-def _one_shape(call: Call) -> None:
+def _one_shape(call: CheckedCall) -> None:
     if not _same_count(call, "data", "operand1"):
         same_shape("data", "operand1")(call)
 
@@ -278,7 +282,7 @@ def _one_shape(call: Call) -> None:
     Engine.VECTOR,
     operands=(
         Role(name="data"),
-        Role(name="operand0", takes=Takes.VECTOR_OR_NUMBER),
+        Role(name="operand0", takes=OperandKind.VECTOR_OR_NUMBER),
         Role(name="operand1"),
     ),
     options=("op0", "reverse0", "op1", "reverse1"),
@@ -290,11 +294,11 @@ def _one_shape(call: Call) -> None:
         of_integers("op1"),
     ),
     only={"nki": (one_size("data", "operand1"), arithmetic("op0", "op1"))},
-    result=like("data"),
+    result=result_like("data"),
     facts=lambda call: {"op": "+".join(op.name for op in _steps(call))},
     purpose=Purpose.COMBINE,
 )
-def scalar_tensor_tensor(call: Call, data: Array, operand0: Any, operand1: Array) -> Array:
+def scalar_tensor_tensor(call: CheckedCall, data: Array, operand0: Any, operand1: Array) -> Array:
     """``dst = (data <op0> operand0) <op1> operand1``, operand1 of the data's shape."""
     partial = apply_scalar(call["op0"], data, operand0, reverse=call["reverse0"])
     operand1 = operand1.reshape(partial.shape)
@@ -302,8 +306,8 @@ def scalar_tensor_tensor(call: Call, data: Array, operand0: Any, operand1: Array
     return kept_bits(call["op1"], result, call.result.dtype)
 
 
-@instruction(Engine.VECTOR, operands=(Role(name="data"),), result=like("data"))
-def reciprocal(call: Call, data: Array) -> Array:
+@instruction(Engine.VECTOR, operands=(Role(name="data"),), result=result_like("data"))
+def reciprocal(call: CheckedCall, data: Array) -> Array:
     """``dst = 1 / data`` on the Vector Engine."""
     result: Array = np.reciprocal(as_float(data))
     return result

@@ -17,17 +17,23 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.baton import Rank
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import Array
-from difftest.simulator.errors import KernelError, OutOfBoundsError, ShapeError, refused, warn
-from difftest.simulator.instructions.effects import Act, Exchange, Meeting, Sent, combined, effect
+from difftest.simulator.errors import KernelError, OutOfBoundsError, ShapeError, call_error, warn
+from difftest.simulator.instructions.effects import (
+    EffectUse,
+    Exchange,
+    Message,
+    Rendezvous,
+    combined,
+    effect,
+)
 from difftest.simulator.instructions.gate import check_destination
 from difftest.simulator.instructions.record import (
     DMA_SPACES,
     HBM,
     SBUF_ONLY,
-    Call,
+    CheckedCall,
     Instruction,
     Role,
     Rule,
@@ -41,6 +47,7 @@ from difftest.simulator.instructions.rules import (
     same_shape,
 )
 from difftest.simulator.memory import Shape
+from difftest.simulator.program_scheduler import Rank
 from difftest.simulator.trace import Engine, Purpose, Space
 
 # -- the two cores of a logical NeuronCore ---------------------------------------------------------
@@ -53,7 +60,7 @@ class BarrierWarning(UserWarning):
     """A barrier names what the cores do not share."""
 
 
-def _pair(name: str, point: Any, call: str) -> Meeting:
+def _pair(name: str, point: Any, call: str) -> Rendezvous:
     """Where the core that runs meets the other one.
 
     Raises
@@ -62,16 +69,16 @@ def _pair(name: str, point: Any, call: str) -> Meeting:
     """
     core = current()
     seat = core.seat
-    if seat.baton is None or core.grid != (len(CORES),):
+    if seat.scheduler is None or core.grid != (len(CORES),):
         rule = "is for two programs side by side"
         did = "was called by a program that has no other beside it"
         received = f"a launch with {f'grid {core.grid}' if core.grid else 'no grid'}"
         remedy = "launch kernel[2](...), or call it only if nl.num_programs() is 2"
-        raise refused(name, rule, did, received, limit="kernel[2]", remedy=remedy)
-    return Meeting(seat.baton, seat.number, CORES, (name, point), call, "core", seat.steps)
+        raise call_error(name, rule, did, received, limit="kernel[2]", remedy=remedy)
+    return Rendezvous(seat.scheduler, seat.number, CORES, (name, point), call, "core", seat.steps)
 
 
-def _at_barrier(acts: Sequence[Act]) -> Meeting:
+def _at_barrier(acts: Sequence[EffectUse]) -> Rendezvous:
     """Of a tile in SBUF, which the cores do not share, it is the same barrier, with a warning."""
     data = acts[0].reads["data"]
     if not data._in_hbm:
@@ -91,20 +98,20 @@ def _at_barrier(acts: Sequence[Act]) -> Meeting:
     exchange=Exchange(_at_barrier, lambda act: None),
     purpose=Purpose.BARRIER,
 )
-def core_barrier(act: Act) -> None:
+def core_barrier(act: EffectUse) -> None:
     """Wait until both cores are here; ``data`` is what they share, a tensor in shared HBM."""
     # Read and written: what comes before it and what comes after depend on each other through it.
     act.writes["data"] = act.reads["data"]
 
 
-def _fits_gpsimd(call: Call) -> None:
+def _fits_gpsimd(call: CheckedCall) -> None:
     src, most, size = call["src"], call.machine.gpsimd_dma_elements, call["src"].dtype.itemsize
     wrong = call.engine is Engine.GPSIMD and src.free_size > most
     rule = f"GpSimd's own DMA moves at most {most * size} bytes a partition of {src.dtype}"
     limits(call, (wrong, rule, f"{src.free_size * size} bytes a partition"))
 
 
-def _in_pipe(acts: Sequence[Act]) -> Meeting:
+def _in_pipe(acts: Sequence[EffectUse]) -> Rendezvous:
     pipe = acts[0].call["pipe_id"]
     return _pair("sendrecv", pipe, f"nisa.sendrecv with pipe_id={pipe}")
 
@@ -127,7 +134,7 @@ def _in_pipe(acts: Sequence[Act]) -> Meeting:
     exchange=Exchange(_in_pipe, lambda act: (act.call["send_to_rank"], *act.send_all())),
     purpose=Purpose.SEND,
 )
-def sendrecv(act: Act) -> None:
+def sendrecv(act: EffectUse) -> None:
     """Send ``src`` to one core while ``dst`` is filled by one; both tiles in SBUF."""
     me, source, dst = act.meeting.me, act.call["recv_from_rank"], act.writes["dst"]
     to, message = act.messages[source]
@@ -162,10 +169,10 @@ def rank_of(where: str) -> Rank:
     if seat.rank is None:
         rule, did = "is between ranks", "was called with no other ranks"
         remedy = "difftest.simulator.launch_ranks(kernel, [arguments of each rank])"
-        raise refused(where, rule, did, "a kernel that was launched alone", remedy=remedy)
-    if seat.baton is not None:
-        seat.baton.check()
-        seat.baton.give_way(seat.number, seat.steps)
+        raise call_error(where, rule, did, "a kernel that was launched alone", remedy=remedy)
+    if seat.scheduler is not None:
+        seat.scheduler.check()
+        seat.scheduler.yield_turn(seat.number, seat.steps)
     return seat.rank
 
 
@@ -173,7 +180,7 @@ _OWN = ("recv_counts_known", "replica_group")
 """Options that the members do not have to say alike, or have said already."""
 
 
-def _among_ranks(acts: Sequence[Act]) -> Meeting:
+def _among_ranks(acts: Sequence[EffectUse]) -> Rendezvous:
     """Where the members of a group meet, each the program of its number, if they say the same."""
     seat, call = current().seat, acts[0].call
     rank, members = seat.rank, call["replica_group"]
@@ -188,7 +195,7 @@ def _among_ranks(acts: Sequence[Act]) -> Meeting:
         text += f", by program {', '.join(map(str, seat.program))} of each"
     point = (call.name, members, seat.program, *agreed)
     alike = "metadata_tensor" not in acts[0].reads
-    return Meeting(rank.baton, rank.number, members, point, text, "rank", alike=alike)
+    return Rendezvous(rank.scheduler, rank.number, members, point, text, "rank", alike=alike)
 
 
 _REDUCTIONS: dict[str, Any] = {"add": np.add, "minimum": np.minimum, "maximum": np.maximum}
@@ -199,19 +206,19 @@ _DIM, _DIM_ON_CHIP = (
 )
 
 
-def _along(call: Call) -> None:
+def _along(call: CheckedCall) -> None:
     """On chip a gather is along either of two dimensions, in HBM along the first (v2.32.0)."""
     (_DIM if call["src"].space.is_hbm else _DIM_ON_CHIP)(call)
 
 
-def _two_dimensions_on_chip(call: Call) -> None:
+def _two_dimensions_on_chip(call: CheckedCall) -> None:
     """Collectives in SBUF "currently only operate on 2D tensors" (``ncc.all_gather``, v2.32.0)."""
     src = call["src"]
     third = len(src.shape) > 2 and not src.space.is_hbm
     limits(call, (third, "src has two dimensions on chip", f"src {list(src.shape)}"))
 
 
-def _divides(call: Call) -> None:
+def _divides(call: CheckedCall) -> None:
     """The members can share ``src`` evenly."""
     ranks, size = len(call["replica_group"]), call["src"].shape[0]
     if size % ranks:
@@ -221,18 +228,18 @@ def _divides(call: Call) -> None:
         raise call.refused(rule, did, received, error=ShapeError, limit=f"a multiple of {ranks}")
 
 
-def _like_src(call: Call) -> Shape:
+def _like_src(call: CheckedCall) -> Shape:
     shape: Shape = call["src"].shape
     return shape
 
 
-def _gathered(call: Call) -> Shape:
+def _gathered(call: CheckedCall) -> Shape:
     """As many of ``src`` along the dimension as there are members."""
     dim, ranks = call["collective_dim"], len(call["replica_group"])
     return tuple(size * ranks if k == dim else size for k, size in enumerate(_like_src(call)))
 
 
-def _part(call: Call) -> Shape:
+def _part(call: CheckedCall) -> Shape:
     rows, *free = _like_src(call)
     return (rows // len(call["replica_group"]), *free)
 
@@ -240,11 +247,11 @@ def _part(call: Call) -> Shape:
 def _collective(
     *options: str,
     rules: tuple[Rule, ...] = (),
-    shape: Callable[[Call], Shape] | None = _like_src,
+    shape: Callable[[CheckedCall], Shape] | None = _like_src,
     buffers: tuple[Space, ...] = DMA_SPACES,
     srcs: tuple[str, ...] = ("src",),
     **other: Any,
-) -> Callable[[Callable[[Act], None]], Instruction]:
+) -> Callable[[Callable[[EffectUse], None]], Instruction]:
     """The record of a collective, of which an act moves one tensor of each side."""
     sides = (*srcs, "dst")
     memories: tuple[Rule, ...] = ()
@@ -260,52 +267,52 @@ def _collective(
     return effect(Engine.DMA, **{**fields, **other})
 
 
-def _makes(make: Callable[[Act, list[Array], Any], Array]) -> Callable[[Act], None]:
+def _makes(make: Callable[[EffectUse, list[Array], Any], Array]) -> Callable[[EffectUse], None]:
     """The meaning that fills ``dst`` with what is made of what each member has sent of ``src``."""
 
     @wraps(make)
-    def meaning(act: Act) -> None:
+    def meaning(act: EffectUse) -> None:
         op = _REDUCTIONS[act.call["op"].name] if "op" in act.call.options else None
         act.take(combined([sent[0] for sent in act.messages], partial(make, act), op))
 
     return meaning
 
 
-def _place(act: Act) -> int:
+def _place(act: EffectUse) -> int:
     """Where this rank stands among the members."""
     return act.meeting.members.index(act.meeting.me)
 
 
 @_collective("op", rules=(_OP,))
 @_makes
-def all_reduce(act: Act, arrays: list[Array], op: Any) -> Array:
+def all_reduce(act: EffectUse, arrays: list[Array], op: Any) -> Array:
     """``dst`` is the reduction of the group's ``src`` by ``op``: add, minimum or maximum."""
     return reduce(op, arrays)
 
 
 @_collective("collective_dim", rules=(_along,), shape=_gathered)
 @_makes
-def all_gather(act: Act, arrays: list[Array], op: Any) -> Array:
+def all_gather(act: EffectUse, arrays: list[Array], op: Any) -> Array:
     """``dst`` is the group's ``src`` side by side along a dimension, in the group's order."""
     return np.concatenate(arrays, axis=act.call["collective_dim"])
 
 
 @_collective("collective_dim", "op", rules=(_DIM, _OP, _divides), shape=_part)
 @_makes
-def reduce_scatter(act: Act, arrays: list[Array], op: Any) -> Array:
+def reduce_scatter(act: EffectUse, arrays: list[Array], op: Any) -> Array:
     """``dst`` is this rank's part of the reduction of the group's ``src``."""
     return np.split(reduce(op, arrays), len(arrays))[_place(act)]
 
 
 @_collective("collective_dim", rules=(_DIM, _divides), buffers=HBM, purpose=Purpose.EXCHANGE)
 @_makes
-def all_to_all(act: Act, arrays: list[Array], op: Any) -> Array:
+def all_to_all(act: EffectUse, arrays: list[Array], op: Any) -> Array:
     """``dst`` is this rank's part of each ``src`` of the group, side by side."""
     return np.concatenate([np.split(array, len(arrays))[_place(act)] for array in arrays])
 
 
 @_collective("source_target_pairs", buffers=HBM)
-def collective_permute(act: Act) -> None:
+def collective_permute(act: EffectUse) -> None:
     """``dst`` of each pair's target is ``src`` of its source; a rank that only sends is silent."""
     pairs = {target: source for source, target in act.call["source_target_pairs"]}
     if act.meeting.me in pairs:
@@ -315,13 +322,13 @@ def collective_permute(act: Act) -> None:
 
 
 @_collective("channel_ids")
-def collective_permute_implicit(act: Act) -> None:
+def collective_permute_implicit(act: EffectUse) -> None:
     """``dst`` is ``src`` of the rank before this one in the ring."""
     act.take(act.messages[_place(act) - 1][0])
 
 
 @_collective("channel_ids", "op", srcs=("src", "src1"), rules=(_OP, same_shape("src", "src1")))
-def collective_permute_implicit_reduce(act: Act) -> None:
+def collective_permute_implicit_reduce(act: EffectUse) -> None:
     """``dst`` is ``op(src, src1)`` of the rank before this one in the ring."""
     op = _REDUCTIONS[act.call["op"].name]
     act.take(combined(act.messages[_place(act) - 1], lambda pair, op: op(*pair), op))
@@ -339,12 +346,12 @@ _NEVER, _ON_A_SWITCH = (
 )
 
 
-def _may_displace(call: Call) -> None:
+def _may_displace(call: CheckedCall) -> None:
     if call.machine.nc_version < 4:
         _ON_A_SWITCH(call)
 
 
-def _table(call: Call) -> Shape:
+def _table(call: CheckedCall) -> Shape:
     """Rows of a column for each rank: counts, places, counts that came, places where they go."""
     shape = (4 if call["has_rdispls"] else 3, len(call["replica_group"]))
     return shape if call["metadata_tensor"].space.is_hbm else (1, *shape)
@@ -355,14 +362,14 @@ def _row(table: Any, number: int) -> Any:
     return table[rows, :] if table._in_hbm else table[:, rows, :]
 
 
-def _numbers(act: Act, row: int) -> list[int]:
+def _numbers(act: EffectUse, row: int) -> list[int]:
     """A row of the metadata; the counts that came are never read."""
     numbers = np.asarray(_row(act.reads["metadata_tensor"], row)._values())
     return [int(number) for number in numbers.reshape(-1)]
 
 
 def _chunks(
-    act: Act, role: str, places: Iterable[int], counts: Iterable[int], most: int | None = None
+    act: EffectUse, role: str, places: Iterable[int], counts: Iterable[int], most: int | None = None
 ) -> list[Any]:
     """The elements of a flat tensor from places on; None for none of them.
 
@@ -387,18 +394,18 @@ def _chunks(
     return chunks
 
 
-def _give_chunks(act: Act) -> list[Sent]:
+def _give_chunks(act: EffectUse) -> list[Message]:
     """What each member is to get of ``src``: a gather gives the same to all."""
     if not act.call["recv_counts_known"]:
         check_destination(act.reads["metadata_tensor"])
     ranks, some = len(act.meeting.members), 1 if act.call.name == "all_gather_v" else None
     chunks = _chunks(act, "src", _numbers(act, 1)[:some], _numbers(act, 0)[:some])
-    nothing = Sent(np.empty(0, act.reads["src"].dtype))
+    nothing = Message(np.empty(0, act.reads["src"].dtype))
     messages = [nothing if chunk is None else act.send(chunk) for chunk in chunks]
     return messages * ranks if some else messages
 
 
-def _receive(act: Act) -> None:
+def _receive(act: EffectUse) -> None:
     """Put the chunks into their slots of ``dst``, and their counts into the metadata."""
     dst, displaced = act.writes["dst"], act.call["has_rdispls"]
     came = [sent[_place(act)] for sent in act.messages]
@@ -411,7 +418,7 @@ def _receive(act: Act) -> None:
     act.parts = [(tile, None) for tile in (dst, *act.reads.values())]
     if not act.call["recv_counts_known"]:
         row = act.writes["metadata_tensor"] = _row(act.reads["metadata_tensor"], 2)
-        act.take(Sent(np.array(counts, np.uint32).reshape(row.shape)), row)
+        act.take(Message(np.array(counts, np.uint32).reshape(row.shape)), row)
 
 
 _BY_TABLE: dict[str, Any] = {
@@ -428,7 +435,7 @@ _BY_TABLE: dict[str, Any] = {
 
 
 @_collective("recv_counts_known", "has_rdispls", rules=(_NEVER,), **_BY_TABLE)
-def all_gather_v(act: Act) -> None:
+def all_gather_v(act: EffectUse) -> None:
     """``dst`` gets one chunk of each rank's ``src``, in slots of equal size."""
     _receive(act)
 
@@ -440,6 +447,6 @@ def all_gather_v(act: Act) -> None:
     **_BY_TABLE,
     purpose=Purpose.EXCHANGE,
 )
-def all_to_all_v(act: Act) -> None:
+def all_to_all_v(act: EffectUse) -> None:
     """``dst`` gets a chunk of each rank's ``src`` that is for this rank alone."""
     _receive(act)

@@ -2,8 +2,8 @@
 
 Whoever calls, the rules of the record are checked on the operands and on every destination. What
 they depend on is a signature: buffers, dtypes, shapes, options. One that passed is kept, with the
-:class:`~difftest.simulator.instructions.record.Call` that came of it, and is not checked again.
-What depends on the data (bounds, what was written, values) is checked each time.
+:class:`~difftest.simulator.instructions.record.CheckedCall` that came of it, and is not checked
+again. What depends on the data (bounds, what was written, values) is checked each time.
 
 What is kept serves later launches of the same machine and dialect too: shrinking launches small
 kernels by the hundred. So a call holds no tensor, and its errors name those of its issue.
@@ -24,22 +24,29 @@ from difftest.simulator.dtypes import NARROW, Array, round_to, to_bits
 from difftest.simulator.errors import NkiError, ShapeError
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
-from difftest.simulator.instructions import unboxed
+from difftest.simulator.instructions import irregular_masks
 from difftest.simulator.instructions.alu import AluOp
-from difftest.simulator.instructions.checks import check
-from difftest.simulator.instructions.definedness import Gapped
-from difftest.simulator.instructions.observing import counts, overflowed, watches_of
-from difftest.simulator.instructions.record import Call, Instruction, Issue, Masked, Reach, moved
-from difftest.simulator.lifted import spread
+from difftest.simulator.instructions.anomalies import anomaly_checks, counts, overflowed
+from difftest.simulator.instructions.checks import check_call
+from difftest.simulator.instructions.definedness import UndefinedOperands
+from difftest.simulator.instructions.record import (
+    CheckedCall,
+    DependenceClass,
+    Instruction,
+    InstructionUse,
+    MaskedValues,
+    moved,
+)
+from difftest.simulator.lifted import broadcast_mask
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import DEFINED
 from difftest.simulator.misuses import WRITE_TO_CONSTANT, WRITE_TO_PARAMETER
-from difftest.simulator.recording import Part, Touched
+from difftest.simulator.recording import InstructionAccesses, Part
 from difftest.simulator.tile import Tile
 
 _KEPT = 4096
 """Calls kept for each machine and dialect; beyond that they are forgotten, and checked anew."""
-_CALLS: dict[tuple[Machine, str], dict[Any, Call]] = {}
+_CALLS: dict[tuple[Machine, str], dict[Any, CheckedCall]] = {}
 """By machine and dialect, and by signature."""
 _PLAIN = frozenset((float, int, type(None)))
 """Most operands that are no tiles."""
@@ -51,7 +58,9 @@ _DISTINCT = (str, AluOp, type(None))
 def issue(
     instruction: Instruction, operands: tuple[Any, ...], options: tuple[Any, ...] = (), **how: Any
 ) -> Any:
-    """Run an instruction and return its first destination; parameters as :class:`Issue` has them.
+    """Run an instruction and return its first destination.
+
+    The parameters are those of :class:`InstructionUse`.
 
     Raises
     ------
@@ -60,22 +69,22 @@ def issue(
     core: Core = RUNNING.get(None) or current()
     tape = core.tape
     if tape is None or tape.busy:
-        return run(core, Issue(instruction, operands, options, **how))
+        return run_instruction(core, InstructionUse(instruction, operands, options, **how))
     return tape.noted("issue", _issued, core, instruction, operands, options, **how)
 
 
 def _issued(core: Core, *args: Any, **how: Any) -> Any:
-    return run(core, Issue(*args, **how))
+    return run_instruction(core, InstructionUse(*args, **how))
 
 
-def run(core: Core, issued: Issue) -> Any:
+def run_instruction(core: Core, issued: InstructionUse) -> Any:
     """:func:`issue`, of what was asked for: its ``dst`` is there afterwards."""
     followers = core.followers
     for ask in followers.asked:
         ask(issued)
     if issued.instruction.resolves is not None and issued.options[0] is not False:
         issued.instruction.resolves(core, issued)
-    call = prepare(core, issued)
+    call = checked_call(core, issued)
     if issued.dst is None:
         issued.dst = new_tile(core, call)
     for tell in followers.before:
@@ -87,70 +96,73 @@ def run(core: Core, issued: Issue) -> Any:
         for watch in call.watches:
             watch(core, call, issued)
     if _reads_gaps(core, call, issued):
-        issued.gaps = Gapped(core, call, issued)
+        issued.undefined = UndefinedOperands(core, call, issued)
     in_place = call.instruction.in_place
     results = (_let_move if in_place else _results)(call, issued)
     if observer is not None and (observer.alarm or call.counts):
         observer.look(call, issued, results)
     if not in_place:
         _put(call, issued, results, in_part)
-    if issued.gaps is not None:
-        issued.gaps.settle(issued.where)
+    if issued.undefined is not None:
+        issued.undefined.commit(issued.where)
     for tell in core.followers.after:
         tell(call, issued)
     _record(core, call, issued, in_part)
     return issued.dst
 
 
-def _read_in_part(call: Call, issued: Issue) -> list[Part]:
+def _read_in_part(call: CheckedCall, issued: InstructionUse) -> list[Part]:
     """The operands of which a mask leaves what it leaves of the instruction."""
     assert issued.where is not None
     chosen = issued.where if issued.inner is None else issued.inner
     reach = call.instruction.reach(call)
-    if call.instruction.walk is not None or reach not in (Reach.ELEMENT, Reach.AXES):
+    if call.instruction.walk is not None or reach not in (
+        DependenceClass.ELEMENT,
+        DependenceClass.AXES,
+    ):
         return []
     tiles = [operand for operand in issued.operands if isinstance(operand, Tile)]
     return [(tile, chosen) for tile in tiles if tile.size == chosen.size]
 
 
-def _reads_gaps(core: Core, call: Call, issued: Issue) -> bool:
+def _reads_gaps(core: Core, call: CheckedCall, issued: InstructionUse) -> bool:
     """Whether something that a call reads may not be defined."""
     if call.reduces and core.registers.origins:
         return True
     for tile in compress(issued.operands, call.are_tiles):
-        if tile._storage.gaps is not None:
+        if tile._storage.validity is not None:
             return True
-    return call.is_indirect or (call.reads_dst and issued.dst._storage.gaps is not None)
+    return call.is_indirect or (call.reads_dst and issued.dst._storage.validity is not None)
 
 
-def _let_move(call: Call, issued: Issue) -> None:
+def _let_move(call: CheckedCall, issued: InstructionUse) -> None:
     """Run an instruction that reads its operands, and writes ``dst``, by itself."""
-    if issued.gaps is not None:
-        issued.gaps.foresee()
+    if issued.undefined is not None:
+        issued.undefined.predict()
     written = call.instruction.meaning(call, issued.dst, *issued.operands, where=issued.where)
     if written is not None:
         issued.where = written
 
 
-def _results(call: Call, issued: Issue) -> Any:
+def _results(call: CheckedCall, issued: InstructionUse) -> Any:
     """Compute the instruction's meaning from its operands' values."""
     compute = call.instruction.meaning
     if issued.inner is not None:
-        compute = functools.partial(unboxed.by_reach, issued.inner)
-    if issued.gaps is not None:
-        return issued.gaps.results(compute)
+        compute = functools.partial(irregular_masks.meaning_by_dependence, issued.inner)
+    if issued.undefined is not None:
+        return issued.undefined.results(compute)
     return compute(
         call, *[op._engine_values() if isinstance(op, Tile) else op for op in issued.operands]
     )
 
 
-def _put(call: Call, issued: Issue, results: Any, in_part: list[Part]) -> None:
+def _put(call: CheckedCall, issued: InstructionUse, results: Any, in_part: list[Part]) -> None:
     """Write results to the destinations; its ``where`` says where ``dst`` was written.
 
     Further destinations of which only some elements are written are appended to ``in_part``.
     """
     if type(results) is np.ndarray:
-        write(issued.dst, results, issued.where, kept=call.keeps and issued.gaps is None)
+        write(issued.dst, results, issued.where, kept=call.keeps and issued.undefined is None)
         return
     further: list[tuple[Tile, Any]] = []
     if type(results) is tuple:
@@ -159,20 +171,20 @@ def _put(call: Call, issued: Issue, results: Any, in_part: list[Part]) -> None:
         further = [(tile, value) for tile, value in pairs if tile is not None]
         for tile, _ in further:
             check_destination(tile)
-    if type(results) is Masked:
+    if type(results) is MaskedValues:
         chosen = results.chosen
         issued.where = chosen if issued.where is None else chosen & issued.where
         results = results.values
     write(issued.dst, results, issued.where)
     for tile, value in further:  # after dst, whose values may still lie in an operand that is one
-        if type(value) is Masked:
+        if type(value) is MaskedValues:
             in_part.append((tile, value.chosen))
             write(tile, value.values, value.chosen)
         else:
             write(tile, value)
 
 
-def _record(core: Core, call: Call, issued: Issue, in_part: list[Part]) -> None:
+def _record(core: Core, call: CheckedCall, issued: InstructionUse, in_part: list[Part]) -> None:
     """Tell the launch what was read and written."""
     dst, operands, moved = issued.dst, issued.operands, issued.moved
     tells = core.followers.touched
@@ -186,7 +198,11 @@ def _record(core: Core, call: Call, issued: Issue, in_part: list[Part]) -> None:
             reads.append(dst)
         if issued.where is not None:
             in_part.append((dst, issued.where))
-        core.count(_tuple(Touched, (call.kind, (dst,), reads, call.roles, numbers, in_part, moved)))
+        core.count(
+            _tuple(
+                InstructionAccesses, (call.kind, (dst,), reads, call.roles, numbers, in_part, moved)
+            )
+        )
         return
     instruction, kind = call.instruction, call.kind
     written = [(dst, "dst")]
@@ -215,7 +231,7 @@ def _record(core: Core, call: Call, issued: Issue, in_part: list[Part]) -> None:
             in_part.append((tile, access._numbers() if tells else None))
     writes, reads = ([reached.get(id(view), view) for view, _ in side] for side in (written, read))
     roles = [role for _, role in (*written, *read)]
-    core.count(Touched(kind, writes, reads, roles, numbers, in_part, moved))
+    core.count(InstructionAccesses(kind, writes, reads, roles, numbers, in_part, moved))
 
 
 def _indices(access: Any) -> list[tuple[Tile, str]]:
@@ -224,12 +240,12 @@ def _indices(access: Any) -> list[tuple[Tile, str]]:
     return [(tile, "index") for tile in tiles]
 
 
-def kept_calls(machine: Machine, dialect: str) -> dict[Any, Call]:
+def kept_calls(machine: Machine, dialect: str) -> dict[Any, CheckedCall]:
     """The calls that passed before on this machine, in this dialect: for :attr:`Core.calls`."""
     return _CALLS.setdefault((machine, dialect), {})
 
 
-def prepare(core: Core, issued: Issue) -> Call:
+def checked_call(core: Core, issued: InstructionUse) -> CheckedCall:
     """The call that these operands make, checked, or remembered if its like passed before."""
     core.issued, dst = issued, issued.dst
     key: tuple[Any, ...] = (
@@ -250,7 +266,7 @@ def prepare(core: Core, issued: Issue) -> Call:
     if issued.left_of is not None and issued.left_of.dst is None:
         key = (False, *key)
     calls = core.calls
-    call: Call | None = calls.get(key)
+    call: CheckedCall | None = calls.get(key)
     if call is None or (call.is_ambiguous and _is_other(call, issued)):
         if len(calls) >= _KEPT:
             calls.clear()
@@ -260,7 +276,7 @@ def prepare(core: Core, issued: Issue) -> Call:
     return call
 
 
-def _checked(core: Core, issued: Issue) -> Call:
+def _checked(core: Core, issued: InstructionUse) -> CheckedCall:
     """The call, checked; if its like but for shapes passed before, they alone."""
     named = (issued.left_of or issued).dst is not None
     tiles = [
@@ -269,11 +285,11 @@ def _checked(core: Core, issued: Issue) -> Call:
     ]
     options = issued.instruction, issued.options, issued.said
     key = "alike", *options, issued.dtype, issued.engine, named, *tiles
-    alike: Call | None = core.calls.get(key)
+    alike: CheckedCall | None = core.calls.get(key)
     if alike is not None and not (alike.is_ambiguous and _is_other(alike, issued)):
-        return check(core, issued, alike)
-    call = core.calls[key] = check(core, issued)
-    call.watches = watches_of(call)
+        return check_call(core, issued, alike)
+    call = core.calls[key] = check_call(core, issued)
+    call.watches = anomaly_checks(call)
     call.counts = counts(call)
     dtypes = {call.result.dtype, *(tile.dtype for tile in call.tiles.values())}
     call.keeps = call.instruction.moves is moved and len(dtypes) == 1 and dtypes <= NARROW
@@ -281,7 +297,7 @@ def _checked(core: Core, issued: Issue) -> Call:
     return call
 
 
-def _is_other(call: Call, issued: Issue) -> bool:
+def _is_other(call: CheckedCall, issued: InstructionUse) -> bool:
     """Whether options that are equal are not the same."""
     if all(map(operator.is_, call.options.values(), issued.options)):
         return False
@@ -299,7 +315,7 @@ def _signature(operand: Any) -> Any:
     return operand.shape if isinstance(operand, Index) else kind
 
 
-def new_tile(core: Core, call: Call) -> Any:
+def new_tile(core: Core, call: CheckedCall) -> Any:
     """A tile for the result of a call."""
     result = call.result
     return core.tile._whole(core.hold(result.shape, result.dtype, result.space))
@@ -351,14 +367,14 @@ def store(dst: Tile, values: Array, where: Array | None = None) -> None:
         storage.mark_whole()
         return
     if where is not None:
-        where = spread(where, dst.shape)
+        where = broadcast_mask(where, dst.shape)
     repeated = dst._repeats()
     if repeated:
         values = values.copy()  # they may lie in the tensor that is written
     dst._give(view, values, where)
     if storage.products is not None:
         dst._mark_product(False, where)
-    if storage.gaps is not None:
+    if storage.validity is not None:
         dst._mark(DEFINED, where)
     if repeated:
         _settle_repeated(dst, values, where)

@@ -16,8 +16,8 @@ from difftest.simulator.errors import ShapeError
 from difftest.simulator.instructions.gate import check_destination, write
 from difftest.simulator.instructions.record import (
     SBUF_ONLY,
-    Call,
-    Masked,
+    CheckedCall,
+    MaskedValues,
     Result,
     Role,
     instruction,
@@ -31,7 +31,7 @@ from difftest.simulator.instructions.rules import (
 from difftest.simulator.instructions.search import UINT32, taken_along_rows
 from difftest.simulator.instructions.values import as_float, rows
 from difftest.simulator.lifted import made_like
-from difftest.simulator.memory import NEVER
+from difftest.simulator.memory import UNWRITTEN
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
@@ -49,7 +49,7 @@ from difftest.simulator.trace import Engine
     result=lambda call: Result(call["indices"].shape, call.wanted_dtype(call["data"].dtype)),
     classic=False,
 )
-def nc_n_gather(call: Call, data: Array, indices: Array) -> Array:
+def nc_n_gather(call: CheckedCall, data: Array, indices: Array) -> Array:
     """``dst[p, i] = data[p, indices[p, i]]``, the free axes of each taken as one."""
     rule = "nc_n_gather takes indices of elements of the data"
     return taken_along_rows(call, data, indices, rule)
@@ -58,7 +58,7 @@ def nc_n_gather(call: Call, data: Array, indices: Array) -> Array:
 # -- nonzero_with_count ----------------------------------------------------------------------------
 
 
-def _one_more(call: Call) -> None:
+def _one_more(call: CheckedCall) -> None:
     """The destination has the partitions of the source, and an element more for the count."""
     src: Descriptor = call["src"]
     dst = call.destinations["dst"]
@@ -70,7 +70,7 @@ def _one_more(call: Call) -> None:
         raise call.refused(rule, did, received, error=ShapeError, limit=limit)
 
 
-def _int32_options(call: Call) -> None:
+def _int32_options(call: CheckedCall) -> None:
     info = np.iinfo(np.int32)
     for name in ("index_offset", "padding_val"):
         value = call[name]
@@ -91,7 +91,7 @@ def _int32_options(call: Call) -> None:
     moves=lambda call, src: np.logical_or.reduce(rows(src), axis=1, keepdims=True),
     classic=False,
 )
-def nonzero_with_count(call: Call, dst: Tile, src: Tile, *, where: Array | None) -> Array:
+def nonzero_with_count(call: CheckedCall, dst: Tile, src: Tile, *, where: Array | None) -> Array:
     """``dst`` = indices of what is not 0, padding, their count; each 16th partition only.
 
     Each GpSimd core reads and writes the first of its partitions; the others are neither read nor
@@ -105,7 +105,7 @@ def nonzero_with_count(call: Call, dst: Tile, src: Tile, *, where: Array | None)
     gone = np.zeros(chosen.shape, dtype=np.bool_)
     firsts = range(0, shape[0], call.machine.gpsimd_core_partitions)
     for p in firsts:
-        if src[p : p + 1]._unwritten(NEVER) is not None:
+        if src[p : p + 1]._unwritten(UNWRITTEN) is not None:
             gone[p] = True
             continue
         places = np.flatnonzero(rows(src[p : p + 1]._engine_values())[0])
@@ -127,7 +127,7 @@ N_RANGE = (8, 65535)
 K_MAX = 32767
 
 
-def _snakes(call: Call) -> None:
+def _snakes(call: CheckedCall) -> None:
     src: Descriptor = call["src"]
     lanes, n, k = call.machine.gpsimd_core_partitions, call["n"], call.destinations["dst"].free_size
     limits(
@@ -147,34 +147,36 @@ def _snakes(call: Call) -> None:
     )
 
 
-def results(call: Call) -> Array:
+def gather_results(call: CheckedCall) -> Array:
     """Which elements of the destinations, by row, get a result."""
     dst = call.destinations["dst"]
     return _numbers(call, dst.partitions, dst.free_size) < dst.free_size
 
 
-def _numbers(call: Call, partitions: int, columns: int) -> Array:
+def _numbers(call: CheckedCall, partitions: int, columns: int) -> Array:
     """The number of each element in its group: down the partitions, then along the columns."""
     lanes = call.machine.gpsimd_core_partitions
     rank = np.arange(partitions)[:, None] % lanes
     return np.asarray(rank + lanes * np.arange(columns))
 
 
-def snakes(call: Call, lines: Array) -> Array:
+def snakes(call: CheckedCall, lines: Array) -> Array:
     """Rows [P, F] as one row for each group of 16 partitions, in the order of their numbers."""
     lanes = call.machine.gpsimd_core_partitions
     groups = lines.reshape(-1, lanes, lines.shape[1])
     return groups.transpose(0, 2, 1).reshape(len(groups), -1)
 
 
-def laid(call: Call, row: Array) -> Masked:
+def laid(call: CheckedCall, row: Array) -> MaskedValues:
     """A row of results [groups, k] in the layout of the destinations, and where there are any."""
     groups, k = row.shape
     lanes = call.machine.gpsimd_core_partitions
     padded = made_like(row, (groups, k * lanes))
     padded[:, :k] = row
     values = padded.reshape(groups, k, lanes).transpose(0, 2, 1).reshape(groups * lanes, k)
-    return Masked(values.reshape(call.result.shape), results(call).reshape(call.result.shape))
+    return MaskedValues(
+        values.reshape(call.result.shape), gather_results(call).reshape(call.result.shape)
+    )
 
 
 @instruction(
@@ -194,7 +196,7 @@ def laid(call: Call, row: Array) -> Masked:
     result=lambda call: Result(call.destinations["dst"].shape, BFLOAT16),
     classic=False,
 )
-def topk(call: Call, src: Array) -> tuple[Masked, Masked]:
+def topk(call: CheckedCall, src: Array) -> tuple[MaskedValues, MaskedValues]:
     """The k largest of the n elements that lie in each 16 partitions, and their numbers.
 
     Element i of a group is in partition i % 16 at place i // 16, and so is result i. They come in

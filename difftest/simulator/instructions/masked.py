@@ -4,7 +4,7 @@ A mask does no work on the hardware: "All APIs accept an optional mask", and the
 instruction or issues it on a smaller tile (AWS ``nki.api.shared.rst`` at tag v2.26.0, "NKI API
 Masking"). So the operands are cut to the box that holds the mask. What is not a box is what the
 compiler would need several instructions for: here it is one, and the record says what an element
-of its result follows from (:class:`~difftest.simulator.instructions.record.Reach`).
+of its result follows from (:class:`~difftest.simulator.instructions.record.DependenceClass`).
 """
 
 from __future__ import annotations
@@ -20,12 +20,18 @@ from difftest.simulator.core import Core, entry
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import ShapeError
 from difftest.simulator.index import Index
-from difftest.simulator.indexing import adjacent, named
+from difftest.simulator.indexing import adjacent, indexed_view
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.gate import immutable
-from difftest.simulator.instructions.record import Call, Instruction, Issue, Reach, Walk
-from difftest.simulator.instructions.unboxed import registers_of
+from difftest.simulator.instructions.irregular_masks import registers_of
+from difftest.simulator.instructions.record import (
+    CheckedCall,
+    DependenceClass,
+    Instruction,
+    InstructionUse,
+    IterationSpace,
+)
 from difftest.simulator.partial import kept_inside
 from difftest.simulator.pattern import Shape
 from difftest.simulator.tile import Tile
@@ -38,10 +44,10 @@ Mask = Callable[[Shape], "Array | bool"]
 """A mask's bools over a shape; True or False where they are all the same."""
 
 
-class Part(NamedTuple):
+class MaskedPart(NamedTuple):
     """The box of an instruction's walk that a mask leaves, and the mask in it."""
 
-    walk: Walk
+    walk: IterationSpace
     box: Box
     inner: Array
     result: Shape
@@ -66,13 +72,13 @@ def issue_masked(
     ------
     NkiError : a rule of the record is broken, or the mask does not fit; nothing is written then.
     """
-    issued = Issue(instruction, operands, options, **how)
+    issued = InstructionUse(instruction, operands, options, **how)
     dst, others = issued.dst, issued.others
-    call = gate.prepare(core, issued)
+    call = gate.checked_call(core, issued)
     walk = _walk(call, dst, operands)
     chosen = mask(walk.shape)
     if chosen is True:
-        return gate.run(core, issued)
+        return gate.run_instruction(core, issued)
     whole = gate.new_tile(core, call) if dst is None else dst
     for target in (whole, *others):
         _leave_out(target)
@@ -86,16 +92,18 @@ def issue_masked(
     return whole
 
 
-def _issue_inside(core: Core, call: Call, issued: Issue, left: tuple[Walk, Array]) -> None:
+def _issue_inside(
+    core: Core, call: CheckedCall, issued: InstructionUse, left: tuple[IterationSpace, Array]
+) -> None:
     """Issue what a mask leaves: its bools over the axes that the instruction walks."""
     (walk, chosen), instruction = left, call.instruction
     dst, operands, others = issued.dst, issued.operands, issued.others
-    anywhere = instruction.reach(call) is Reach.TILE
+    anywhere = instruction.reach(call) is DependenceClass.TILE
     if anywhere or any(isinstance(access, IndirectTile) for access in (dst, *operands)):
         issued.where = chosen
         issued.dst = _inside(dst, chosen)
         issued.operands = tuple(_inside(operand, chosen) for operand in operands)
-        gate.run(core, issued)
+        gate.run_instruction(core, issued)
         return
     part = _part(call, operands, walk, chosen)
     issued.dst = _cut(dst, "dst", part)
@@ -113,10 +121,10 @@ def _issue_inside(core: Core, call: Call, issued: Issue, left: tuple[Walk, Array
             _need_box(call, part)
             issued.where = _over(part.inner, part.walk.axes.get("dst"))
             issued.inner = None if instruction.in_place else part.inner
-        gate.run(core, issued)
+        gate.run_instruction(core, issued)
 
 
-def _need_box(call: Call, part: Part) -> None:
+def _need_box(call: CheckedCall, part: MaskedPart) -> None:
     """A mask of several instructions' axes at once is a box."""
     if call.instruction.walk and len(part.walk.axes["dst"]) < len(part.walk.walked):
         rule, did = "takes a mask that is a box over its axes", "got a mask that is no box"
@@ -129,7 +137,7 @@ def _need_box(call: Call, part: Part) -> None:
 # -- what the mask ranges over ---------------------------------------------------------------------
 
 
-def _walk(call: Call, dst: Any, operands: tuple[Any, ...]) -> Walk:
+def _walk(call: CheckedCall, dst: Any, operands: tuple[Any, ...]) -> IterationSpace:
     """The result's shape, a reduction's operand's, or what the record says."""
     instruction = call.instruction
     if instruction.walk is not None:
@@ -141,17 +149,19 @@ def _walk(call: Call, dst: Any, operands: tuple[Any, ...]) -> Walk:
         if ndim != len(shape):
             kept = [k for k in axes if k is not None]
             axes = [*kept, *[None] * (ndim - len(kept))]
-        return Walk(shape, shape, {"dst": tuple(axes)})
+        return IterationSpace(shape, shape, {"dst": tuple(axes)})
     if dst is None:
         shape = call.result.shape
     elif isinstance(dst, IndirectTile) or dst._in_hbm:
         shape = dst.shape if len(dst.shape) > 1 else (*dst.shape, 1, 1)[:2]
     else:
         shape = dst._tile_shape()
-    return Walk(shape, shape, {})
+    return IterationSpace(shape, shape, {})
 
 
-def _part(call: Call, operands: tuple[Any, ...], walk: Walk, chosen: Array) -> Part:
+def _part(
+    call: CheckedCall, operands: tuple[Any, ...], walk: IterationSpace, chosen: Array
+) -> MaskedPart:
     """The box of a mask, or all of its axes on which the instruction cannot be cut."""
     box, whole = mask_box(chosen), tuple(slice(0, size) for size in walk.walked)
     assert box is not None
@@ -163,10 +173,10 @@ def _part(call: Call, operands: tuple[Any, ...], walk: Walk, chosen: Array) -> P
         box = whole
     elif instruction.counts_places:
         box = (box[0], *whole[1:])
-    return Part(walk, box, chosen[box], call.result.shape)
+    return MaskedPart(walk, box, chosen[box], call.result.shape)
 
 
-def _is_scattered(tile: Tile, role: str, walk: Walk) -> bool:
+def _is_scattered(tile: Tile, role: str, walk: IterationSpace) -> bool:
     """Whether a tile has as many elements as are walked, in another shape that no pattern has."""
     axes = walk.axes.get(role)
     full = walk.walked if axes is None else tuple(walk.walked[k] for k in axes if k is not None)
@@ -212,7 +222,7 @@ def _over(inner: Array, axes: Axes | None) -> Array:
 # -- operands and destinations inside the box ------------------------------------------------------
 
 
-def _cut(operand: Any, role: str, part: Part, *, whole_rows: bool = False) -> Any:
+def _cut(operand: Any, role: str, part: MaskedPart, *, whole_rows: bool = False) -> Any:
     """The part of an operand or a destination that the mask leaves."""
     box, covered, kept = part.box, part.walk.walked, part.inner
     if isinstance(operand, Index):
@@ -298,7 +308,7 @@ def _restricted(tile: T, shape: Shape, box: Box, full: Shape) -> T:
         )
     pairs = zip(shape, axes_there, strict=True)
     cuts = tuple([box[k] if extent == full[k] else slice(None) for extent, k in pairs])
-    part = named(tile._as_tile(), cuts)
+    part = indexed_view(tile._as_tile(), cuts)
     assert part is not None
     return tile._part(part)
 

@@ -20,29 +20,29 @@ from difftest.simulator.dtypes import (
     FLOAT32,
     TFLOAT32,
     Array,
-    name_of,
+    dtype_name,
 )
 from difftest.simulator.errors import (
     DtypeError,
     KernelError,
     LimitError,
     ShapeError,
+    call_error,
     kernel_location,
-    refused,
     warn_of_hazard,
 )
+from difftest.simulator.instructions.anomalies import EXACT_INTEGER, look_at_counts, may_count
 from difftest.simulator.instructions.checks import wrong_buffer
 from difftest.simulator.instructions.gate import write
-from difftest.simulator.instructions.observing import EXACT_INTEGER, look_at_counts, may_count
 from difftest.simulator.instructions.products import product
 from difftest.simulator.instructions.record import (
     PSUM_ONLY,
     SBUF_ONLY,
-    Call,
-    Issue,
+    CheckedCall,
+    InstructionUse,
+    IterationSpace,
     Result,
     Role,
-    Walk,
     choose_engine,
     instruction,
     moved,
@@ -50,7 +50,7 @@ from difftest.simulator.instructions.record import (
 from difftest.simulator.instructions.values import as_float, rows
 from difftest.simulator.memory import UNTOUCHED
 from difftest.simulator.misuses import SUM_WITHOUT_START
-from difftest.simulator.strictness import doubt
+from difftest.simulator.strictness import report_undefined
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Purpose, Space
 
@@ -61,7 +61,7 @@ MATMUL_DTYPES = (*FLOAT8, BFLOAT16, FLOAT16, TFLOAT32, FLOAT32)
 # -- nc_matmul -------------------------------------------------------------------------------------
 
 
-def one_contraction(call: Call) -> None:
+def one_contraction(call: CheckedCall) -> None:
     """Both operands have the contraction dimension as their partitions."""
     stationary, moving = call["stationary"], call["moving"]
     if stationary.partitions != moving.partitions:
@@ -74,17 +74,17 @@ def one_contraction(call: Call) -> None:
         )
 
 
-def _pairs(call: Call) -> int:
+def _pairs(call: CheckedCall) -> int:
     """Rows of the contraction in each partition: 2 in the mode double_row."""
     return 2 if call["perf_mode"] == "double_row" else 1
 
 
-def _float8(call: Call) -> None:
+def _float8(call: CheckedCall) -> None:
     """OCP's float8_e4m3fn is NeuronCore-v4's, and not mixed with float8_e4m3 (v2.32.0)."""
     dtypes = (call["stationary"].dtype, call["moving"].dtype)
     if FLOAT8_E4M3FN not in dtypes:
         return
-    shown = f"stationary {name_of(dtypes[0])}, moving {name_of(dtypes[1])}"
+    shown = f"stationary {dtype_name(dtypes[0])}, moving {dtype_name(dtypes[1])}"
     if call.machine.nc_version < 4:
         rule = "takes float8_e4m3fn on NeuronCore-v4 and later"
         did = f"got float8_e4m3fn on {call.machine.name}"
@@ -96,7 +96,7 @@ def _float8(call: Call) -> None:
         raise call.refused(rule, did, shown, error=DtypeError)
 
 
-def _double_row(call: Call) -> None:
+def _double_row(call: CheckedCall) -> None:
     """Operands that the mode double_row takes (AWS ``nki.isa.nc_matmul`` at tag v2.32.0)."""
     if call["perf_mode"] != "double_row":
         return
@@ -120,7 +120,7 @@ def _double_row(call: Call) -> None:
         )
 
 
-def _free_sizes(call: Call) -> None:
+def _free_sizes(call: CheckedCall) -> None:
     """The operands' free sizes fit the array and PSUM (AWS: nki.isa.nc_matmul).
 
     They are 128 and 512; on NeuronCore-v4 a product may fill all banks (v2.32.0).
@@ -139,10 +139,10 @@ def _free_sizes(call: Call) -> None:
         error = functools.partial(_too_wide, call, name, limit, why)
         if name == "stationary":
             raise error()
-        call.remark(error, doubt)  # AWS's simulator computes it
+        call.remark(error, report_undefined)  # AWS's simulator computes it
 
 
-def _too_wide(call: Call, name: str, limit: int, why: str) -> LimitError:
+def _too_wide(call: CheckedCall, name: str, limit: int, why: str) -> LimitError:
     """Return the error of an operand that has more elements a partition than the array takes."""
     tile: Descriptor = call[name]
     size = tile.free_size // _pairs(call)
@@ -155,7 +155,7 @@ def _too_wide(call: Call, name: str, limit: int, why: str) -> LimitError:
     )
 
 
-def _pe_tile(call: Call) -> None:
+def _pe_tile(call: CheckedCall) -> None:
     """The documented rules of PE tiling (``tile_position`` and ``tile_size``)."""
     position, size, machine = call["tile_position"], call["tile_size"], call.machine
     if not position and not size:
@@ -176,7 +176,7 @@ def _pe_tile(call: Call) -> None:
     need_tile_of_array(call, wrong)
 
 
-def need_tile_of_array(call: Call, wrong: str | None) -> None:
+def need_tile_of_array(call: CheckedCall, wrong: str | None) -> None:
     """Raise :class:`KernelError` if something is wrong with the tile of the PE array."""
     position, size = call["tile_position"], call["tile_size"]
     if wrong:
@@ -188,7 +188,7 @@ def need_tile_of_array(call: Call, wrong: str | None) -> None:
         )
 
 
-def _pe_tile_of_today(call: Call) -> None:
+def _pe_tile_of_today(call: CheckedCall) -> None:
     """Tiles of the PE array as v2.32.0 has them.
 
     The stub contradicts itself on columns: its text has column tiles, its parameters none. They
@@ -207,7 +207,7 @@ def _pe_tile_of_today(call: Call) -> None:
         )
 
 
-def one_bank(call: Call) -> None:
+def one_bank(call: CheckedCall) -> None:
     """A matmul's destination lies in one PSUM bank, before NeuronCore-v4."""
     dst = call.destinations.get("dst")
     machine = call.machine
@@ -219,10 +219,12 @@ def one_bank(call: Call) -> None:
     moving = call.operands.get("moving")
     if moving is None or moving.free_size // _pairs(call) <= machine.gemm_moving_fmax:
         raise _crosses_banks(call)
-    call.remark(functools.partial(_crosses_banks, call), doubt)  # as the wide operand makes it
+    call.remark(
+        functools.partial(_crosses_banks, call), report_undefined
+    )  # as the wide operand makes it
 
 
-def _crosses_banks(call: Call) -> LimitError:
+def _crosses_banks(call: CheckedCall) -> LimitError:
     """Return the error of a destination in two PSUM banks or more."""
     dst, machine = call.destinations["dst"], call.machine
     assert dst.span is not None
@@ -237,14 +239,14 @@ def _crosses_banks(call: Call) -> LimitError:
     )
 
 
-def _product(call: Call) -> Result:
+def _product(call: CheckedCall) -> Result:
     """``stationary`` [K, M] and ``moving`` [K, ...N] give [M, ...N], float32, in PSUM."""
     stationary, moving, pairs = call["stationary"], call["moving"], _pairs(call)
     shape = (stationary.free_size // pairs, *(moving.shape[pairs:] or (1,)))
     return Result(shape, call.wanted_dtype(FLOAT32), Space.PSUM)
 
 
-def _walked(call: Call) -> Walk:
+def _walked(call: CheckedCall) -> IterationSpace:
     """A mask ranges over the contraction, the result's partitions and its free axes.
 
     With two rows in each partition (double_row) those are an axis of their own, after the first.
@@ -254,10 +256,10 @@ def _walked(call: Call) -> Walk:
     shape = (*stationary.shape[:pairs], columns, *moving.shape[pairs:])
     rows, free = tuple(range(pairs)), tuple(range(pairs + 1, len(shape)))
     axes = {"stationary": (*rows, pairs), "moving": (*rows, *free), "dst": (pairs, *free)}
-    return Walk(shape, shape, axes)
+    return IterationSpace(shape, shape, axes)
 
 
-def multiplied(call: Call, left: Array, right: Array) -> Array:
+def multiplied(call: CheckedCall, left: Array, right: Array) -> Array:
     """``left.T @ right`` over the partitions, and over the rows in each that are an axis before."""
     depth = len(left) * (2 if call.options.get("perf_mode") == "double_row" else 1)
     product: Array = np.matmul(left.reshape(depth, -1).T, right.reshape(depth, -1))
@@ -287,7 +289,7 @@ class AccumulationWarning(UserWarning):
     """A matmul adds to what another instruction wrote, which is undefined on trn1 and trn2."""
 
 
-def accumulates(core: Core, issued: Issue) -> None:
+def accumulation_mode(core: Core, issued: InstructionUse) -> None:
     """Say whether a matmul adds to ``dst``; None where it adds to some of its elements only."""
     accumulate, dst = issued.options[0], issued.dst
     if accumulate is None:
@@ -300,7 +302,7 @@ def accumulates(core: Core, issued: Issue) -> None:
             _check_start(core, dst)
     else:
         rule, did = "takes accumulate as True, False or None", f"got accumulate={accumulate!r:.40}"
-        raise refused("nc_matmul", rule, did, f"accumulate={accumulate!r:.60}")
+        raise call_error("nc_matmul", rule, did, f"accumulate={accumulate!r:.60}")
     issued.options = (adds, *issued.options[1:])
 
 
@@ -332,7 +334,7 @@ multiplying = functools.partial(
     instruction,
     Engine.TENSOR,
     facts=lambda call: {} if call["accumulate"] is False else {"accumulate": True},
-    resolves=accumulates,
+    resolves=accumulation_mode,
     reads_dst=lambda call: call["accumulate"] is not False,
     in_place=True,
     purpose=Purpose.PRODUCT,
@@ -354,7 +356,7 @@ multiplying = functools.partial(
     moves=multiplied,
 )
 def nc_matmul(
-    call: Call, dst: Tile, stationary: Tile, moving: Tile, *, where: Array | None
+    call: CheckedCall, dst: Tile, stationary: Tile, moving: Tile, *, where: Array | None
 ) -> None:
     """``dst = stationary.T @ moving`` (``dst +=`` if it accumulates), in float32, in one bank.
 
@@ -365,7 +367,7 @@ def nc_matmul(
     right = moving._engine_values(unwritten=True)
     depth = len(left) * (2 if call.options["perf_mode"] == "double_row" else 1)
     storage = dst._storage
-    is_new = storage.gaps is UNTOUCHED and dst.dtype == storage.dtype == FLOAT32
+    is_new = storage.validity is UNTOUCHED and dst.dtype == storage.dtype == FLOAT32
     is_new = is_new and dst._strided and dst._pattern is storage.whole
     # What is new has nothing to add to, and no mask: that would have noted what it leaves out.
     product = storage.data if is_new else np.empty(call.result.shape, dtype=np.float32)
@@ -377,7 +379,9 @@ def nc_matmul(
     put_product(call, dst, product, where)
 
 
-def _look_at_product(call: Call, dst: Tile, product: Array, sides: tuple[Array, Array]) -> None:
+def _look_at_product(
+    call: CheckedCall, dst: Tile, product: Array, sides: tuple[Array, Array]
+) -> None:
     """Note counts that the product, or the sum of it and what ``dst`` holds, does not have."""
     adds = call.options["accumulate"]
     held = np.zeros(dst.shape) if adds is False else dst._values(unwritten=True).astype(np.float64)
@@ -392,7 +396,7 @@ def _look_at_product(call: Call, dst: Tile, product: Array, sides: tuple[Array, 
     look_at_counts(product + held.astype(np.float32), exact + held)
 
 
-def put_product(call: Call, dst: Tile, product: Array, where: Array | None) -> None:
+def put_product(call: CheckedCall, dst: Tile, product: Array, where: Array | None) -> None:
     """Add a product to its destination, or write it, as ``accumulate`` says."""
     adds, storage = call.options["accumulate"], dst._storage
     if product is storage.data:
@@ -431,7 +435,7 @@ def accumulate(dst: Tile, product: Array, where: Array | None = None) -> None:
         write(dst, held + product, where)
 
 
-def _add(call: Call, dst: Tile, product: Tile, *, where: Array | None) -> None:
+def _add(call: CheckedCall, dst: Tile, product: Tile, *, where: Array | None) -> None:
     """Add a product; the first of a group overwrites what nothing has written."""
     product._storage.allocation.absorbed += 1
     values, fresh = product._engine_values(unwritten=True), dst._fresh()
@@ -466,7 +470,7 @@ added_product = replace(
 # -- nc_transpose ----------------------------------------------------------------------------------
 
 
-def _transpose_engine(call: Call, wanted: Engine) -> Engine:
+def _transpose_engine(call: CheckedCall, wanted: Engine) -> Engine:
     """With no engine named, the Tensor Engine from SBUF to PSUM, else the Vector Engine."""
     dst = call.destinations.get("dst")
     by_vector = call["data"].space is Space.PSUM or (dst and dst.space is not Space.PSUM)
@@ -475,7 +479,7 @@ def _transpose_engine(call: Call, wanted: Engine) -> Engine:
     return choose_engine(call, wanted)
 
 
-def _transposable(call: Call) -> None:
+def _transposable(call: CheckedCall) -> None:
     """Sizes that each engine's transpose takes (AWS: nki.isa.nc_transpose)."""
     machine, engine, data = call.machine, call.engine, call["data"]
     if engine is Engine.TENSOR and data.space is not Space.SBUF:
@@ -500,23 +504,25 @@ def _transposable(call: Call) -> None:
     call.remark(too_large)  # a device ran one of 128 x 128 on the Vector Engine
 
 
-def _tensor_engine_writes_psum(call: Call) -> None:
+def _tensor_engine_writes_psum(call: CheckedCall) -> None:
     dst = call.destinations.get("dst")
     if call.engine is Engine.TENSOR and dst is not None and dst.space is not Space.PSUM:
         raise wrong_buffer(dst, "dst", "nc_transpose on the Tensor Engine", PSUM_ONLY)
 
 
-def _transposed(call: Call) -> Result:
+def _transposed(call: CheckedCall) -> Result:
     """[F, P] for data [P, ...F]: the free axes collapse into one."""
     data: Descriptor = call["data"]
     space = Space.PSUM if call.engine is Engine.TENSOR else Space.SBUF
     return Result((data.free_size, data.partitions), call.wanted_dtype(data.dtype), space)
 
 
-def _of_the_data(call: Call) -> Walk:
+def _of_the_data(call: CheckedCall) -> IterationSpace:
     """A mask ranges over the data, whose free axes collapse."""
     data: Descriptor = call["data"]
-    return Walk(data.shape, (data.partitions, data.free_size), {"data": (0, 1), "dst": (1, 0)})
+    return IterationSpace(
+        data.shape, (data.partitions, data.free_size), {"data": (0, 1), "dst": (1, 0)}
+    )
 
 
 @instruction(
@@ -530,6 +536,6 @@ def _of_the_data(call: Call) -> Walk:
     moves=moved,
     purpose=Purpose.TRANSPOSE,
 )
-def nc_transpose(call: Call, data: Array) -> Any:
+def nc_transpose(call: CheckedCall, data: Array) -> Any:
     """``dst = data.T`` between the partition axis and the collapsed free axes."""
     return rows(data).T.copy()

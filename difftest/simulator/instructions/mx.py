@@ -23,7 +23,7 @@ from difftest.simulator.dtypes import (
     FLOAT32,
     Array,
 )
-from difftest.simulator.errors import KernelError, ShapeError, refused
+from difftest.simulator.errors import KernelError, ShapeError, call_error
 from difftest.simulator.instructions.matmul import (
     multiplying,
     need_tile_of_array,
@@ -34,14 +34,14 @@ from difftest.simulator.instructions.products import product
 from difftest.simulator.instructions.record import (
     PSUM_ONLY,
     SBUF_ONLY,
-    Call,
+    CheckedCall,
     DType,
-    Masked,
+    MaskedValues,
     Result,
     Role,
     instruction,
 )
-from difftest.simulator.instructions.rules import limits, made, needs_generation
+from difftest.simulator.instructions.rules import limits, needs_generation, rule_factory
 from difftest.simulator.instructions.values import rows
 from difftest.simulator.lifted import made_like, step
 from difftest.simulator.machine import TRN3
@@ -108,8 +108,8 @@ def spread_over_groups(of_groups: Array) -> Array:
     return np.repeat(of_groups, GROUP_PARTITIONS, axis=0)
 
 
-@made
-def _whole_quadrants(call: Call, *roles: str) -> None:
+@rule_factory
+def _whole_quadrants(call: CheckedCall, *roles: str) -> None:
     for role in roles:
         tile: Descriptor = call[role]
         if tile.partitions % QUADRANT:
@@ -120,7 +120,9 @@ def _whole_quadrants(call: Call, *roles: str) -> None:
             raise call.refused(rule, did, received, error=ShapeError, limit=limit)
 
 
-def _check_scale(call: Call, role: str, scale: Descriptor, partitions: int, free: int) -> None:
+def _check_scale(
+    call: CheckedCall, role: str, scale: Descriptor, partitions: int, free: int
+) -> None:
     """Scales in each quadrant of the data's, one for each packed element."""
     last = int(scale_places(partitions)[-1]) + 1
     if scale.partitions < last or scale.free_size != free:
@@ -137,7 +139,7 @@ def _check_scale(call: Call, role: str, scale: Descriptor, partitions: int, free
 # -- quantize_mx -----------------------------------------------------------------------------------
 
 
-def _fours(call: Call) -> None:
+def _fours(call: CheckedCall) -> None:
     src: Descriptor = call["src"]
     if src.free_size % GROUP_ELEMENTS:
         rule = f"takes a multiple of {GROUP_ELEMENTS} elements a partition"
@@ -145,12 +147,12 @@ def _fours(call: Call) -> None:
         raise call.refused(rule, did, f"src {list(src.shape)}: {src.free_size}", error=ShapeError)
 
 
-def _scale_fits(call: Call) -> None:
+def _scale_fits(call: CheckedCall) -> None:
     src, scale = call["src"], call.destinations["dst_scale"]
     _check_scale(call, "dst_scale", scale, src.partitions, src.free_size // GROUP_ELEMENTS)
 
 
-def _packed(call: Call) -> Result:
+def _packed(call: CheckedCall) -> Result:
     src: Descriptor = call["src"]
     shape = (src.partitions, src.free_size // GROUP_ELEMENTS)
     return Result(shape, call.wanted_dtype(FLOAT8_E4M3FN_X4))
@@ -172,7 +174,7 @@ def _packed(call: Call) -> Result:
     result=_packed,
     classic=False,
 )
-def quantize_mx(call: Call, src: Array) -> tuple[Array, Masked]:
+def quantize_mx(call: CheckedCall, src: Array) -> tuple[Array, MaskedValues]:
     """``dst`` = src over its groups' scales, in packed float8; ``dst_scale`` = the scales.
 
     A scale is ``2**(floor(log2(largest magnitude)) - (largest exponent - 1))``, at least 2**-127.
@@ -187,7 +189,7 @@ def quantize_mx(call: Call, src: Array) -> tuple[Array, Masked]:
     places, shape = scale_places(partitions), scale.shape
     codes[places], chosen[places] = exponent + BIAS, True
     codes = codes.astype(np.uint8).view(scale.dtype).reshape(shape)
-    return packed.reshape(partitions, -1), Masked(codes, chosen.reshape(shape))
+    return packed.reshape(partitions, -1), MaskedValues(codes, chosen.reshape(shape))
 
 
 @step
@@ -197,7 +199,7 @@ def quantized(groups: Array, dtype: DType) -> tuple[Array, Array]:
     if not np.isfinite(largest).all():
         rule, did = "is documented for finite values", "got an infinity or NaN"
         remedy = "clamp it first: nisa.tensor_scalar with nl.minimum and nl.maximum"
-        raise refused("quantize_mx", rule, did, "an infinity or NaN in src", remedy=remedy)
+        raise call_error("quantize_mx", rule, did, "an infinity or NaN in src", remedy=remedy)
     exponent = np.frexp(largest)[1] - 1 - (LARGEST_EXPONENT[dtype] - 1)
     exponent = np.where(largest == 0, -BIAS, np.maximum(exponent, -BIAS))
     quotient = np.ldexp(groups, -exponent[:, None, :, None]).astype(FLOAT8[dtype])
@@ -207,7 +209,7 @@ def quantized(groups: Array, dtype: DType) -> tuple[Array, Array]:
 # -- nc_matmul_mx ----------------------------------------------------------------------------------
 
 
-def _sizes(call: Call) -> None:
+def _sizes(call: CheckedCall) -> None:
     stationary, moving, machine = call["stationary"], call["moving"], call.machine
     columns, widest = stationary.free_size, machine.gemm_stationary_fmax
     most = machine.psum_partition_bytes // call.wanted_dtype(FLOAT32).itemsize
@@ -226,14 +228,14 @@ def _sizes(call: Call) -> None:
     )
 
 
-def _both_scales(call: Call) -> None:
+def _both_scales(call: CheckedCall) -> None:
     for role in ("stationary", "moving"):
         data: Descriptor = call[role]
         name = f"{role}_scale"
         _check_scale(call, name, call[name], data.partitions, data.free_size)
 
 
-def _row_tile(call: Call) -> None:
+def _row_tile(call: CheckedCall) -> None:
     """Row tiling: tiles of some rows, of all columns."""
     position, size, sizes = call["tile_position"], call["tile_size"], call.machine.pe_tile_sizes
     if not position and not size:
@@ -252,7 +254,7 @@ def _row_tile(call: Call) -> None:
     need_tile_of_array(call, wrong)
 
 
-def _multiplied(call: Call, left: Any, right: Any, *scales: Any) -> Any:
+def _multiplied(call: CheckedCall, left: Any, right: Any, *scales: Any) -> Any:
     """The product of elements, each with the scale of its group, whatever their values."""
     sides = []
     for side, scale in zip(map(rows, (left, right)), scales, strict=True):
@@ -287,7 +289,7 @@ def _multiplied(call: Call, left: Any, right: Any, *scales: Any) -> Any:
     classic=False,
 )
 def nc_matmul_mx(
-    call: Call,
+    call: CheckedCall,
     dst: Tile,
     stationary: Tile,
     moving: Tile,

@@ -2,9 +2,9 @@
 
 An :class:`Instruction` has a name, its operands and destinations by role, the rules that hold for
 them, what its result is, its meaning in NumPy, the key of its cost and the pages it rests on. A
-:class:`Call` is one legal use of it: the descriptors of its operands, its options, its engine and
-its results. Rules and results are functions of a Call alone, so that a signature that passed once
-need not be checked again (see :mod:`difftest.simulator.instructions.gate`).
+:class:`CheckedCall` is one legal use of it: the descriptors of its operands, its options, its
+engine and its results. Rules and results are functions of a Call alone, so that a signature that
+passed once need not be checked again (see :mod:`difftest.simulator.instructions.gate`).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ import numpy as np
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import Array
 from difftest.simulator.dtypes import DType as DType
-from difftest.simulator.errors import NkiError, refused
+from difftest.simulator.errors import NkiError, call_error
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import Shape
-from difftest.simulator.strictness import doubt, note
+from difftest.simulator.strictness import report_undefined, report_violation
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Engine, Kind, Purpose, Space
+from difftest.simulator.trace import Engine, EventKind, Purpose, Space
 
 ON_CHIP = (Space.SBUF, Space.PSUM)
 SBUF_ONLY = (Space.SBUF,)
@@ -41,7 +41,7 @@ ISA = "nki/api/generated/nki.isa."
 Number = int | float | bool | np.generic
 
 
-class Takes(Enum):
+class OperandKind(Enum):
     """Kinds of operands, besides None for an optional one."""
 
     TILE = "a tile"
@@ -59,7 +59,7 @@ class Role:
     """One operand or destination: its name, and what may stand there."""
 
     name: str
-    takes: Takes = Takes.TILE
+    takes: OperandKind = OperandKind.TILE
     buffers: tuple[Space, ...] = ON_CHIP
     dtypes: tuple[DType, ...] | None = None
     """The dtypes that it takes; None for all."""
@@ -70,7 +70,7 @@ class Role:
     """It may be a view by tensor indirection, and ``dst`` then too (stubs at v2.32.0)."""
     whole_rows: bool = False
     """A mask leaves out whole partitions of it, and no single elements."""
-    shape: Callable[[Call], Shape] | None = None
+    shape: Callable[[CheckedCall], Shape] | None = None
     """The exact shape it has; that of a first destination without one is the result's."""
 
 
@@ -83,10 +83,10 @@ class Result(NamedTuple):
 
 
 _NOTHING = Result((), np.dtype(np.float32))
-_NO_KIND = Kind("", Engine.UNKNOWN)
+_NO_KIND = EventKind("", Engine.UNKNOWN)
 
 
-class Reach(Enum):
+class DependenceClass(Enum):
     """The elements that one of the first destination follows from: how a mask divides the work."""
 
     ELEMENT = "the operands' elements at its place"
@@ -95,7 +95,7 @@ class Reach(Enum):
     TILE = "any of their elements"
 
 
-class Walk(NamedTuple):
+class IterationSpace(NamedTuple):
     """The axes that a mask ranges over, where they are not the result's."""
 
     shape: Shape
@@ -106,7 +106,7 @@ class Walk(NamedTuple):
     """By role, which of those axes an operand or a destination has; None for one of its own."""
 
 
-class Masked(NamedTuple):
+class MaskedValues(NamedTuple):
     """Values of which an instruction writes only some: where ``chosen`` is true."""
 
     values: Array
@@ -118,7 +118,7 @@ Judge = Callable[[NkiError], None]
 
 
 @dataclass(slots=True, eq=False)  # an attribute that a class has too is found slowly
-class Call:
+class CheckedCall:
     """One use of an instruction, as rules see it: ``call["data1"].shape``, ``call["op"].bitvec``.
 
     What follows ``result`` is what the gate keeps of a signature, beside it.
@@ -142,7 +142,7 @@ class Call:
     engine: Engine = Engine.UNKNOWN
     result: Result = _NOTHING
     """As ``engine``, what the record makes of all that, once its rules have passed."""
-    kind: Kind = _NO_KIND
+    kind: EventKind = _NO_KIND
     """Recorded in the trace, besides its operands."""
     numbers: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None = None
     """The numbers and index patterns among its operands; None where it has none."""
@@ -196,25 +196,27 @@ class Call:
             name: value for name, value in self.operands.items() if isinstance(value, Descriptor)
         }
 
-    def alike(self, operands: Mapping[str, Any], destinations: Mapping[str, Descriptor]) -> Call:
+    def alike(
+        self, operands: Mapping[str, Any], destinations: Mapping[str, Descriptor]
+    ) -> CheckedCall:
         """The same of operands and destinations that differ from these in shapes alone."""
         shapes = self.instruction, self.machine, operands, self.options, destinations
-        return Call(*shapes, *_WITHOUT_SHAPES(self))
+        return CheckedCall(*shapes, *_WITHOUT_SHAPES(self))
 
-    def remark(self, error: Callable[[], NkiError], judge: Judge = note) -> None:
+    def remark(self, error: Callable[[], NkiError], judge: Judge = report_violation) -> None:
         """Judge each use of the call: by default the documentation does not promise it.
 
         ``error`` makes the error anew for each use, with the kernel's line. ``judge`` is
-        :func:`~difftest.simulator.strictness.note` or ``doubt``. A doubt is judged at once too:
-        where it is an error, it comes before those that follow from it.
+        :func:`~difftest.simulator.strictness.report_violation` or ``doubt``. A doubt is judged at
+        once too: where it is an error, it comes before those that follow from it.
         """
-        if judge is doubt:
+        if judge is report_undefined:
             judge(error())
         self.remarks.append((judge, error))
 
     def refused(self, rule: str, did: str, received: str, **more: Any) -> NkiError:
-        """The error that it is: see :func:`difftest.simulator.errors.refused`."""
-        return refused(self.name, rule, did, received, **more)
+        """The error that it is: see :func:`difftest.simulator.errors.call_error`."""
+        return call_error(self.name, rule, did, received, **more)
 
     def wanted_dtype(self, default: DType) -> DType:
         """The result's dtype: an existing ``dst``'s own, what the kernel asked for, ``default``."""
@@ -224,10 +226,10 @@ class Call:
         return default if self.dtype is None else self.dtype
 
 
-_WITHOUT_SHAPES = attrgetter(*[field.name for field in fields(Call)][5:-1])
+_WITHOUT_SHAPES = attrgetter(*[field.name for field in fields(CheckedCall)][5:-1])
 
 
-class Fit(Enum):
+class DestinationFit(Enum):
     """How a ``dst`` that exists must fit the result."""
 
     EXACT = "the same shape"
@@ -235,18 +237,20 @@ class Fit(Enum):
     TOTAL = "the same number of elements"
 
 
-Rule = Callable[[Call], None]
+Rule = Callable[[CheckedCall], None]
 """Raises an NkiError where the call breaks it."""
 
 DST = Role(name="dst")
 
 
-def moved(call: Call, values: Any, *others: Any) -> Any:
+def moved(call: CheckedCall, values: Any, *others: Any) -> Any:
     """Its first operand, as it is."""
     return values
 
 
-def choose_engine(call: Call, wanted: Engine, allowed: tuple[Engine, ...] | None = None) -> Engine:
+def choose_engine(
+    call: CheckedCall, wanted: Engine, allowed: tuple[Engine, ...] | None = None
+) -> Engine:
     """The engine on which a call runs: the first choice, or the one that the kernel names.
 
     Raises
@@ -282,32 +286,35 @@ class Instruction:
     """They hold of each call, and are checked in this order."""
     only: Mapping[str, tuple[Rule, ...]] = field(default_factory=dict)
     """Rules of one dialect alone, by its name ("classic", "nki"); checked before the others."""
-    engine: Callable[[Call, Engine], Engine] = choose_engine
+    engine: Callable[[CheckedCall, Engine], Engine] = choose_engine
     """Chooses among the engines by the operands, where that is a rule of its own."""
-    result: Callable[[Call], Result]
+    result: Callable[[CheckedCall], Result]
     """The result of a call that keeps the rules."""
     meaning: Callable[..., Any]
     """The values, from the operands' values: ``meaning(call, *values)``. Arrays have the partition
     axis first; floats come as float32 and are rounded when they are written."""
-    facts: Callable[[Call], dict[str, Any]] = lambda call: {}
+    facts: Callable[[CheckedCall], dict[str, Any]] = lambda call: {}
     """Attributes of its event."""
     purpose: Purpose = Purpose.COMPUTE
-    event: Callable[[Call], tuple[str, Purpose]] = lambda use: (use.name, use.instruction.purpose)
+    event: Callable[[CheckedCall], tuple[str, Purpose]] = lambda use: (
+        use.name,
+        use.instruction.purpose,
+    )
     """The name and the purpose of a call's event, where they are not the record's."""
-    reads_dst: Callable[[Call], bool] = lambda call: False
+    reads_dst: Callable[[CheckedCall], bool] = lambda call: False
     """Whether a call reads what ``dst`` holds; the values are the meaning's last argument."""
-    resolves: Callable[[Any, Issue], None] | None = None
+    resolves: Callable[[Any, InstructionUse], None] | None = None
     """Says of an issue what its first option is, which the data decide unless it is False."""
     in_place: bool = False
     """The meaning writes to ``dst`` itself: ``meaning(call, dst, *values, where=where)``. For what
     moves bits instead of computing values, and for accumulation. It returns where it wrote, if that
     is not all that ``where`` leaves."""
-    reduced: Callable[[Call], tuple[int, ...]] | None = None
+    reduced: Callable[[CheckedCall], tuple[int, ...]] | None = None
     """The axes of the first operand that the result lacks, where there are such; the mask of a
     classic call ranges over that operand then, otherwise over the result."""
-    walk: Callable[[Call], Walk] | None = None
+    walk: Callable[[CheckedCall], IterationSpace] | None = None
     """Axes for a mask, if it ranges over neither."""
-    reach: Callable[[Call], Reach] = lambda call: Reach.ELEMENT
+    reach: Callable[[CheckedCall], DependenceClass] = lambda call: DependenceClass.ELEMENT
     """How a mask that is no box divides the work."""
     counts_places: bool = False
     """Whether the meaning depends on where in its row an element stands."""
@@ -318,7 +325,7 @@ class Instruction:
     array-likes, before it is put or added. :func:`moved` of those that move bits."""
     carries: bool = True
     """Whether what nothing wrote is carried to the results; else reading it is an error."""
-    fit: Fit = Fit.ELEMENTS
+    fit: DestinationFit = DestinationFit.ELEMENTS
     """How a ``dst`` that exists must fit the result."""
     pages: tuple[str, ...] = ()
     """The public pages that it rests on."""
@@ -339,7 +346,7 @@ class Instruction:
 
 
 @dataclass(slots=True, eq=False)
-class Issue:
+class InstructionUse:
     """One use of an instruction, as a kernel asks for it."""
 
     instruction: Instruction
@@ -367,10 +374,10 @@ class Issue:
     """By role, what the event names as read instead of the operands."""
     inner: Array | None = None
     """A mask that is no box, over what the instruction walks: it changes how it is computed."""
-    left_of: Issue | None = None
+    left_of: InstructionUse | None = None
     """The kernel's own, of which a mask leaves this: it says whether ``dst`` was named, for which
     AWS documents a few instructions otherwise, and it is judged as a whole."""
-    gaps: Any = None
+    undefined: Any = None
     """What of its operands is not defined, if anything (``instructions/definedness.py``)."""
     said: tuple[tuple[str, Any], ...] = ()
     """Attributes of its event that the record does not know, such as what a frontend inferred."""
@@ -391,7 +398,7 @@ EFFECTS: dict[str, Instruction] = {}
 
 def instruction(
     *engines: Engine,
-    reach: Reach | Callable[[Call], Reach] = Reach.ELEMENT,
+    reach: DependenceClass | Callable[[CheckedCall], DependenceClass] = DependenceClass.ELEMENT,
     table: dict[str, Instruction] = INSTRUCTIONS,
     **fields: Any,
 ) -> Callable[[Callable[..., Any]], Instruction]:
@@ -405,7 +412,7 @@ def instruction(
         if name in table:
             raise ValueError(f"instruction {name} is registered twice")
         settings = {"pages": (f"{ISA}{name}",), **fields}
-        settings["reach"] = (lambda call: reach) if isinstance(reach, Reach) else reach
+        settings["reach"] = (lambda call: reach) if isinstance(reach, DependenceClass) else reach
         table[name] = Instruction(name=name, engines=engines, meaning=meaning, **settings)
         return table[name]
 

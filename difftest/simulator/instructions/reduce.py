@@ -14,26 +14,26 @@ import numpy as np
 
 from difftest.simulator.core import current
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import FLOAT32, FLOATS, Array, is_integer, name_of
+from difftest.simulator.dtypes import FLOAT32, FLOATS, Array, dtype_name, is_integer
 from difftest.simulator.errors import DtypeError, KernelError, LimitError, ShapeError
 from difftest.simulator.instructions.alu import ALU_OPS, AluOp, kept_bits
-from difftest.simulator.instructions.elementwise import apply_scalar, like
+from difftest.simulator.instructions.elementwise import apply_scalar, result_like
 from difftest.simulator.instructions.record import (
     DST,
     SBUF_ONLY,
-    Call,
-    Reach,
+    CheckedCall,
+    DependenceClass,
+    OperandKind,
     Result,
     Role,
     Rule,
-    Takes,
     instruction,
 )
 from difftest.simulator.instructions.registers import (
     REDUCE_INIT,
     REDUCE_RES,
     Accumulate,
-    accumulated,
+    accumulate_register,
     commands,
     loads,
 )
@@ -41,11 +41,11 @@ from difftest.simulator.instructions.rules import (
     arithmetic,
     arithmetic_in_float32,
     binary,
+    can_reduce,
     not_both_in_psum,
     of_integers,
     one_dtype,
     one_of,
-    reducing,
     same_elements,
     vector_ops,
 )
@@ -114,7 +114,7 @@ def extreme_along(ufunc: Any, values: Array, axes: tuple[int, ...]) -> Array:
 # -- tensor_reduce ---------------------------------------------------------------------------------
 
 
-def _axes(call: Call) -> None:
+def _axes(call: CheckedCall) -> None:
     """The reduced axes are free ones, each once."""
     axes, data = call["axis"], call["data"]
     ndim = len(data.shape)
@@ -127,7 +127,7 @@ def _axes(call: Call) -> None:
         raise call.refused(rule, did, received, error=ShapeError, limit=limit, remedy=remedy)
 
 
-def _not_negated(call: Call) -> None:
+def _not_negated(call: CheckedCall) -> None:
     """Only what an arithmetic operator makes is negated."""
     op: AluOp = call["op"]
     if op.bitvec and call["negate"]:
@@ -138,7 +138,7 @@ def _not_negated(call: Call) -> None:
         )
 
 
-def _reduced(call: Call) -> Result:
+def _reduced(call: CheckedCall) -> Result:
     """The reduced axes removed (at least [P, 1]), or kept with size 1."""
     data: Descriptor = call["data"]
     axes = call["axis"]
@@ -154,13 +154,13 @@ def _reduced(call: Call) -> Result:
     Engine.VECTOR,
     operands=(Role(name="data", by_offsets=True),),
     options=("op", "axis", "negate", "keepdims"),
-    rules=(reducing("op"), _axes, of_integers("op"), _not_negated),
+    rules=(can_reduce("op"), _axes, of_integers("op"), _not_negated),
     result=_reduced,
     reduced=lambda call: tuple(call["axis"]),
-    reach=Reach.AXES,
+    reach=DependenceClass.AXES,
     facts=lambda call: {"op": call["op"].name},
 )
-def tensor_reduce(call: Call, data: Array) -> Array:
+def tensor_reduce(call: CheckedCall, data: Array) -> Array:
     """``dst = op-reduction of data`` over free axes, times -1 if ``negate``.
 
     An access pattern takes axes in any order, so the instruction does. That nisa.tensor_reduce
@@ -185,10 +185,10 @@ def tensor_reduce(call: Call, data: Array) -> Array:
     ),
     result=lambda call: Result((1, *call["data"].shape[1:]), call.wanted_dtype(call["data"].dtype)),
     reduced=lambda call: (0,),
-    reach=Reach.AXES,
+    reach=DependenceClass.AXES,
     facts=lambda call: {"op": call["op"].name},
 )
-def tensor_partition_reduce(call: Call, data: Array) -> Array:
+def tensor_partition_reduce(call: CheckedCall, data: Array) -> Array:
     """``dst = op-reduction of data`` across partitions."""
     if call["op"] is AVERAGE:
         total = reduce_array(ALU_OPS["add"], data, (0,))
@@ -200,7 +200,7 @@ def tensor_partition_reduce(call: Call, data: Array) -> Array:
 # -- tensor_scalar_reduce --------------------------------------------------------------------------
 
 
-def _registers_do_not_subtract(call: Call) -> None:
+def _registers_do_not_subtract(call: CheckedCall) -> None:
     op, command = call["reduce_op"], call["reduce_cmd"]
     if op.name == "subtract" and command is not Accumulate.RESET_REDUCE:
         raise KernelError(
@@ -219,7 +219,7 @@ def _reductions(*names: str) -> Rule:
     Engine.VECTOR,
     operands=(
         Role(name="data", by_offsets=True),
-        Role(name="operand0", takes=Takes.VECTOR_OR_NUMBER),
+        Role(name="operand0", takes=OperandKind.VECTOR_OR_NUMBER),
         REDUCE_INIT,
     ),
     options=("op0", "reduce_op", "reduce_cmd", "reduce_res_negate"),
@@ -233,19 +233,21 @@ def _reductions(*names: str) -> Rule:
         loads("reduce_init"),
     ),
     only={"nki": (_reductions(*_OF_TODAY), arithmetic_in_float32(op0="operand0"))},
-    result=like("data"),
-    reach=Reach.ROW,
+    result=result_like("data"),
+    reach=DependenceClass.ROW,
     facts=lambda call: {"op": f"{call['op0'].name}+{call['reduce_op'].name}"},
 )
 def tensor_scalar_reduce(
-    call: Call, data: Array, operand0: Any, reduce_init: Any
+    call: CheckedCall, data: Array, operand0: Any, reduce_init: Any
 ) -> tuple[Array, Array]:
     """``dst = data <op0> operand0``, and its reduction along the free axes into the registers."""
     result = apply_scalar(call["op0"], as_float(data), operand0, reverse=False)
     if call["reduce_op"].name == "subtract":
         reduced = reduce_array(call["reduce_op"], result, tuple(range(1, result.ndim)))[:, None]
     else:
-        reduced = accumulated("vector", result, call["reduce_op"], call["reduce_cmd"], reduce_init)
+        reduced = accumulate_register(
+            "vector", result, call["reduce_op"], call["reduce_cmd"], reduce_init
+        )
     return result, -reduced if call["reduce_res_negate"] else reduced
 
 
@@ -259,7 +261,7 @@ BN_AGGR_FIELDS = 2
 # -- tensor_tensor_scan ----------------------------------------------------------------------------
 
 
-def _scanned(call: Call) -> Result:
+def _scanned(call: CheckedCall) -> Result:
     data: Descriptor = call["data0"]
     return Result(data.shape, call.wanted_dtype(promote_dtypes(data.dtype, call["data1"].dtype)))
 
@@ -269,7 +271,7 @@ def _scanned(call: Call) -> Result:
     operands=(
         Role(name="data0"),
         Role(name="data1"),
-        Role(name="initial", takes=Takes.VECTOR_OR_NUMBER),
+        Role(name="initial", takes=OperandKind.VECTOR_OR_NUMBER),
     ),
     options=("op0", "op1", "reverse0", "reverse1"),
     rules=(
@@ -281,10 +283,10 @@ def _scanned(call: Call) -> Result:
     ),
     result=_scanned,
     reduced=lambda call: (),
-    reach=Reach.ROW,
+    reach=DependenceClass.ROW,
     facts=lambda call: {"op": f"{call['op0'].name}+{call['op1'].name}"},
 )
-def tensor_tensor_scan(call: Call, data0: Array, data1: Array, initial: Any) -> Array:
+def tensor_tensor_scan(call: CheckedCall, data0: Array, data1: Array, initial: Any) -> Array:
     """``r[i] = (data0[i] <op0> r[i-1]) <op1> data1[i]`` along the free axis."""
     lines, others = as_float(rows(data0)), as_float(rows(data1))
     start = as_float(column(initial, 2)) if is_array(initial) else as_constant(initial)
@@ -302,13 +304,13 @@ def tensor_tensor_scan(call: Call, data0: Array, data1: Array, initial: Any) -> 
 # -- bn_stats and bn_aggr --------------------------------------------------------------------------
 
 
-def free_axes(call: Call) -> tuple[int, ...]:
+def all_free_axes(call: CheckedCall) -> tuple[int, ...]:
     """All free axes of the first operand: what a result of one row a partition lacks."""
     first: Descriptor = next(iter(call.tiles.values()))
     return tuple(range(1, len(first.shape)))
 
 
-def _bn_length(call: Call) -> None:
+def _bn_length(call: CheckedCall) -> None:
     most, data = call.machine.bn_stats_fmax, call["data"]
     if data.free_size > most:
         rule = f"takes at most {most} elements a partition"
@@ -338,16 +340,16 @@ def _moments(values: Array) -> list[Array]:
     operands=(Role(name="data"),),
     rules=(_bn_length,),
     result=_fields(BN_STATS_FIELDS),
-    reduced=free_axes,
-    reach=Reach.ROW,
+    reduced=all_free_axes,
+    reach=DependenceClass.ROW,
 )
-def bn_stats(call: Call, data: Array) -> Array:
+def bn_stats(call: CheckedCall, data: Array) -> Array:
     """Count, mean and variance * count of each partition's even, then odd, elements: [P, 6]."""
     lines = as_float(rows(data))
     return np.concatenate([*_moments(lines[:, 0::2]), *_moments(lines[:, 1::2])], axis=1)
 
 
-def _bn_tuples(call: Call) -> None:
+def _bn_tuples(call: CheckedCall) -> None:
     data: Descriptor = call["data"]
     if data.free_size % BN_TUPLE:
         rule = "takes (count, mean, variance * count) tuples"
@@ -361,10 +363,10 @@ def _bn_tuples(call: Call) -> None:
     operands=(Role(name="data"),),
     rules=(_bn_tuples,),
     result=_fields(BN_AGGR_FIELDS),
-    reduced=free_axes,
-    reach=Reach.ROW,
+    reduced=all_free_axes,
+    reach=DependenceClass.ROW,
 )
-def bn_aggr(call: Call, data: Array) -> Array:
+def bn_aggr(call: CheckedCall, data: Array) -> Array:
     """Mean and variance of each partition from bn_stats' tuples: [P, 2]."""
     lines = as_float(rows(data))
     count, mean, spread = (lines[:, k::BN_TUPLE] for k in range(BN_TUPLE))
@@ -377,20 +379,20 @@ def bn_aggr(call: Call, data: Array) -> Array:
 # -- dropout ---------------------------------------------------------------------------------------
 
 
-def _keeps_integers(call: Call) -> None:
+def _keeps_integers(call: CheckedCall) -> None:
     data: Descriptor = call["data"]
     wanted = call.wanted_dtype(data.dtype)
     if is_integer(data.dtype) and wanted != data.dtype:
         rule = "of integers keeps their dtype"
-        did = f"was to cast {name_of(data.dtype)} to {name_of(wanted)}"
+        did = f"was to cast {dtype_name(data.dtype)} to {dtype_name(wanted)}"
         raise call.refused(rule, did, f"dtype={wanted} for {data!r}", error=DtypeError)
 
 
-def _probability_of_integers(call: Call) -> None:
+def _probability_of_integers(call: CheckedCall) -> None:
     data, prob = call["data"], call["prob"]
     if is_integer(data.dtype) and isinstance(prob, Descriptor) and prob.dtype != FLOAT32:
         rule = "of integers takes prob as a number or a float32 vector"
-        did = f"of integers got prob in {name_of(prob.dtype)}"
+        did = f"of integers got prob in {dtype_name(prob.dtype)}"
         received = f"prob = {prob!r} for {data!r}"
         remedy = "cast it to float32 by nisa.tensor_copy"
         raise call.refused(rule, did, received, error=DtypeError, limit="float32", remedy=remedy)
@@ -398,13 +400,16 @@ def _probability_of_integers(call: Call) -> None:
 
 @instruction(
     Engine.VECTOR,
-    operands=(Role(name="data"), Role(name="prob", takes=Takes.VECTOR_OR_NUMBER, dtypes=FLOATS)),
+    operands=(
+        Role(name="data"),
+        Role(name="prob", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=FLOATS),
+    ),
     rules=(_keeps_integers, _probability_of_integers),
     only={"nki": (one_dtype("data", "dst"),)},
-    result=like("data"),
+    result=result_like("data"),
     purpose=Purpose.DRAW,
 )
-def dropout(call: Call, data: Array, prob: Any) -> Array:
+def dropout(call: CheckedCall, data: Array, prob: Any) -> Array:
     """``dst = data`` with elements replaced by 0 at the given probability (a launch's own seed).
 
     It draws one float32 number for each element, in row-major order. Under a mask the elements are

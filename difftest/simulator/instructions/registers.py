@@ -17,15 +17,21 @@ from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import FLOAT32, Array
 from difftest.simulator.errors import KernelError
 from difftest.simulator.instructions.alu import NKI_OPS, AluOp
-from difftest.simulator.instructions.record import Call, Reach, Role, Rule, Takes
-from difftest.simulator.instructions.rules import made, named
+from difftest.simulator.instructions.record import (
+    CheckedCall,
+    DependenceClass,
+    OperandKind,
+    Role,
+    Rule,
+)
+from difftest.simulator.instructions.rules import name_rule, rule_factory
 from difftest.simulator.instructions.values import as_float, rows, sum_in_order
 from difftest.simulator.lifted import as_constant, made_like
 from difftest.simulator.memory import Shape
-from difftest.simulator.trace import Quick
+from difftest.simulator.trace import IdentityEnum
 
 
-class Accumulate(Quick):
+class Accumulate(IdentityEnum):
     """``nisa.reduce_cmd``: what an instruction does with its engine's accumulation registers."""
 
     IDLE = 0
@@ -50,19 +56,19 @@ IDENTITIES = {
 """What a register holds after a reset, by the operator that reduces into it."""
 
 
-def one_a_partition(call: Call) -> Shape:
+def one_a_partition(call: CheckedCall) -> Shape:
     """The shape of what the registers are read out to: [P, 1]."""
     return (call.result.shape[0], 1)
 
 
-def reach_of_registers(call: Call) -> Reach:
+def reach_of_registers(call: CheckedCall) -> DependenceClass:
     """Where the registers take part, they take up a whole row."""
-    return Reach.ELEMENT if call["reduce_cmd"] is Accumulate.IDLE else Reach.ROW
+    return DependenceClass.ELEMENT if call["reduce_cmd"] is Accumulate.IDLE else DependenceClass.ROW
 
 
 REDUCE_RES = Role(name="reduce_res", optional=True, shape=one_a_partition)
 REDUCE_INIT = Role(
-    name="reduce_init", takes=Takes.VECTOR_OR_NUMBER, dtypes=(FLOAT32,), optional=True
+    name="reduce_init", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=(FLOAT32,), optional=True
 )
 
 
@@ -73,22 +79,22 @@ def _shown(command: Accumulate) -> str:
 def commands(*allowed: Accumulate) -> Rule:
     """The instruction knows only some commands."""
 
-    def rule(call: Call) -> None:
+    def rule(call: CheckedCall) -> None:
         if call["reduce_cmd"] not in allowed:
             rule = "knows only some commands for its registers"
             did = f"got reduce_cmd.{_shown(call['reduce_cmd'])}"
             limit = ", ".join(_shown(cmd) for cmd in allowed if cmd is not Accumulate.READ)
             raise call.refused(rule, did, f"reduce_cmd.{_shown(call['reduce_cmd'])}", limit=limit)
 
-    return named(rule, "commands", tuple(_shown(cmd) for cmd in allowed))
+    return name_rule(rule, "commands", tuple(_shown(cmd) for cmd in allowed))
 
 
 LOADS_NOTHING = commands(*(cmd for cmd in Accumulate if cmd is not Accumulate.LOAD_REDUCE))
 """For instructions that have no operand to load the registers from."""
 
 
-@made
-def loads(call: Call, role: str) -> None:
+@rule_factory
+def loads(call: CheckedCall, role: str) -> None:
     """The operand that the registers are loaded from is given for load_reduce, and only then."""
     operand, command = call[role], call["reduce_cmd"]
     if (operand is None) is (command is Accumulate.LOAD_REDUCE):
@@ -98,7 +104,7 @@ def loads(call: Call, role: str) -> None:
         raise call.refused(rule, did, f"{role} = {shown}, reduce_cmd.{_shown(command)}")
 
 
-def read_if_used(call: Call) -> None:
+def read_if_used(call: CheckedCall) -> None:
     """The registers are read out only by an instruction that uses them."""
     if call["reduce_cmd"] is Accumulate.IDLE and "reduce_res" in call.destinations:
         rule = "reads the reduction registers only if it uses them"
@@ -108,7 +114,7 @@ def read_if_used(call: Call) -> None:
         raise call.refused(rule, did, received, remedy=remedy)
 
 
-def registers(
+def reduce_into_register(
     engine: str, values: Array, op: AluOp | None, command: Accumulate, start: Any = None
 ) -> Array | None:
     """Reduce ``values`` along the free axes into an engine's registers, and return those [P, 1].
@@ -132,10 +138,10 @@ def registers(
             )
         kept: Array = held[: values.shape[0]].copy()
         return kept
-    return accumulated(engine, values, op, command, start)
+    return accumulate_register(engine, values, op, command, start)
 
 
-def accumulated(
+def accumulate_register(
     engine: str, values: Array, op: AluOp | None, command: Accumulate, start: Any = None
 ) -> Array:
     """:func:`registers` with a command that reduces or resets."""

@@ -11,7 +11,7 @@ from types import FunctionType
 from typing import Any, Concatenate, ParamSpec
 
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import FLOAT32, is_integer, name_of
+from difftest.simulator.dtypes import FLOAT32, dtype_name, is_integer
 from difftest.simulator.errors import (
     BufferError,
     DtypeError,
@@ -21,31 +21,31 @@ from difftest.simulator.errors import (
     ShapeError,
 )
 from difftest.simulator.instructions.alu import ALU_OPS, AluOp
-from difftest.simulator.instructions.record import Call, Rule
+from difftest.simulator.instructions.record import CheckedCall, Rule
 from difftest.simulator.trace import Engine, Space
 
 P = ParamSpec("P")
 _MLIR_NAMES = {"int32": "i32", "uint32": "ui32", "int16": "i16", "uint16": "ui16", "int8": "i8"}
 
 
-def _tiles(call: Call, roles: tuple[str, ...]) -> dict[str, Descriptor]:
+def _tiles(call: CheckedCall, roles: tuple[str, ...]) -> dict[str, Descriptor]:
     operands = {**call.operands, **call.destinations}
     return {role: operands[role] for role in roles if isinstance(operands.get(role), Descriptor)}
 
 
-def named(rule: Rule, name: str, roles: tuple[str, ...]) -> Rule:
+def name_rule(rule: Rule, name: str, roles: tuple[str, ...]) -> Rule:
     """A made rule with a name of its own, such as ``same_partitions(data1, data2)``."""
     assert isinstance(rule, FunctionType)
     rule.__name__ = rule.__qualname__ = f"{name}({', '.join(roles)})"
     return rule
 
 
-def made(rule: Callable[Concatenate[Call, P], None]) -> Callable[P, Rule]:
+def rule_factory(rule: Callable[Concatenate[CheckedCall, P], None]) -> Callable[P, Rule]:
     """Let a rule with arguments make rules, each with its arguments in its name."""
 
     def make(*args: P.args, **how: P.kwargs) -> Rule:
         shown = [f"{value}" for value in (*args, *how.values()) if not isinstance(value, bool)]
-        return named(lambda call: rule(call, *args, **how), rule.__name__, tuple(shown))
+        return name_rule(lambda call: rule(call, *args, **how), rule.__name__, tuple(shown))
 
     return make
 
@@ -53,8 +53,8 @@ def made(rule: Callable[Concatenate[Call, P], None]) -> Callable[P, Rule]:
 _PRODUCTS = {3: "trn2 and later", 4: "trn3 and later"}
 
 
-@made
-def needs_generation(call: Call, version: int) -> None:
+@rule_factory
+def needs_generation(call: CheckedCall, version: int) -> None:
     """The instruction came with a generation of the NeuronCore."""
     if call.machine.nc_version < version:
         rule, did = f"needs NeuronCore-v{version}", f"was called on {call.machine.name}"
@@ -81,7 +81,7 @@ def _alike(
 ) -> Callable[..., Rule]:
     """Rules that operands have one and the same ``of``; ``noun`` says of what the values are."""
 
-    def rule(call: Call, *roles: str) -> None:
+    def rule(call: CheckedCall, *roles: str) -> None:
         tiles = _tiles(call, roles)
         values = [of(tile) for tile in tiles.values()]
         if any(value != values[0] for value in values):
@@ -90,14 +90,14 @@ def _alike(
                 f"{call.name} takes {rule_text.format(roles=' and '.join(roles))}",
                 happened=f"{call.name} got {' and '.join(tiles)} of {these}",
                 received=", ".join(
-                    f"{role} {list(tile.shape)} {name_of(tile.dtype)}"
+                    f"{role} {list(tile.shape)} {dtype_name(tile.dtype)}"
                     for role, tile in tiles.items()
                 ),
                 remedy=remedy(tiles) if callable(remedy) else remedy,
             )
 
     rule.__name__ = name
-    return made(rule)
+    return rule_factory(rule)
 
 
 same_partitions = _alike(
@@ -115,8 +115,8 @@ same_free_size = _alike(
 )
 
 
-@made
-def same_elements(call: Call, *roles: str) -> None:
+@rule_factory
+def same_elements(call: CheckedCall, *roles: str) -> None:
     """The operands have the same partitions, and the same number of elements in each."""
     same_partitions(*roles)(call)
     same_free_size(*roles)(call)
@@ -135,16 +135,16 @@ def other_sizes(where: str, tiles: Mapping[str, Any]) -> ShapeError:
     )
 
 
-@made
-def one_size(call: Call, *roles: str) -> None:
+@rule_factory
+def one_size(call: CheckedCall, *roles: str) -> None:
     """The tiles have the same partitions, and as many elements in each: they do not broadcast."""
     tiles = _tiles(call, roles)
     if len({(tile.partitions, tile.size) for tile in tiles.values()}) > 1:
         raise other_sizes(call.name, tiles)
 
 
-@made
-def arithmetic_in_float32(call: Call, /, **operands: str) -> None:
+@rule_factory
+def arithmetic_in_float32(call: CheckedCall, /, **operands: str) -> None:
     """An arithmetic operator's tile into an existing dst is float32, which AWS's compiler asks for.
 
     Its simulator does not. ``operands`` are by the option that has the operator.
@@ -157,7 +157,7 @@ def arithmetic_in_float32(call: Call, /, **operands: str) -> None:
             spelled = _MLIR_NAMES.get(str(operand.dtype), str(operand.dtype))
             raise DtypeError(
                 f"'nisa.{call.name}_arith' op '{name}' must be float32, got '{spelled}'",
-                happened=f"{call.name}({op.name}) got {name} of {name_of(operand.dtype)}",
+                happened=f"{call.name}({op.name}) got {name} of {dtype_name(operand.dtype)}",
                 received=f"{name} = {operand!r} with op={op.name}",
                 limit="float32",
                 remedy="copy it into a float32 tile first (nisa.tensor_copy)",
@@ -186,7 +186,7 @@ same_shape = _alike(
 one_dtype = _alike(
     "one_dtype",
     "{roles} of one dtype",
-    lambda tile: name_of(tile.dtype),
+    lambda tile: dtype_name(tile.dtype),
     error=DtypeError,
     remedy="cast one of them by nisa.tensor_copy",
 )
@@ -214,7 +214,7 @@ def one_of(
     ``says`` is the rule in words; ``do`` what the call was to do by an operator.
     """
 
-    def rule(call: Call) -> None:
+    def rule(call: CheckedCall) -> None:
         value = getattr(call[option], "name", call[option])
         if value is not None and value not in allowed:
             did, limit = (
@@ -223,11 +223,11 @@ def one_of(
             )
             raise call.refused(says, did, f"{option}={value}", error=error, limit=", ".join(limit))
 
-    return named(rule, "one_of", (option,))
+    return name_rule(rule, "one_of", (option,))
 
 
-@made
-def not_both_in_psum(call: Call, *roles: str) -> None:
+@rule_factory
+def not_both_in_psum(call: CheckedCall, *roles: str) -> None:
     """At most one of two inputs lies in PSUM, which has one read port for them."""
     tiles = _tiles(call, roles)
     if sum(tile.space is Space.PSUM for tile in tiles.values()) > 1:
@@ -238,7 +238,7 @@ def not_both_in_psum(call: Call, *roles: str) -> None:
         raise call.refused(rule, did, received, error=BufferError, limit=limit, remedy=remedy)
 
 
-def no_gpsimd_in_psum(call: Call) -> None:
+def no_gpsimd_in_psum(call: CheckedCall) -> None:
     """The GpSimd Engine cannot access PSUM."""
     if call.engine is not Engine.GPSIMD:
         return
@@ -253,8 +253,8 @@ def no_gpsimd_in_psum(call: Call) -> None:
             )
 
 
-@made
-def of_integers(call: Call, option: str) -> None:
+@rule_factory
+def of_integers(call: CheckedCall, option: str) -> None:
     """A bitvec operator takes integers, and makes them."""
     if not call[option].bitvec:
         return
@@ -263,16 +263,16 @@ def of_integers(call: Call, option: str) -> None:
         if not is_integer(dtype):
             raise DtypeError(
                 f"{call.title}: bitvec operators work on integers",
-                happened=f"{call.title} got {role} of {name_of(dtype)}",
-                received=f"{role} of {name_of(dtype)}",
+                happened=f"{call.title} got {role} of {dtype_name(dtype)}",
+                received=f"{role} of {dtype_name(dtype)}",
                 limit="int8, uint8, int16, uint16, int32, uint32",
                 remedy="give the result an integer dtype (a Python integer counts as int32, and "
                 "uint32 with int32 as float32): dtype=nl.uint32",
             )
 
 
-@made
-def binary(call: Call, *options: str) -> None:
+@rule_factory
+def binary(call: CheckedCall, *options: str) -> None:
     """The operators take two operands."""
     for name in options:
         if call[name].unary:
@@ -281,13 +281,13 @@ def binary(call: Call, *options: str) -> None:
             raise call.refused(rule, did, f"{name}={call[name].name}", remedy=remedy)
 
 
-def reducing(option: str) -> Rule:
+def can_reduce(option: str) -> Rule:
     """The operator, where there is one, can reduce."""
     names = sorted(op.name for op in ALU_OPS.values() if op.reduction)
     return one_of(option, *names, says="takes an operator that can reduce", do="reduce with")
 
 
-def limits(call: Call, *cases: tuple[object, str, str]) -> None:
+def limits(call: CheckedCall, *cases: tuple[object, str, str]) -> None:
     """Raise LimitError for the first case that is true: its rule, and what was received."""
     for wrong, text, received in cases:
         if wrong:
@@ -295,8 +295,8 @@ def limits(call: Call, *cases: tuple[object, str, str]) -> None:
             raise LimitError(f"{call.name}: {text}", happened=happened, received=received)
 
 
-@made
-def arithmetic(call: Call, *options: str) -> None:
+@rule_factory
+def arithmetic(call: CheckedCall, *options: str) -> None:
     """No operator is a bitvec one."""
     takes = "arithmetic operators" if len(options) > 1 else "an arithmetic operator"
     for name in options:
@@ -306,8 +306,8 @@ def arithmetic(call: Call, *options: str) -> None:
             raise call.refused(rule, did, f"{name}={op.name}")
 
 
-@made
-def vector_ops(call: Call, *options: str) -> None:
+@rule_factory
+def vector_ops(call: CheckedCall, *options: str) -> None:
     """The operators are the Vector Engine's."""
     for op in (call[name] for name in options):
         if Engine.VECTOR not in op.engines:
@@ -317,8 +317,8 @@ def vector_ops(call: Call, *options: str) -> None:
             raise call.refused(rule, did, f"op={op.name}", limit=limit, remedy=remedy)
 
 
-@made
-def one_kind(call: Call, *options: str) -> None:
+@rule_factory
+def one_kind(call: CheckedCall, *options: str) -> None:
     """Operators of one instruction are all bitvec, or all arithmetic."""
     ops = [call[name] for name in options if call[name] is not None]
     if len({op.bitvec for op in ops}) > 1:

@@ -7,24 +7,24 @@ import numpy as np
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import LimitError, OutOfBoundsError, ShapeError
-from difftest.simulator.instructions.elementwise import like
+from difftest.simulator.instructions.elementwise import result_like
 from difftest.simulator.instructions.record import (
     DST,
     SBUF_ONLY,
-    Call,
-    Masked,
+    CheckedCall,
+    DependenceClass,
+    MaskedValues,
     Number,
-    Reach,
+    OperandKind,
     Result,
     Role,
-    Takes,
     instruction,
 )
-from difftest.simulator.instructions.reduce import free_axes
+from difftest.simulator.instructions.reduce import all_free_axes
 from difftest.simulator.instructions.rules import (
     limits,
-    made,
     one_dtype,
+    rule_factory,
     same_free_size,
     same_partitions,
 )
@@ -45,8 +45,8 @@ KEEP = 255
 """nc_stream_shuffle leaves a partition alone whose mask entry is this."""
 
 
-@made
-def length(call: Call, role: str, *, at_least_eight: bool) -> None:
+@rule_factory
+def length(call: CheckedCall, role: str, *, at_least_eight: bool) -> None:
     """The elements a partition, and the dimensions, that the eight-value instructions take.
 
     Dimensions: 5 at v2.26.0, 3 at v2.32.0 and 2 of dst there; nc_match_replace8 has no limit.
@@ -65,7 +65,7 @@ def length(call: Call, role: str, *, at_least_eight: bool) -> None:
     )
 
 
-def _eight_values(call: Call) -> None:
+def _eight_values(call: CheckedCall) -> None:
     vals: Descriptor = call["vals"]
     if vals.free_size != EIGHT or len(vals.shape) > 3:
         rule = f"takes {EIGHT} values a partition, in up to 3 dimensions"
@@ -83,11 +83,11 @@ def _eight_values(call: Call) -> None:
     result=lambda call: Result(
         (call["src"].partitions, EIGHT), call.wanted_dtype(call["src"].dtype)
     ),
-    reduced=free_axes,
+    reduced=all_free_axes,
     orders=True,
-    reach=Reach.ROW,
+    reach=DependenceClass.ROW,
 )
-def max8(call: Call, src: Array) -> Array:
+def max8(call: CheckedCall, src: Array) -> Array:
     """The 8 largest values of each partition, descending."""
     return -np.sort(-_candidates(as_float(rows(src))), axis=1)[:, :EIGHT]
 
@@ -117,7 +117,7 @@ def ranks_of(vals: Array, *, backwards: bool) -> Array:
 
 @step
 def matches(
-    data: Array, vals: Array, call: Call, *, missing: int | None, backwards: bool = False
+    data: Array, vals: Array, call: CheckedCall, *, missing: int | None, backwards: bool = False
 ) -> Array:
     """For each partition the 8 places; of a value that is not there ``missing``.
 
@@ -156,11 +156,11 @@ def matches(
     rules=(length("data", at_least_eight=True), _eight_values, same_partitions("data", "vals")),
     destinations=(Role(name="dst", dtypes=INDEX_DTYPES),),
     result=lambda call: Result((call["data"].partitions, EIGHT), call.wanted_dtype(UINT32)),
-    reduced=free_axes,
+    reduced=all_free_axes,
     orders=True,
-    reach=Reach.ROW,
+    reach=DependenceClass.ROW,
 )
-def nc_find_index8(call: Call, data: Array, vals: Array) -> Array:
+def nc_find_index8(call: CheckedCall, data: Array, vals: Array) -> Array:
     """The index of each of 8 values in its partition; duplicates take successive places.
 
     The index of a value that is not there has all bits set if ``all_ones`` (as v2.32.0 spells it),
@@ -175,7 +175,7 @@ def nc_find_index8(call: Call, data: Array, vals: Array) -> Array:
     operands=(
         Role(name="data"),
         Role(name="vals", whole_rows=True),
-        Role(name="imm", takes=Takes.NUMBER),
+        Role(name="imm", takes=OperandKind.NUMBER),
     ),
     options=("backwards",),
     destinations=(
@@ -188,11 +188,13 @@ def nc_find_index8(call: Call, data: Array, vals: Array) -> Array:
         ),
     ),
     rules=(length("data", at_least_eight=False), _eight_values, same_partitions("data", "vals")),
-    result=like("data"),
+    result=result_like("data"),
     orders=True,
-    reach=Reach.ROW,
+    reach=DependenceClass.ROW,
 )
-def nc_match_replace8(call: Call, data: Array, vals: Array, imm: Number) -> tuple[Array, Array]:
+def nc_match_replace8(
+    call: CheckedCall, data: Array, vals: Array, imm: Number
+) -> tuple[Array, Array]:
     """``dst = data`` with the first occurrence of each of 8 values replaced by ``imm``.
 
     Of equal values the first is matched first, or the last if ``backwards`` (as v2.32.0 spells it).
@@ -206,20 +208,20 @@ def nc_match_replace8(call: Call, data: Array, vals: Array, imm: Number) -> tupl
 # -- gathers ---------------------------------------------------------------------------------------
 
 
-def _used(call: Call) -> int:
+def _used(call: CheckedCall) -> int:
     """The indices that each GpSimd core uses."""
     count: int | None = call["num_valid_indices"]
     return _available(call) if count is None else count
 
 
-def _available(call: Call) -> int:
+def _available(call: CheckedCall) -> int:
     cores, src = call.machine.gpsimd_core_partitions, call["src_buffer"]
     if src.partitions % cores:
         return 0
     return int(call["index"].size // (src.partitions // cores))
 
 
-def _gatherable(call: Call) -> None:
+def _gatherable(call: CheckedCall) -> None:
     cores, width, used = call.machine.gpsimd_core_partitions, call["num_elem_per_idx"], _used(call)
     partitions, available = call["src_buffer"].partitions, _available(call)
     most = call.machine.gather_indices_max
@@ -250,9 +252,9 @@ def _gatherable(call: Call) -> None:
         (call["src_buffer"].partitions, _used(call), call["num_elem_per_idx"]),
         call.wanted_dtype(call["src_buffer"].dtype),
     ),
-    reach=Reach.TILE,
+    reach=DependenceClass.TILE,
 )
-def local_gather(call: Call, src_buffer: Array, index: Array) -> Array:
+def local_gather(call: CheckedCall, src_buffer: Array, index: Array) -> Array:
     """Gather within each 16 partitions at indices that they hold: [P, indices, elements]."""
     lanes, width, used = call.machine.gpsimd_core_partitions, call["num_elem_per_idx"], _used(call)
     lines = rows(src_buffer)
@@ -278,13 +280,13 @@ def local_gather(call: Call, src_buffer: Array, index: Array) -> Array:
     result=lambda call: Result(call["indices"].shape, call.wanted_dtype(call["data"].dtype)),
     pages=("nki/api/generated/nki.language.gather_flattened",),
 )
-def gather_flattened(call: Call, indices: Array, data: Array) -> Array:
+def gather_flattened(call: CheckedCall, indices: Array, data: Array) -> Array:
     """``dst[p, i] = data[p, indices[p, i]]`` over the flattened free axes."""
     rule = "gather_flattened returns garbage for indices beyond the data"
     return taken_along_rows(call, data, indices, rule)
 
 
-def taken_along_rows(call: Call, data: Array, indices: Array, rule: str) -> Array:
+def taken_along_rows(call: CheckedCall, data: Array, indices: Array, rule: str) -> Array:
     """``data[p, indices[p, i]]``, the free axes of each taken as one.
 
     Raises
@@ -305,7 +307,7 @@ def taken_along_rows(call: Call, data: Array, indices: Array, rule: str) -> Arra
 # -- nc_stream_shuffle -----------------------------------------------------------------------------
 
 
-def _shuffle_mask(call: Call) -> None:
+def _shuffle_mask(call: CheckedCall) -> None:
     quadrant, order = call.machine.shuffle_quadrant, list(call["shuffle_mask"])
     if len(order) != quadrant or any(not (0 <= k < quadrant or k == KEEP) for k in order):
         rule = f"takes a list of {quadrant} partitions"
@@ -314,7 +316,7 @@ def _shuffle_mask(call: Call) -> None:
         raise call.refused(rule, did, f"shuffle_mask={order}", limit=limit)
 
 
-def _shuffle_starts(call: Call) -> None:
+def _shuffle_starts(call: CheckedCall) -> None:
     """Whole quadrants begin where the hardware can address so many of them."""
     quadrant = call.machine.shuffle_quadrant
     sides = {"src": call["src"], "dst": call.destinations["dst"]}
@@ -335,9 +337,9 @@ def _shuffle_starts(call: Call) -> None:
     options=("shuffle_mask",),
     rules=(_shuffle_mask, one_dtype("src", "dst"), same_free_size("src", "dst"), _shuffle_starts),
     result=lambda call: Result(call.destinations["dst"].shape, call["src"].dtype),
-    reach=Reach.TILE,
+    reach=DependenceClass.TILE,
 )
-def nc_stream_shuffle(call: Call, src: Array) -> Masked:
+def nc_stream_shuffle(call: CheckedCall, src: Array) -> MaskedValues:
     """Move partitions within each quadrant of 32: ``dst[q + i] = src[q + order[i]]``."""
     order, quadrant, lines = call["shuffle_mask"], call.machine.shuffle_quadrant, rows(src)
     partitions = call.result.shape[0]
@@ -348,7 +350,7 @@ def nc_stream_shuffle(call: Call, src: Array) -> Masked:
     there = (sources != KEEP) & (to - to % quadrant + sources < lines.shape[0])
     chosen[there] = True
     values[there] = lines[(to - to % quadrant + sources)[there]]
-    return Masked(values.reshape(call.result.shape), chosen.reshape(call.result.shape))
+    return MaskedValues(values.reshape(call.result.shape), chosen.reshape(call.result.shape))
 
 
 # -- sequence_bounds -------------------------------------------------------------------------------
@@ -370,7 +372,7 @@ def nc_stream_shuffle(call: Call, src: Array) -> Masked:
         (1, 2, *call["segment_ids"].shape[1:]), call.wanted_dtype(call["segment_ids"].dtype)
     ),
 )
-def sequence_bounds(call: Call, segment_ids: Array) -> Array:
+def sequence_bounds(call: CheckedCall, segment_ids: Array) -> Array:
     """Start and end of each element's segment, (n, -1) for id 0: [1, 2, n] for ids [1, n]."""
     ids = settled(segment_ids.reshape(-1))
     wrong = ~((ids >= 0) & (np.mod(ids, 1) == 0))

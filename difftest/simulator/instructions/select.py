@@ -14,16 +14,16 @@ from difftest.simulator.errors import NotModelledError, ShapeError
 from difftest.simulator.index import Index, Shape, broadcast_shapes
 from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.copy import holds
-from difftest.simulator.instructions.elementwise import like
+from difftest.simulator.instructions.elementwise import result_like
 from difftest.simulator.instructions.record import (
     DST,
     SBUF_ONLY,
-    Call,
+    CheckedCall,
+    DependenceClass,
     Number,
-    Reach,
+    OperandKind,
     Result,
     Role,
-    Takes,
     instruction,
 )
 from difftest.simulator.instructions.registers import (
@@ -33,7 +33,7 @@ from difftest.simulator.instructions.registers import (
     one_a_partition,
     reach_of_registers,
     read_if_used,
-    registers,
+    reduce_into_register,
 )
 from difftest.simulator.instructions.rules import (
     needs_generation,
@@ -61,7 +61,7 @@ _FILL = float(np.finfo(np.float32).min)
 # -- affine_select ---------------------------------------------------------------------------------
 
 
-def _predicate_repeats(call: Call) -> None:
+def _predicate_repeats(call: CheckedCall) -> None:
     """The predicate has a value for each element, or repeats."""
     shape, walked = call["on_true_tile"].shape, call["pred"].shape
     if call.into_existing and math.prod(walked) == math.prod(shape):
@@ -87,8 +87,8 @@ def _mask(compute: Any, shape: Shape, start: int, steps: Shape) -> Array:
     Engine.GPSIMD,
     operands=(
         Role(name="on_true_tile", buffers=SBUF_ONLY, dtypes=AFFINE_DTYPES),
-        Role(name="pred", takes=Takes.INDEX),
-        Role(name="on_false_value", takes=Takes.NUMBER),
+        Role(name="pred", takes=OperandKind.INDEX),
+        Role(name="on_false_value", takes=OperandKind.NUMBER),
     ),
     options=("cmp_op",),
     destinations=(Role(name="dst", buffers=SBUF_ONLY, dtypes=AFFINE_DTYPES),),
@@ -97,10 +97,12 @@ def _mask(compute: Any, shape: Shape, start: int, steps: Shape) -> Array:
         one_of("cmp_op", *COMPARISONS, says="takes a comparison", do="compare with"),
     ),
     only={"nki": (one_size("dst", "on_true_tile"),)},
-    result=like("on_true_tile"),
+    result=result_like("on_true_tile"),
     purpose=Purpose.FILL,
 )
-def affine_select(call: Call, on_true_tile: Array, pred: Index, on_false_value: Number) -> Array:
+def affine_select(
+    call: CheckedCall, on_true_tile: Array, pred: Index, on_false_value: Number
+) -> Array:
     """``dst = on_true_tile`` where an affine expression compares with 0, else a constant."""
     chosen = _mask(call["cmp_op"].compute, pred.shape, pred.start, pred.steps)
     if chosen.size == on_true_tile.size:  # else it repeats
@@ -111,7 +113,7 @@ def affine_select(call: Call, on_true_tile: Array, pred: Index, on_false_value: 
 # -- range_select ----------------------------------------------------------------------------------
 
 
-def _range_rules(call: Call) -> None:
+def _range_rules(call: CheckedCall) -> None:
     last = call["range_start"] + call["on_true_tile"].free_size
     if last > _EXACT_INDEX:
         rule, did = "compares indices in float32", f"was to compare indices up to {last - 1}"
@@ -123,7 +125,7 @@ _KEEPS_THE_LARGEST = one_of(
 )
 
 
-def _in_range(call: Call, data: Array, bound0: Array, bound1: Array) -> Array:
+def _in_range(call: CheckedCall, data: Array, bound0: Array, bound1: Array) -> Array:
     """Where the free index lies between the bounds of its partition."""
     places = np.arange(data[0].size) if call.places is None else call.places
     index = (call["range_start"] + places.astype(np.float32)).reshape(1, *data.shape[1:])
@@ -138,8 +140,8 @@ def _in_range(call: Call, data: Array, bound0: Array, bound1: Array) -> Array:
     Engine.VECTOR,
     operands=(
         Role(name="on_true_tile", dtypes=FLOATS),
-        Role(name="bound0", takes=Takes.VECTOR, dtypes=(FLOAT32,)),
-        Role(name="bound1", takes=Takes.VECTOR, dtypes=(FLOAT32,)),
+        Role(name="bound0", takes=OperandKind.VECTOR, dtypes=(FLOAT32,)),
+        Role(name="bound1", takes=OperandKind.VECTOR, dtypes=(FLOAT32,)),
     ),
     options=("comp_op0", "comp_op1", "range_start", "on_false_value", "reduce_op", "reduce_cmd"),
     destinations=(DST, REDUCE_RES),
@@ -154,13 +156,13 @@ def _in_range(call: Call, data: Array, bound0: Array, bound1: Array) -> Array:
         LOADS_NOTHING,
         _KEEPS_THE_LARGEST,
     ),
-    result=like("on_true_tile"),
-    reach=Reach.ROW,
+    result=result_like("on_true_tile"),
+    reach=DependenceClass.ROW,
     counts_places=True,
     purpose=Purpose.SELECT,
 )
 def range_select(
-    call: Call, on_true_tile: Array, bound0: Array, bound1: Array
+    call: CheckedCall, on_true_tile: Array, bound0: Array, bound1: Array
 ) -> tuple[Array, Array | None]:
     """``dst = on_true_tile`` where the free index lies between two bounds; NeuronCore-v3 on."""
     values = as_float(on_true_tile)
@@ -169,7 +171,7 @@ def range_select(
     command: Accumulate = call["reduce_cmd"]
     if "reduce_res" in call.destinations and command is Accumulate.IDLE:
         command = Accumulate.RESET_REDUCE
-    return result, registers("vector", result, call["reduce_op"], command)
+    return result, reduce_into_register("vector", result, call["reduce_op"], command)
 
 
 # -- select_reduce ---------------------------------------------------------------------------------
@@ -180,7 +182,7 @@ def range_select(
     operands=(
         Role(name="on_true", dtypes=SELECTED_DTYPES),
         Role(name="predicate", dtypes=PREDICATE_DTYPES),
-        Role(name="on_false", takes=Takes.VECTOR_OR_NUMBER),
+        Role(name="on_false", takes=OperandKind.VECTOR_OR_NUMBER),
     ),
     options=("reverse_pred", "reduce_op", "reduce_cmd"),
     destinations=(
@@ -199,7 +201,7 @@ def range_select(
     purpose=Purpose.PICK,
 )
 def select_reduce(
-    call: Call, on_true: Array, predicate: Array, on_false: Any
+    call: CheckedCall, on_true: Array, predicate: Array, on_false: Any
 ) -> tuple[Array, Array | None]:
     """``dst = predicate ? on_true : on_false``, and optionally its maximum a partition."""
     values = as_float(on_true)
@@ -207,13 +209,13 @@ def select_reduce(
     is_vector = is_array(on_false)
     other = as_float(column(on_false, values.ndim)) if is_vector else as_constant(on_false)
     result = np.where(chosen, values, other).reshape(call.result.shape)
-    return result, registers("vector", result, call["reduce_op"], call["reduce_cmd"])
+    return result, reduce_into_register("vector", result, call["reduce_op"], call["reduce_cmd"])
 
 
 # -- where -----------------------------------------------------------------------------------------
 
 
-def _chosen(call: Call) -> Result:
+def _chosen(call: CheckedCall) -> Result:
     """Shapes broadcast; the dtype is the promotion of both sides, or of the one that is a tile."""
     shape = call["condition"].shape
     sides = [call[name] for name in ("x", "y")]
@@ -231,14 +233,14 @@ def _chosen(call: Call) -> Result:
     Engine.VECTOR,
     operands=(
         Role(name="condition"),
-        Role(name="x", takes=Takes.TILE_OR_NUMBER),
-        Role(name="y", takes=Takes.TILE_OR_NUMBER),
+        Role(name="x", takes=OperandKind.TILE_OR_NUMBER),
+        Role(name="y", takes=OperandKind.TILE_OR_NUMBER),
     ),
     rules=(same_rank("condition", "x", "y"),),
     result=_chosen,
     pages=("nki/api/generated/nki.language.where",),
 )
-def where(call: Call, condition: Array, x: Any, y: Any) -> Array:
+def where(call: CheckedCall, condition: Array, x: Any, y: Any) -> Array:
     """``dst = condition ? x : y``, element by element (``nl.where``)."""
     sides: list[Array] = [v if is_array(v) else as_constant(v) for v in (x, y)]
     if not all(side.dtype == call.result.dtype for side in sides):

@@ -27,7 +27,7 @@ from difftest.simulator.dtypes import (
     is_float,
     need_arithmetic,
 )
-from difftest.simulator.instructions.observing import rounded_integers, rounded_sum
+from difftest.simulator.instructions.anomalies import rounded_integers, rounded_sum
 from difftest.simulator.lifted import step
 from difftest.simulator.tile import Tile
 

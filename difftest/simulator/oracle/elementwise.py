@@ -16,13 +16,13 @@ from difftest.simulator.oracle.operators import (
     UNARY,
     Array,
     activate,
-    apply,
+    apply_literal,
     bit_pattern,
     curve,
     to_float32,
     wrapped,
 )
-from difftest.simulator.oracle.use import Made, Use, accumulated, means
+from difftest.simulator.oracle.use import LiteralResult, LiteralUse, accumulate_literal, means
 from difftest.simulator.trace import Engine
 
 _WRAPPING = ("add", "subtract", "multiply")
@@ -33,13 +33,13 @@ _EXACT_OF_TODAY = (
 )
 
 
-def _kept_bits(op: str | None, values: Array, use: Use) -> Array:
+def _kept_bits(op: str | None, values: Array, use: LiteralUse) -> Array:
     """What a bitvec operator makes is not cast: its low bits are kept."""
     return wrapped(values, use.dtype) if op in BITVEC else values
 
 
 @means("tensor_tensor")
-def tensor_tensor(use: Use) -> Made:
+def tensor_tensor(use: LiteralUse) -> LiteralResult:
     """``data1 <op> data2``; 32-bit integers exactly on the GpSimd Engine, where they wrap."""
     x, y, op = use["data1"], use["data2"], str(use.op("op"))
     if x.shape != y.shape and x.size == y.size:
@@ -48,8 +48,8 @@ def tensor_tensor(use: Use) -> Made:
     exact = _EXACT_OF_TODAY if use.call.into_existing else _WRAPPING
     wide = use.call.engine is Engine.GPSIMD and all(dtype in WIDE_INTEGERS for dtype in dtypes)
     if wide and op in exact:
-        return Made(wrapped(apply_exactly(op, x, y), use.dtype))
-    return Made(_kept_bits(op, apply(op, x, y), use))
+        return LiteralResult(wrapped(apply_exactly(op, x, y), use.dtype))
+    return LiteralResult(_kept_bits(op, apply_literal(op, x, y), use))
 
 
 def apply_exactly(op: str, x: Array, y: Array) -> Array:
@@ -61,44 +61,46 @@ def apply_exactly(op: str, x: Array, y: Array) -> Array:
     return np.asarray(getattr(np, op)(x, y))
 
 
-def stepped(use: Use, number: int, x: Array, operand: str, *, reverse: bool) -> Array:
+def stepped(use: LiteralUse, number: int, x: Array, operand: str, *, reverse: bool) -> Array:
     """One operator of an instruction on ``x`` and a number, or one element in each partition."""
     op = str(use.op(f"op{number}"))
     y = use.vector(operand, x.ndim)
     if op in UNARY:
-        return apply(op, x, x)
+        return apply_literal(op, x, x)
     if op in BITVEC and use.dtype_of(operand) is None:
         y = bit_pattern(use[operand], x.dtype)
-    return apply(op, y, x) if reverse else apply(op, x, y)
+    return apply_literal(op, y, x) if reverse else apply_literal(op, x, y)
 
 
 @means("tensor_scalar")
-def tensor_scalar(use: Use) -> Made:
+def tensor_scalar(use: LiteralUse) -> LiteralResult:
     """``(data <op0> operand0) <op1> operand1``."""
     x = stepped(use, 0, use["data"], "operand0", reverse=use["reverse0"])
     if use["op1"] is not None:
         x = stepped(use, 1, x, "operand1", reverse=use["reverse1"])
-    return Made(_kept_bits(use.op("op0"), x, use))
+    return LiteralResult(_kept_bits(use.op("op0"), x, use))
 
 
 @means("scalar_tensor_tensor")
-def scalar_tensor_tensor(use: Use) -> Made:
+def scalar_tensor_tensor(use: LiteralUse) -> LiteralResult:
     """``(data <op0> operand0) <op1> operand1``, operand1 of the data's size."""
     x = stepped(use, 0, use["data"], "operand0", reverse=use["reverse0"])
     y, op = use["operand1"].reshape(x.shape), str(use.op("op1"))
-    return Made(
-        _kept_bits(op, apply(op, *((y, x) if use["reverse1"] and op not in UNARY else (x, y))), use)
+    return LiteralResult(
+        _kept_bits(
+            op, apply_literal(op, *((y, x) if use["reverse1"] and op not in UNARY else (x, y))), use
+        )
     )
 
 
 @means("reciprocal")
-def reciprocal(use: Use) -> Made:
+def reciprocal(use: LiteralUse) -> LiteralResult:
     """``1 / data``."""
-    return Made(np.float32(1) / to_float32(use["data"]))
+    return LiteralResult(np.float32(1) / to_float32(use["data"]))
 
 
 @means("activation")
-def activation(use: Use) -> tuple[Any, Any]:
+def activation(use: LiteralUse) -> tuple[Any, Any]:
     """``op(data * scale + bias)``, rounded once before the function, and its sum."""
     x = to_float32(use["data"]).astype(np.float64)
     shifted = x * use.vector("scale", x.ndim)
@@ -109,19 +111,19 @@ def activation(use: Use) -> tuple[Any, Any]:
 
 
 def _with_registers(
-    use: Use, name: str, values: Array, engine: str, op: str | None, start: Any = None
+    use: LiteralUse, name: str, values: Array, engine: str, op: str | None, start: Any = None
 ) -> tuple[Any, Any]:
     """A function's values, and what an engine's registers hold of them."""
     slack = curve(values) if name in CURVES else None
-    held = accumulated(use, engine, values, op, start)
+    held = accumulate_literal(use, engine, values, op, start)
     if held is not None and slack is not None:
         total = slack.reshape(len(values), -1).sum(axis=1)[:, None]
         held = held._replace(slack=total * 2 + np.abs(held.values) * 2.0**-12)
-    return Made(values, slack=slack), held
+    return LiteralResult(values, slack=slack), held
 
 
 @means("activate2")
-def activate2(use: Use) -> tuple[Any, Any]:
+def activate2(use: LiteralUse) -> tuple[Any, Any]:
     """``op((data <op0> imm0) <op1> imm1)``, each stage rounded to float32."""
     x = to_float32(use["data"])
     for number in (0, 1):
@@ -136,7 +138,7 @@ def activate2(use: Use) -> tuple[Any, Any]:
 
 
 @means("exponential")
-def exponential(use: Use) -> tuple[Any, Any]:
+def exponential(use: LiteralUse) -> tuple[Any, Any]:
     """``exp(src - max_value)``, and its sum into the Vector Engine's registers."""
     x = to_float32(use["src"])
     values = activate("exp", to_float32(x - use.vector("max_value", x.ndim)))
@@ -154,7 +156,7 @@ def fold(op: str, lanes: Array, kept: Array) -> Array:
     lanes = lanes != 0 if op in LOGICAL else lanes
     total, started = lanes[:, 0].copy(), kept[:, 0].copy()
     for column, counts in zip(lanes.T[1:], kept.T[1:], strict=True):
-        combined = apply(op, total, column).astype(lanes.dtype)
+        combined = apply_literal(op, total, column).astype(lanes.dtype)
         total = np.where(counts & started, combined, np.where(counts, column, total))
         started |= counts
     return total
@@ -167,7 +169,7 @@ def _rows_of(array: Array, axes: tuple[int, ...]) -> Array:
     return array.transpose(*lead, *axes).reshape(-1, count)
 
 
-def _reduced(use: Use, op: str, axes: tuple[int, ...]) -> Made:
+def _reduced(use: LiteralUse, op: str, axes: tuple[int, ...]) -> LiteralResult:
     data = use["data"]
     kept = _rows_of(use.over(data.shape), axes)
     average, op = op == "average", "add" if op == "average" else op
@@ -178,41 +180,41 @@ def _reduced(use: Use, op: str, axes: tuple[int, ...]) -> Made:
     shape = use.shape
     values = wrapped(total, use.dtype) if op in BITVEC else total
     slack = np.abs(total) * 2.0**-20 if op == "multiply" else None
-    result = Made(values.reshape(shape), np.any(kept, axis=1).reshape(shape))
+    result = LiteralResult(values.reshape(shape), np.any(kept, axis=1).reshape(shape))
     return result if slack is None else result._replace(slack=slack.reshape(shape))
 
 
 @means("tensor_reduce")
-def tensor_reduce(use: Use) -> Made:
+def tensor_reduce(use: LiteralUse) -> LiteralResult:
     """A reduction of free axes, times -1 if ``negate``."""
     result = _reduced(use, str(use.op("op")), tuple(use["axis"]))
     return result._replace(values=-to_float32(result.values)) if use["negate"] else result
 
 
 @means("tensor_partition_reduce")
-def tensor_partition_reduce(use: Use) -> Made:
+def tensor_partition_reduce(use: LiteralUse) -> LiteralResult:
     """A reduction across partitions."""
     return _reduced(use, str(use.op("op")), (0,))
 
 
 @means("tensor_scalar_reduce")
-def tensor_scalar_reduce(use: Use) -> tuple[Any, Any]:
+def tensor_scalar_reduce(use: LiteralUse) -> tuple[Any, Any]:
     """``data <op0> operand0``, and its reduction along the free axes."""
     values = to_float32(stepped(use, 0, to_float32(use["data"]), "operand0", reverse=False))
     op = str(use.op("reduce_op"))
     if op == "subtract":
         kept = use.over((len(values), values[0].size))
         total = fold(op, values.reshape(kept.shape), kept)[:, None]
-        result = Made(total, kept.any(axis=1)[:, None])
+        result = LiteralResult(total, kept.any(axis=1)[:, None])
     else:
-        result = accumulated(use, "vector", values, op, use["reduce_init"])
+        result = accumulate_literal(use, "vector", values, op, use["reduce_init"])
     if use["reduce_res_negate"]:
         result = result._replace(values=-result.values)
-    return Made(values), result
+    return LiteralResult(values), result
 
 
 @means("tensor_tensor_scan")
-def tensor_tensor_scan(use: Use) -> Made:
+def tensor_tensor_scan(use: LiteralUse) -> LiteralResult:
     """``r[i] = (data0[i] <op0> r[i-1]) <op1> data1[i]`` over the free elements in order."""
     first, second = (to_float32(use.rows(name)) for name in ("data0", "data1"))
     state = np.broadcast_to(to_float32(use.vector("initial", 2)), (len(first), 1))[:, 0]
@@ -220,15 +222,17 @@ def tensor_tensor_scan(use: Use) -> Made:
     op0, op1 = str(use.op("op0")), str(use.op("op1"))
     for i, counts in enumerate(kept.T):
         x, y = first[:, i], second[:, i]
-        partial = apply(op0, state, x) if use["reverse0"] else apply(op0, x, state)
-        new = to_float32(apply(op1, y, partial) if use["reverse1"] else apply(op1, partial, y))
+        partial = apply_literal(op0, state, x) if use["reverse0"] else apply_literal(op0, x, state)
+        new = to_float32(
+            apply_literal(op1, y, partial) if use["reverse1"] else apply_literal(op1, partial, y)
+        )
         state = np.where(counts, new, state)
         result[:, i] = state
-    return Made(result)
+    return LiteralResult(result)
 
 
 @means("tensor_scalar_cumulative")
-def tensor_scalar_cumulative(use: Use) -> Made:
+def tensor_scalar_cumulative(use: LiteralUse) -> LiteralResult:
     """``dst[i] = reg = (src[i] <op0> imm0) <op1> reg`` along the free axes."""
     src = to_float32(use["src"])
     lines = to_float32(stepped(use, 0, src, "imm0", reverse=False)).reshape(len(src), -1)
@@ -242,12 +246,14 @@ def tensor_scalar_cumulative(use: Use) -> Made:
         state[...] = np.broadcast_to(to_float32(use["imm1"]).reshape(-1), state.shape)
     result = np.zeros(lines.shape, np.float32)
     for i, column in enumerate(lines.T):
-        state[...] = apply(op, column, state)
+        state[...] = apply_literal(op, column, state)
         result[:, i] = state
-    return Made(result)
+    return LiteralResult(result)
 
 
-def each_partition(use: Use, name: str, count: int, compute: Callable[[Array], Any]) -> Made:
+def each_partition(
+    use: LiteralUse, name: str, count: int, compute: Callable[[Array], Any]
+) -> LiteralResult:
     """``compute`` of each partition's unmasked elements of an operand: [P, count]."""
     rows = to_float32(use.rows(name))
     kept = use.over(rows.shape)
@@ -256,7 +262,9 @@ def each_partition(use: Use, name: str, count: int, compute: Callable[[Array], A
         if counts.any():
             values[p] = compute(row[counts])
     slack = (np.abs(values) + np.abs(rows).max() ** 2) * 2.0**-17
-    return Made(values, np.broadcast_to(kept.any(axis=1, keepdims=True), values.shape), slack)
+    return LiteralResult(
+        values, np.broadcast_to(kept.any(axis=1, keepdims=True), values.shape), slack
+    )
 
 
 def _total(values: Array) -> Any:
@@ -274,7 +282,7 @@ def _moments(values: Array) -> list[Any]:
 
 
 @means("bn_stats")
-def bn_stats(use: Use) -> Made:
+def bn_stats(use: LiteralUse) -> LiteralResult:
     """Count, mean and variance * count of the even elements, then of the odd ones."""
     return each_partition(use, "data", 6, lambda row: _moments(row[0::2]) + _moments(row[1::2]))
 
@@ -287,6 +295,6 @@ def _aggregate(row: Array) -> list[Any]:
 
 
 @means("bn_aggr")
-def bn_aggr(use: Use) -> Made:
+def bn_aggr(use: LiteralUse) -> LiteralResult:
     """Mean and variance from tuples of bn_stats."""
     return each_partition(use, "data", 2, _aggregate)

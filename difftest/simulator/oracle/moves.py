@@ -12,13 +12,19 @@ from difftest.simulator.oracle.elementwise import each_partition
 from difftest.simulator.oracle.operators import (
     Array,
     DType,
-    apply,
-    constant,
+    apply_literal,
     epsilon,
-    rounded,
+    literal_constant,
+    round_literal,
     to_float32,
 )
-from difftest.simulator.oracle.use import Literal, Made, Use, accumulated, means
+from difftest.simulator.oracle.use import (
+    Literal,
+    LiteralResult,
+    LiteralUse,
+    accumulate_literal,
+    means,
+)
 from difftest.simulator.trace import Engine
 
 _TURNED = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
@@ -26,46 +32,46 @@ _TURNED = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
 
 def cast(elements: Array, dtype: DType | None, wanted: DType) -> Array:
     """A copy's elements: bit by bit into the same dtype, else through float32."""
-    return elements if dtype == wanted else rounded(to_float32(elements), wanted)
+    return elements if dtype == wanted else round_literal(to_float32(elements), wanted)
 
 
 @means("tensor_copy", "tensor_copy_dynamic_src", "tensor_copy_dynamic_dst")
-def tensor_copy(use: Use) -> Made:
+def tensor_copy(use: LiteralUse) -> LiteralResult:
     """``dst = src``; the Scalar Engine always goes through float32."""
     src: Literal = use.literals["src"]
     bits = src.dtype == use.dst.dtype and use.call.engine is not Engine.SCALAR
     elements = src.read()
-    return Made(elements if bits else to_float32(elements))
+    return LiteralResult(elements if bits else to_float32(elements))
 
 
 @means("tensor_copy_predicated")
-def tensor_copy_predicated(use: Use) -> Made:
+def tensor_copy_predicated(use: LiteralUse) -> LiteralResult:
     """``dst = src`` where the predicate is true; elsewhere ``dst`` keeps its value."""
     shape = use.dst.places.shape
     chosen = (use["predicate"] != 0).reshape(shape) ^ bool(use["reverse_pred"])
     src = use["src"]
     tensor = isinstance(use.literals["src"], Literal)
-    values = src.reshape(shape) if tensor else np.full(shape, constant(src, use.dst.dtype))
-    return Made(values, chosen & use.over(shape))
+    values = src.reshape(shape) if tensor else np.full(shape, literal_constant(src, use.dst.dtype))
+    return LiteralResult(values, chosen & use.over(shape))
 
 
 @means("memset")
-def memset(use: Use) -> Made:
+def memset(use: LiteralUse) -> LiteralResult:
     """Every element becomes a number."""
-    return Made(np.full(use.shape, constant(use["value"], use.dtype)))
+    return LiteralResult(np.full(use.shape, literal_constant(use["value"], use.dtype)))
 
 
 @means("iota")
-def iota(use: Use) -> Made:
+def iota(use: LiteralUse) -> LiteralResult:
     """The values of an index expression."""
-    return Made(use["expr"])
+    return LiteralResult(use["expr"])
 
 
 # -- DMA -------------------------------------------------------------------------------------------
 
 
 @means("dma_copy")
-def dma_copy(use: Use) -> Made:
+def dma_copy(use: LiteralUse) -> LiteralResult:
     """``dst = src``, or ``dst += src``, in row-major order; what lies outside is not moved."""
     src: Literal = use.literals["src"]
     dst, places = use.dst, use.dst.places
@@ -73,8 +79,8 @@ def dma_copy(use: Use) -> Made:
     kept = use.over(places.shape) & (sources >= 0) & (places >= 0)
     elements = src.read().reshape(places.shape)
     if use["dst_rmw_op"] is None:
-        return Made(cast(elements, src.dtype, dst.dtype), kept, is_cast=True)
-    return Made(_added(dst, places, to_float32(elements), kept), kept)
+        return LiteralResult(cast(elements, src.dtype, dst.dtype), kept, is_cast=True)
+    return LiteralResult(_added(dst, places, to_float32(elements), kept), kept)
 
 
 def _added(dst: Literal, places: Array, terms: Array, kept: Array) -> Array:
@@ -88,24 +94,24 @@ def _added(dst: Literal, places: Array, terms: Array, kept: Array) -> Array:
 
 
 @means("dma_transpose")
-def dma_transpose(use: Use) -> Made:
+def dma_transpose(use: LiteralUse) -> LiteralResult:
     """``src`` with its dimensions in the documented order."""
     src: Literal = use.literals["src"]
     shape = use.call.operands["src"].shape
     axes = _TURNED[len(shape)]
     kept = use.over(shape) & (src.places.reshape(shape) >= 0)
     elements = cast(src.read().reshape(shape), src.dtype, use.dst.dtype)
-    return Made(elements.transpose(axes), kept.transpose(axes), is_cast=True)
+    return LiteralResult(elements.transpose(axes), kept.transpose(axes), is_cast=True)
 
 
 @means("dma_compute")
-def dma_compute(use: Use) -> Made:
+def dma_compute(use: LiteralUse) -> LiteralResult:
     """The sum of the sources in float32, in order, rounded once."""
     sources = [literal for literal in use.literals.values() if isinstance(literal, Literal)]
     total = to_float32(sources[0].read()).reshape(-1)
     for source in sources[1:]:
         total = total + to_float32(source.read()).reshape(-1)
-    return Made(total.reshape(use.dst.places.shape))
+    return LiteralResult(total.reshape(use.dst.places.shape))
 
 
 # -- products --------------------------------------------------------------------------------------
@@ -117,7 +123,7 @@ _LARGEST_EXPONENT = {"float8_e4m3fn_x4": 8, "float8_e5m2_x4": 15}
 
 
 @means("nc_matmul")
-def nc_matmul(use: Use) -> Made:
+def nc_matmul(use: LiteralUse) -> LiteralResult:
     """``stationary.T @ moving`` in float32, or added to what ``dst`` holds.
 
     In double_row each partition has two rows of the contraction. A product that was computed
@@ -125,14 +131,14 @@ def nc_matmul(use: Use) -> Made:
     """
     if "product" in use.literals:
         held = np.where(use.dst.touched(), to_float32(use.dst.read()), np.float32(0))
-        return Made(to_float32(use["product"]).reshape(held.shape) + held)
+        return LiteralResult(to_float32(use["product"]).reshape(held.shape) + held)
     left, right = (to_float32(use.rows(name)) for name in ("stationary", "moving"))
     if use["perf_mode"] == "double_row":
         left, right = (side.reshape(2 * len(side), -1) for side in (left, right))
     return _product(use, left, right)
 
 
-def _product(use: Use, left: Array, right: Array) -> Made:
+def _product(use: LiteralUse, left: Array, right: Array) -> LiteralResult:
     """A sum over the contraction, whose order nobody documents.
 
     Where the sizes of its terms add up to more than float32 has, the order decides what overflows.
@@ -151,26 +157,26 @@ def _product(use: Use, left: Array, right: Array) -> Made:
         total, size = held + total, size + np.abs(held)
         slack = slack + (np.abs(held) + np.abs(total)) * _EPSILON
     slack = np.where(size > np.finfo(np.float32).max, np.inf, slack)
-    return Made(total.astype(np.float32), mask, slack)
+    return LiteralResult(total.astype(np.float32), mask, slack)
 
 
 @means("nc_transpose")
-def nc_transpose(use: Use) -> Made:
+def nc_transpose(use: LiteralUse) -> LiteralResult:
     """The partitions and the collapsed free axes swapped."""
     rows = use.rows("data")
-    return Made(rows.T, use.over(rows.shape).T)
+    return LiteralResult(rows.T, use.over(rows.shape).T)
 
 
 # -- microscaling ----------------------------------------------------------------------------------
 
 
 @means("nc_matmul_mx")
-def nc_matmul_mx(use: Use) -> Made:
+def nc_matmul_mx(use: LiteralUse) -> LiteralResult:
     """The product of packed elements times the powers of two that groups of 32 share."""
     return _product(use, *(_scaled(use, name) for name in ("stationary", "moving")))
 
 
-def _scaled(use: Use, name: str) -> Array:
+def _scaled(use: LiteralUse, name: str) -> Array:
     """Elements times their scales: [4 P, F]."""
     bits, dtype = use.rows(name), use.dtype_of(name)
     assert dtype is not None
@@ -189,7 +195,7 @@ def _scaled(use: Use, name: str) -> Array:
 
 
 @means("quantize_mx")
-def quantize_mx(use: Use) -> tuple[Any, Any]:
+def quantize_mx(use: LiteralUse) -> tuple[Any, Any]:
     """Each 32 elements, 4 in each of 8 partitions, over a power of two; and those powers."""
     rows, name = to_float32(use.rows("src")).astype(np.float64), str((use.dtype.names or [0])[0])
     partitions, columns = len(rows), rows.shape[1] // 4
@@ -209,7 +215,7 @@ def quantize_mx(use: Use) -> tuple[Any, Any]:
     packed = quotient.view(np.uint32).reshape(partitions, columns)
     shape = scale.shape
     scales = codes.reshape(shape).view(scale.dtype)
-    return Made(packed), Made(scales, chosen.reshape(shape))
+    return LiteralResult(packed), LiteralResult(scales, chosen.reshape(shape))
 
 
 _EIGHT = 8
@@ -217,7 +223,7 @@ _KEEP = 255
 """nc_stream_shuffle leaves a partition alone whose entry is this."""
 
 
-def _lines(use: Use, name: str) -> tuple[Array, Array, Array]:
+def _lines(use: LiteralUse, name: str) -> tuple[Array, Array, Array]:
     """The rows of an operand, what a mask keeps of them, and whether that is anything."""
     rows = to_float32(use.rows(name))
     kept = use.over(rows.shape)
@@ -225,7 +231,7 @@ def _lines(use: Use, name: str) -> tuple[Array, Array, Array]:
 
 
 @means("max8")
-def max8(use: Use) -> Made:
+def max8(use: LiteralUse) -> LiteralResult:
     """The 8 largest values of each partition, descending."""
     result = each_partition(use, "src", _EIGHT, lambda row: -np.sort(-row)[:_EIGHT])
     return result._replace(slack=None)
@@ -241,7 +247,7 @@ def _places(row: Array, wanted: Array, missing: int, *, backwards: bool = False)
 
 
 @means("nc_find_index8")
-def nc_find_index8(use: Use) -> Made:
+def nc_find_index8(use: LiteralUse) -> LiteralResult:
     """The index of each of 8 values in its partition; all ones of one that is not there."""
     rows, kept, lanes = _lines(use, "data")
     wanted, ones = to_float32(use.rows("vals")), int(np.iinfo(use.dtype).max)
@@ -249,11 +255,11 @@ def nc_find_index8(use: Use) -> Made:
     for p, (row, counts) in enumerate(zip(rows, kept, strict=True)):
         if counts.any():
             values[p] = _places(row[counts], wanted[p], ones)
-    return Made(values, np.broadcast_to(lanes, values.shape))
+    return LiteralResult(values, np.broadcast_to(lanes, values.shape))
 
 
 @means("nc_match_replace8")
-def nc_match_replace8(use: Use) -> tuple[Any, Any]:
+def nc_match_replace8(use: LiteralUse) -> tuple[Any, Any]:
     """``data`` with an occurrence of each of 8 values replaced by ``imm``, and their places."""
     rows, kept, lanes = _lines(use, "data")
     wanted = to_float32(use.rows("vals"))
@@ -262,11 +268,14 @@ def nc_match_replace8(use: Use) -> tuple[Any, Any]:
         at = _places(rows[p][kept[p]], wanted[p], 0, backwards=use["backwards"])
         places[p] = at
         rows[p][np.flatnonzero(kept[p])[at]] = np.float32(use["imm"])
-    return (Made(rows.reshape(use.shape)), Made(places, np.broadcast_to(lanes, places.shape)))
+    return (
+        LiteralResult(rows.reshape(use.shape)),
+        LiteralResult(places, np.broadcast_to(lanes, places.shape)),
+    )
 
 
 @means("local_gather")
-def local_gather(use: Use) -> Made:
+def local_gather(use: LiteralUse) -> LiteralResult:
     """Each core gathers in its 16 partitions at the indices that they hold, by columns."""
     rows, held = use.rows("src_buffer"), use.rows("index")
     lanes, (partitions, used, width) = use.machine.gpsimd_core_partitions, use.shape
@@ -275,20 +284,20 @@ def local_gather(use: Use) -> Made:
         core = p - p % lanes
         flat = held[core : core + lanes].T.reshape(-1)[:used].astype(np.int64)
         result[p] = rows[p][(flat[:, None] + np.arange(width)) % rows.shape[1]]
-    return Made(result)
+    return LiteralResult(result)
 
 
 @means("gather_flattened", "nc_n_gather")
-def gather_flattened(use: Use) -> Made:
+def gather_flattened(use: LiteralUse) -> LiteralResult:
     """``data[p, indices[p, i]]``, the free axes of each taken as one."""
     rows, places = use.rows("data"), use.rows("indices").astype(np.int64)
     places = np.where(use.over(places.shape), places, 0) % rows.shape[1]
     picked = np.stack([row[at] for row, at in zip(rows, places, strict=True)])
-    return Made(picked.reshape(use.shape))
+    return LiteralResult(picked.reshape(use.shape))
 
 
 @means("nc_stream_shuffle")
-def nc_stream_shuffle(use: Use) -> Made:
+def nc_stream_shuffle(use: LiteralUse) -> LiteralResult:
     """In each quadrant partition i of ``dst`` becomes partition shuffle_mask[i] of ``src``."""
     rows, order = use.rows("src"), use["shuffle_mask"]
     quadrant = use.machine.shuffle_quadrant
@@ -298,22 +307,22 @@ def nc_stream_shuffle(use: Use) -> Made:
         wanted = p - p % quadrant + order[p % quadrant]
         if order[p % quadrant] != _KEEP and wanted < len(rows):
             values[p], chosen[p] = rows[wanted], True
-    return Made(values, chosen & use.over(chosen.shape))
+    return LiteralResult(values, chosen & use.over(chosen.shape))
 
 
 @means("sequence_bounds")
-def sequence_bounds(use: Use) -> Made:
+def sequence_bounds(use: LiteralUse) -> LiteralResult:
     """For each element the start and end of its segment; (n, -1) for padding, id 0."""
     ids = use["segment_ids"].reshape(-1)
     bounds = np.zeros((2, len(ids)), np.int64)
     for i, segment in enumerate(ids):
         same = np.flatnonzero(ids == segment)
         bounds[:, i] = (same[0], same[-1] + 1) if segment else (len(ids), -1)
-    return Made(bounds.reshape(use.shape))
+    return LiteralResult(bounds.reshape(use.shape))
 
 
 @means("nonzero_with_count")
-def nonzero_with_count(use: Use) -> Made:
+def nonzero_with_count(use: LiteralUse) -> LiteralResult:
     """Of each 16th partition the indices of what is not 0, padding, and their count."""
     rows, rest = use.rows("src"), use["padding_val"]
     values = np.zeros((len(rows), rows.shape[1] + 1), np.int64)
@@ -322,11 +331,11 @@ def nonzero_with_count(use: Use) -> Made:
         places = [use["index_offset"] + int(at) for at in np.flatnonzero(rows[p])]
         values[p] = [*places, *[rest] * (rows.shape[1] - len(places)), len(places)]
         chosen[p] = True
-    return Made(values, chosen)
+    return LiteralResult(values, chosen)
 
 
 @means("topk")
-def topk(use: Use) -> tuple[Any, Any]:
+def topk(use: LiteralUse) -> tuple[Any, Any]:
     """The k largest of n elements in each 16 partitions, down the partitions, ascending."""
     rows, count = to_float32(use.rows("src")), use["n"]
     lanes, (partitions, *free) = use.machine.gpsimd_core_partitions, use.shape
@@ -340,48 +349,50 @@ def topk(use: Use) -> tuple[Any, Any]:
         for j, place in enumerate(order):
             at = first + j % lanes, j // lanes
             values[at], places[at], chosen[at] = numbers[place], place, True
-    return Made(values, chosen), Made(places, chosen)
+    return LiteralResult(values, chosen), LiteralResult(places, chosen)
 
 
 # -- selections -----------------------------------------------------------------------------------
 
 
 @means("affine_select")
-def affine_select(use: Use) -> Made:
+def affine_select(use: LiteralUse) -> LiteralResult:
     """``on_true_tile`` where an affine value of the indices compares with 0, else a number."""
     data, pred = use["on_true_tile"], use["pred"]
     pred = pred.reshape(data.shape) if pred.size == data.size else pred
     chosen = getattr(np, str(use.op("cmp_op")))(pred, 0)
-    return Made(np.where(chosen, to_float32(data), np.float32(use["on_false_value"])))
+    return LiteralResult(np.where(chosen, to_float32(data), np.float32(use["on_false_value"])))
 
 
 @means("range_select")
-def range_select(use: Use) -> tuple[Any, Any]:
+def range_select(use: LiteralUse) -> tuple[Any, Any]:
     """``on_true_tile`` where the free index lies between two bounds, else the least float32."""
     rows = to_float32(use.rows("on_true_tile"))
     line = (use["range_start"] + np.arange(rows.shape[1])).astype(np.float32)[None]
     low, high = (to_float32(use.vector(name, 2)) for name in ("bound0", "bound1"))
     first, last = str(use.op("comp_op0")), str(use.op("comp_op1"))
-    chosen = apply(first, line, low) & apply(last, line, high)
+    chosen = apply_literal(first, line, low) & apply_literal(last, line, high)
     result = np.where(chosen, rows, np.float32(use["on_false_value"]))
     # A result that is asked for with no command is of this instruction alone.
     alone = use["reduce_cmd"].name == "IDLE" and "reduce_res" in use.call.destinations
     command = "RESET_REDUCE" if alone else ""
-    held = accumulated(use, "vector", result, "maximum", command=command)
-    return Made(result.reshape(use.shape)), held
+    held = accumulate_literal(use, "vector", result, "maximum", command=command)
+    return LiteralResult(result.reshape(use.shape)), held
 
 
 @means("select_reduce")
-def select_reduce(use: Use) -> tuple[Any, Any]:
+def select_reduce(use: LiteralUse) -> tuple[Any, Any]:
     """``predicate ? on_true : on_false``, and optionally its maximum a partition."""
     data = to_float32(use.rows("on_true"))
     chosen = (use.rows("predicate") != 0) ^ bool(use["reverse_pred"])
     result = np.where(chosen, data, to_float32(use.vector("on_false", 2)))
-    return Made(result.reshape(use.shape)), accumulated(use, "vector", result, "maximum")
+    return LiteralResult(result.reshape(use.shape)), accumulate_literal(
+        use, "vector", result, "maximum"
+    )
 
 
 @means("where")
-def where(use: Use) -> Made:
+def where(use: LiteralUse) -> LiteralResult:
     """``condition ? x : y``; of one dtype bit by bit, else through float32."""
     same = all(use.dtype_of(name) == use.dtype for name in ("x", "y"))
     sides = [
@@ -389,11 +400,11 @@ def where(use: Use) -> Made:
         for name in ("x", "y")
         for number in [not isinstance(use.literals[name], Literal)]
     ]
-    return Made(np.where(use["condition"] != 0, *sides))
+    return LiteralResult(np.where(use["condition"] != 0, *sides))
 
 
 @means("dropout")
-def dropout(use: Use) -> Made:
+def dropout(use: LiteralUse) -> LiteralResult:
     """``data``, or 0 where the launch's random numbers say so: which, is taken from the launch."""
     data = use["data"]
-    return Made(np.where(use.taken == 0, use.taken.astype(data.dtype), data))
+    return LiteralResult(np.where(use.taken == 0, use.taken.astype(data.dtype), data))

@@ -39,7 +39,7 @@ def epsilon(dtype: DType) -> float:
     return float(ml_dtypes.finfo(dtype).eps)  # type: ignore[no-untyped-call]
 
 
-def poison(dtype: DType) -> Array:
+def poison_element(dtype: DType) -> Array:
     """An element that nothing wrote, as it lies in memory: NaN, or bytes of 0xA5 (1 for bool)."""
     if is_float(dtype):
         return np.array(np.nan).astype(host_dtype(dtype))
@@ -52,7 +52,7 @@ def to_float32(elements: Array) -> Array:
     return np.asarray(elements).astype(np.float32)
 
 
-def rounded(values: Array, dtype: DType) -> Array:
+def round_literal(values: Array, dtype: DType) -> Array:
     """``values`` cast once into ``dtype``: to nearest even; integers saturate and NaN gives 0."""
     if dtype == BOOL:
         return np.asarray(values != 0).astype(np.uint8)
@@ -79,7 +79,7 @@ def wrapped(values: Array, dtype: DType) -> Array:
     return values.astype(np.int64).astype(host_dtype(dtype)) if dtype != BOOL else values != 0
 
 
-def constant(value: Any, dtype: DType) -> Array:
+def literal_constant(value: Any, dtype: DType) -> Array:
     """A number to be rounded into ``dtype``; an integer for integers is exact up to 64 bits."""
     if dtype.names or not isinstance(value, (int, np.integer)) or is_float(dtype):
         return np.array(value).astype(host_dtype(dtype) if dtype.names else np.float32)
@@ -131,7 +131,7 @@ START = {
 """What a register holds after a reset, by the operator that reduces into it."""
 
 
-def apply(op: str, left: Array, right: Array) -> Array:
+def apply_literal(op: str, left: Array, right: Array) -> Array:
     """One operator: on bit patterns, or on the operands as float32; the result is not rounded."""
     if op in BITVEC and op not in UNARY:
         stored = (s.astype(np.uint8) if s.dtype == BOOL else s for s in (left, right))

@@ -15,7 +15,7 @@ from difftest.simulator.oracle.operators import (
     Array,
     DType,
     host_dtype,
-    poison,
+    poison_element,
     to_float32,
 )
 from difftest.simulator.pattern import Shape
@@ -57,7 +57,7 @@ class LiteralTensor:
         self.whole = Literal(self, places, self.dtype)
         fresh = ~self.whole.touched()
         if fresh.any():
-            self.whole.store(np.full(self.shape, poison(self.dtype)), fresh)
+            self.whole.store(np.full(self.shape, poison_element(self.dtype)), fresh)
             self.whole.touch(fresh, written=False)
 
     def at(self, places: Array) -> Array:
@@ -147,7 +147,7 @@ class Literal:
         self.held.memory.products[touched] = product
 
 
-class Made(NamedTuple):
+class LiteralResult(NamedTuple):
     """What an instruction means for one destination.
 
     Attributes
@@ -164,7 +164,7 @@ class Made(NamedTuple):
     is_cast: bool = False
 
 
-class Use:
+class LiteralUse:
     """An instruction that was issued: ``use["data"]`` is an operand's elements or an option.
 
     Attributes
@@ -229,9 +229,9 @@ class Use:
         return np.ones(shape, np.bool_) if self.kept is None else self.kept.reshape(shape)
 
 
-Meaning = Callable[[Use], Any]
+Meaning = Callable[[LiteralUse], Any]
 MEANINGS: dict[str, Meaning] = {}
-"""By record: a function that gives a :class:`Made`, or one for each destination."""
+"""By record: a function that gives a :class:`LiteralResult`, or one for each destination."""
 Function = TypeVar("Function", bound=Meaning)
 
 
@@ -245,8 +245,8 @@ def means(*records: str) -> Callable[[Function], Function]:
     return register
 
 
-def accumulated(
-    use: Use, engine: str, lanes: Array, op: str | None, start: Any = None, command: str = ""
+def accumulate_literal(
+    use: LiteralUse, engine: str, lanes: Array, op: str | None, start: Any = None, command: str = ""
 ) -> Any:
     """Reduce ``lanes`` [P, ...] into an engine's registers as ``reduce_cmd`` says; what they hold.
 
@@ -269,4 +269,4 @@ def accumulated(
     if command not in ("RESET", "READ"):
         for column, counts in zip(to_float32(lanes).reshape(kept.shape).T, kept.T, strict=True):
             held[...] = np.where(counts, ARITHMETIC[op](held, column), held)
-    return Made(held[:, None].copy(), rows[:, None])
+    return LiteralResult(held[:, None].copy(), rows[:, None])

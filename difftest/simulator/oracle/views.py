@@ -391,7 +391,7 @@ TODAYS: dict[str, Rule] = {
 
 
 @functools.cache
-def followed(kind: Any) -> Any:
+def tracked(kind: Any) -> Any:
     """A class of tensors or views of which the oracle knows what each one names."""
     if "_watched" in vars(kind):
         return kind
@@ -414,8 +414,8 @@ def _watched(kind: type[Any], name: str, rule: Rule) -> Callable[..., Any]:
         if result is self or not isinstance(result, (Tile, IndirectTile)):
             return result
         if hasattr(result, "_group"):  # by tensor indirection
-            return named(result, _gathered(result))
-        return named(result, rule(literal_of(self), self, *args, **kwargs))
+            return track_view(result, _gathered(result))
+        return track_view(result, rule(literal_of(self), self, *args, **kwargs))
 
     return call
 
@@ -428,8 +428,8 @@ def _whole_of(kind: type[Any], storage: Any) -> Any:
     return tensor
 
 
-def named(view: Any, literal: Literal) -> Any:
+def track_view(view: Any, literal: Literal) -> Any:
     """A tensor or a view, of which the oracle knows now what it names."""
     kind: Any = type(view)
-    view.__class__, view._literal = followed(kind), literal
+    view.__class__, view._literal = tracked(kind), literal
     return view

@@ -16,6 +16,7 @@ from difftest.timing.advice.copies import (
     single_elements,
 )
 from difftest.timing.advice.loads import loaded_again, small_dmas, unused_data
+from difftest.timing.advice.savings import Advice, Units, ranked
 from difftest.timing.advice.tensor import (
     empty_psum,
     strided_weights,
@@ -23,8 +24,7 @@ from difftest.timing.advice.tensor import (
     wide_operands,
 )
 from difftest.timing.advice.waits import device_loops, full_sbuf, reused_tensors, waits
-from difftest.timing.advice.worth import Advice, Units, ranked
-from difftest.timing.schedule import Schedule, without
+from difftest.timing.schedule import Schedule, reschedule_without
 
 SMALL = 20_000
 """Of so many instructions the schedule is tried again."""
@@ -49,7 +49,7 @@ def advise(schedule: Schedule) -> list[Advice]:
     few = len(schedule.program.instructions) <= SMALL
     for place, advice in enumerate(findings[:TRIED] if few else ()):
         if advice.spared:
-            gained = (schedule.end - without(schedule, advice.spared).finish) / 1e3
+            gained = (schedule.end - reschedule_without(schedule, advice.spared).finish) / 1e3
             findings[place] = replace(advice, lost=min(advice.lost, gained))
     return ranked(findings)
 

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from difftest.simulator.trace import Engine, Purpose, Space
-from difftest.timing.advice.worth import Advice, Removed, Units, advice_on, by_line
-from difftest.timing.costs import free_elements
+from difftest.timing.advice.savings import Advice, RemovedWork, Units, advice_on, spans_by_line
+from difftest.timing.cost_table import free_elements
 from difftest.timing.program import LoweredInstruction
 from difftest.timing.schedule import Schedule, Span
 
@@ -27,11 +27,11 @@ def redundant_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:
     instructions = schedule.program.instructions
     writers = Counter(region.allocation.id for step in instructions for region in step.event.writes)
     copies = [span for span in schedule.spans if _is_redundant(span, readers, writers)]
-    for spans in by_line(copies).values():
+    for spans in spans_by_line(copies).values():
         yield advice_on(
             spans,
             "redundant-copies",
-            units.without(Removed(spans)),
+            units.without(RemovedWork(spans)),
             happened=f"{len(spans):,} copies inside SBUF {_made(spans)}, and their readers "
             "could take the originals",
             rule="instructions take strided and broadcast operands, and cast on their own",
@@ -83,12 +83,12 @@ def single_elements(schedule: Schedule, units: Units) -> Iterator[Advice]:
         and span.instruction.event.writes  # a load of a register writes no tensor
         and 0 < free_elements(span.instruction.event) <= FEW
     ]
-    for spans in by_line(small).values():
+    for spans in spans_by_line(small).values():
         targets = {span.instruction.event.writes[0].allocation.id for span in spans}
         if len(spans) < MANY or len(spans) < 2 * len(targets):
             continue
         kept = len(targets) / len(spans)
-        worth = units.without(Removed(spans, 1.0 - kept))
+        worth = units.without(RemovedWork(spans, 1.0 - kept))
         opcode = spans[0].instruction.opcode
         yield advice_on(
             spans,
@@ -105,11 +105,11 @@ def added_in_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Products added up by other engines where PSUM adds for nothing."""
     sums, chains = _sums_of_products(schedule.program.instructions)
     adders = [span for span in schedule.spans if span.instruction.index in sums]
-    for spans in by_line(adders).values():
+    for spans in spans_by_line(adders).values():
         totals = {chains[span.instruction.event.writes[0].allocation.id] for span in spans}
         if len(spans) < 2 * len(totals):
             continue
-        worth = units.without(Removed(spans, 1.0 - len(totals) / len(spans)))
+        worth = units.without(RemovedWork(spans, 1.0 - len(totals) / len(spans)))
         yield advice_on(
             spans,
             "sums-outside-psum",
@@ -180,11 +180,11 @@ def busy_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:
         ]
         if not movable:
             continue
-        work = max(Removed(movable).times.values())
+        work = max(RemovedWork(movable).times.values())
         yield advice_on(
             movable,
             "uneven-engines",
-            units.without(Removed(movable, min(1.0, (busy - spare) / 2 / work))),
+            units.without(RemovedWork(movable, min(1.0, (busy - spare) / 2 / work))),
             happened=f"the {engine.value} engine is busy {busy / end:.0%} of the time, the "
             f"{other.value} engine {spare / end:.0%}",
             rule="the Vector and the Scalar Engine run side by side, and both copy",

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from difftest.analysis.finding import grouped
+from difftest.analysis.finding import group_by
 from difftest.analysis.footprint import Footprint, footprint, offsets_of
 from difftest.simulator.trace import Allocation, Region
-from difftest.timing.advice.worth import Advice, Removed, Units, advice_on, by_line
-from difftest.timing.dma import source_of
-from difftest.timing.report import bytes_of
+from difftest.timing.advice.savings import Advice, RemovedWork, Units, advice_on, spans_by_line
+from difftest.timing.dma import dma_source
+from difftest.timing.report import region_bytes
 from difftest.timing.schedule import Schedule, Span
 
 UNUSED = 0.25
@@ -37,13 +37,13 @@ Mask = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 def unused_data(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Loads of which a large part is never read."""
     reads = _reads(schedule)
-    for spans in by_line(_loads(schedule)).values():
-        removed, unused, loaded = Removed(), 0, 0
+    for spans in spans_by_line(_loads(schedule)).values():
+        removed, unused, loaded = RemovedWork(), 0, 0
         for span in spans:
             target = span.instruction.event.writes[0]
             part = 1.0 - _used(target, reads.get(target.allocation.id, set()))
             removed.add(span, part)
-            size = bytes_of(target)
+            size = region_bytes(target)
             unused, loaded = unused + int(part * size), loaded + size
         if loaded and unused / loaded >= UNUSED:
             yield advice_on(
@@ -108,11 +108,11 @@ def _mark(mask: Mask, pattern: Footprint, origin: int) -> None:
 
 def loaded_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Lines that load the same bytes of a tensor more than once."""
-    for spans in by_line(_loads(schedule)).values():
-        sources = [(span, source_of(span.instruction.event)) for span in spans]
-        for pairs in grouped(sources, lambda pair: pair[1].allocation.id).values():
+    for spans in spans_by_line(_loads(schedule)).values():
+        sources = [(span, dma_source(span.instruction.event)) for span in spans]
+        for pairs in group_by(sources, lambda pair: pair[1].allocation.id).values():
             group, source = [span for span, _ in pairs], pairs[0][1].allocation
-            by_core = grouped(pairs, lambda pair: pair[0].instruction.core).values()
+            by_core = group_by(pairs, lambda pair: pair[0].instruction.core).values()
             loaded = sum(_bytes_of_source(region) for _, region in pairs)
             distinct = sum(_distinct(source, [region for _, region in own]) for own in by_core)
             cores = f" on {len(by_core)} cores" if len(by_core) > 1 else ""
@@ -121,7 +121,7 @@ def loaded_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
             yield advice_on(
                 group,
                 "loaded-again",
-                units.without(Removed(group, 1.0 - distinct / loaded)),
+                units.without(RemovedWork(group, 1.0 - distinct / loaded)),
                 happened=f"{_mib(distinct)} of {source.name or 'a tensor'}{cores} are loaded "
                 f"{loaded / distinct:,.1f} times ({_mib(loaded)} in {len(group):,} DMAs)",
                 rule="what stays in SBUF need not come from HBM a second time",
@@ -143,7 +143,7 @@ def _distinct(source: Allocation, regions: list[Region]) -> int:
     size = math.prod(source.shape) * source.dtype.itemsize // unit
     different = {(region.dtype.itemsize, region.pattern): region for region in regions}
     if size > MASK_LIMIT:
-        return sum(bytes_of(region) for region in different.values())
+        return sum(region_bytes(region) for region in different.values())
     mask = np.zeros(size, dtype=np.bool_)
     for region in different.values():
         offset, shape, strides = region.pattern.finer(region.dtype.itemsize // unit)
@@ -173,10 +173,10 @@ _WHOLE_STORES = (
 
 def small_dmas(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Lines with many DMAs that move a few bytes each, or in short rows."""
-    clockwork = schedule.program.clockwork
+    clockwork = schedule.program.parameters
     full = clockwork.hbm_bandwidth.value
     dmas = [span for span in schedule.spans if span.instruction.transfer]
-    for spans in by_line(dmas).values():
+    for spans in spans_by_line(dmas).values():
         transfers = [span.instruction.transfer for span in spans if span.instruction.transfer]
         rows = sum(transfer.rows for transfer in transfers)
         moved = sum(transfer.bytes for transfer in transfers)
@@ -186,8 +186,8 @@ def small_dmas(schedule: Schedule, units: Units) -> Iterator[Advice]:
         if not in_pieces and (len(spans) < MANY or not short):
             continue
         least = moved / full / len({span.instruction.core for span in spans})
-        most = max(Removed(spans).times.values())
-        worth = units.without(Removed(spans, max(0.0, 1.0 - least / most)))
+        most = max(RemovedWork(spans).times.values())
+        worth = units.without(RemovedWork(spans, max(0.0, 1.0 - least / most)))
         stores = 2 * sum(span.instruction.is_store for span in spans) > len(spans)
         remedies = (_WHOLE_LOADS, _WHOLE_STORES) if in_pieces else (_FEWER_LOADS, _FEWER_STORES)
         yield advice_on(

@@ -6,9 +6,9 @@ from collections.abc import Hashable, Iterator
 
 from difftest.analysis.footprint import Footprint, footprint
 from difftest.simulator.trace import Engine, Purpose, Region, Space
-from difftest.timing.advice.worth import Advice, Removed, Units, advice_on, by_line
-from difftest.timing.clockwork import Clockwork
-from difftest.timing.costs import elements
+from difftest.timing.advice.savings import Advice, RemovedWork, Units, advice_on, spans_by_line
+from difftest.timing.cost_table import elements
+from difftest.timing.parameters import TimingParameters
 from difftest.timing.program import LoweredInstruction
 from difftest.timing.schedule import Schedule, Span
 
@@ -33,11 +33,11 @@ def transposed_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
             tiles[step.index] = step.core, *map(origins.of, step.event.reads)
         origins.write(step)
     helpers = _copies_around(schedule)
-    for spans in by_line(turned).values():
+    for spans in spans_by_line(turned).values():
         turns = all(span.instruction.event.purpose is Purpose.TRANSPOSE for span in spans)
         called = "transposes" if turns else "transposes or products with the same tile"
         seen: set[Hashable] = set()
-        removed, repeated = Removed(), 0
+        removed, repeated = RemovedWork(), 0
         for span in spans:
             origin = tiles[span.instruction.index]
             if origin not in seen:
@@ -94,15 +94,15 @@ def _copies_around(schedule: Schedule) -> dict[int, list[Span]]:
 
 def strided_weights(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Matmuls that wait for weights whose elements lie apart."""
-    intervals = schedule.program.clockwork.weights_interval
-    clock = schedule.program.clockwork.clocks[Engine.TENSOR].value
+    intervals = schedule.program.parameters.weights_interval
+    clock = schedule.program.parameters.clocks[Engine.TENSOR].value
     strided = [
         span
         for span in schedule.spans
         if (work := span.instruction.matmul) and work.strided and work.is_simple
     ]
-    for spans in by_line(strided).values():
-        removed = Removed()
+    for spans in spans_by_line(strided).values():
+        removed = RemovedWork()
         for span in spans:
             work = span.instruction.matmul
             assert work is not None
@@ -135,15 +135,15 @@ def empty_psum(schedule: Schedule, units: Units) -> Iterator[Advice]:
         and work.is_simple
         and elements(span.instruction.event.reads[1]) < EMPTY * bank
     ]
-    for spans in by_line(narrow).values():
+    for spans in spans_by_line(narrow).values():
         tiles = {span.instruction.event.writes[0].allocation.id for span in spans}
         if len(tiles) < 2:
             continue
-        removed = Removed()
+        removed = RemovedWork()
         columns = 0
         for span in spans:
             columns += elements(span.instruction.event.reads[1])
-            streaming = _streaming(span, program.clockwork, bank)
+            streaming = _streaming(span, program.parameters, bank)
             removed.take(span, TENSOR, max(0.0, span.busy - streaming))
         yield advice_on(
             spans,
@@ -157,7 +157,7 @@ def empty_psum(schedule: Schedule, units: Units) -> Iterator[Advice]:
         )
 
 
-def _streaming(span: Span, clockwork: Clockwork, bank: int) -> float:
+def _streaming(span: Span, clockwork: TimingParameters, bank: int) -> float:
     """What the matmul's columns take as a part of a matmul that fills its bank, ns."""
     work = span.instruction.matmul
     assert work is not None
@@ -177,11 +177,11 @@ def wide_operands(schedule: Schedule, units: Units) -> Iterator[Advice]:
         and work.four_byte
         and any(region.allocation.id in narrow for region in span.instruction.event.reads[:2])
     ]
-    for spans in by_line(wide).values():
+    for spans in spans_by_line(wide).values():
         yield advice_on(
             spans,
             "float32-operands",
-            units.without(Removed(spans, 0.75)),
+            units.without(RemovedWork(spans, 0.75)),
             happened=f"{len(spans):,} matmuls multiply in float32, in four passes, what was cast "
             "from two bytes",
             rule="the Tensor Engine multiplies float32 in four passes and two-byte dtypes in one",

@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from difftest.analysis.finding import Severity, grouped
+from difftest.analysis.finding import Severity, group_by
 from difftest.simulator.trace import Allocation, Location, Space
-from difftest.timing.advice.worth import Advice, Units, Worth, advice_on, by_line, numbers
+from difftest.timing.advice.savings import (
+    Advice,
+    Savings,
+    Units,
+    advice_on,
+    event_numbers,
+    spans_by_line,
+)
 from difftest.timing.report import ENGINES, memory_usage, unit
 from difftest.timing.schedule import Schedule, Span
 
@@ -39,7 +46,7 @@ def full_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
     yield advice_on(
         waiting,
         "full-sbuf",
-        Worth(time, time),
+        Savings(time, time),
         happened=f"{len(waiting):,} loads wait until SBUF has a place for them ({share:.0%} of it "
         f"is taken, most by {largest.tensors} x {largest.name} of {largest.line}), so that they "
         "begin when their data are needed and not before",
@@ -53,7 +60,7 @@ def reused_tensors(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Tensors that are filled again while others still use them."""
     shared = [(_shared(span, schedule.spans), span) for span in schedule.spans]
     pairs = [(tensor, span) for tensor, span in shared if tensor is not None]
-    for same in grouped(pairs, lambda pair: pair[0].id).values():
+    for same in group_by(pairs, lambda pair: pair[0].id).values():
         tensor, waiting = same[0][0], [span for _, span in same]
         time = sum(units.critical.get(span.instruction.index, 0.0) for span in waiting)
         if time < NOTABLE * schedule.end / 1e3:
@@ -62,7 +69,7 @@ def reused_tensors(schedule: Schedule, units: Units) -> Iterator[Advice]:
         yield advice_on(
             waiting,
             "reused-tensor",
-            Worth(time, time),
+            Savings(time, time),
             happened=f"{len(waiting):,} instructions fill {tensor.name or 'a tensor'}{line} again, "
             "and wait until all who use what it held are done",
             rule="the users of one tensor wait for each other; two tensors have two places",
@@ -133,7 +140,7 @@ def waits(schedule: Schedule, units: Units) -> Iterator[Advice]:
             id="waiting",
             severity=Severity.NOTE,
             locations=(location,) if location else (),
-            evidence=numbers(span for _, span in gaps),
+            evidence=event_numbers(span for _, span in gaps),
             count=len(gaps),
             lost=time / 1e3,
             work=time / 1e3,
@@ -151,7 +158,7 @@ def device_loops(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """
     barriers = [s for s in schedule.spans if s.instruction.implied and not s.instruction.transfer]
     busiest = max(units.busy.values(), default=0.0)
-    for spans in by_line(barriers).values():
+    for spans in spans_by_line(barriers).values():
         share = len(spans) / len(barriers)
         lost = share * max(0.0, schedule.end - busiest) / 1e3
         if len(spans) < TURNS or lost < NOTABLE * schedule.end / 1e3:
@@ -159,7 +166,7 @@ def device_loops(schedule: Schedule, units: Units) -> Iterator[Advice]:
         yield advice_on(
             spans,
             "device-loop",
-            Worth(lost, lost),
+            Savings(lost, lost),
             happened=f"all engines wait for each other {len(spans):,} times, before and after each "
             "turn of a loop that runs on the device",
             rule="such a loop is not unrolled: no turn begins before the last one's DMAs are over",

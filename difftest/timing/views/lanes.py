@@ -59,7 +59,7 @@ def lanes_of(report: Report, bins: int) -> Iterator[Lane]:
         for store, label, colour in ((False, "DMA loads", LOADS), (True, "DMA stores", STORES))
     ]
     active = report.summary()["dma_active_time_percent"]
-    limit = report.prediction.program.clockwork.hbm_bandwidth.value
+    limit = report.prediction.program.parameters.hbm_bandwidth.value
     yield Lane("DMA", f"{active:.0%} active", "GB/s", limit, rates)
     for space, colour in _FULL.items():
         taken, name = memory_usage(report.prediction.schedule, space), space.value.upper()

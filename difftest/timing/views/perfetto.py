@@ -12,7 +12,7 @@ import itertools
 from typing import Any
 
 from difftest.simulator.trace import Engine, Space
-from difftest.timing.report import ENGINES, Report, evidence_of, memory_usage
+from difftest.timing.report import ENGINES, Report, memory_usage, span_evidence
 from difftest.timing.schedule import Span
 
 CORE, QUEUES = 1, 2
@@ -79,7 +79,7 @@ def _slice(span: Span, process: int, thread: int) -> dict[str, Any]:
         "line": str(event.location),
         "result after us": round((span.end - span.start) / 1e3, 4),
         "operands ready at us": round(span.ready / 1e3, 4),
-        "evidence": evidence_of(span).value,
+        "evidence": span_evidence(span).value,
         "writes": "; ".join(f"{r.allocation} {list(r.shape)}" for r in event.writes),
         "reads": "; ".join(f"{r.allocation} {list(r.shape)}" for r in event.reads),
     }

@@ -13,13 +13,13 @@ from difftest.simulator.trace import Engine
 from difftest.timing.advice import Advice
 from difftest.timing.compiler import Toolchain
 from difftest.timing.interval import COVERAGE, Interval
-from difftest.timing.report import ENGINES, Line, Report, roofline
+from difftest.timing.report import ENGINES, Report, ReportRow, roofline
 
 TOP = 12
 """Lines of a table."""
 
 
-def totals(report: Report) -> Iterator[str]:
+def format_totals(report: Report) -> Iterator[str]:
     """The predicted times in sentences: the first three have the answer, and how it is meant."""
     prediction = report.prediction
     toolchain = prediction.schedule.toolchain
@@ -32,10 +32,10 @@ def totals(report: Report) -> Iterator[str]:
         low, high = (prediction.get_latency_percentile(p) for p in (0, 100))
         phase = f"; by the phase of throttling {low:,.1f} to {high:,.1f} us" if high > low else ""
         yield f"nc_latency {prediction.latency:,.1f} us {said}, {own}"
-        yield between(prediction.latency_interval)
+        yield format_interval(prediction.latency_interval)
     else:
         yield f"total_time {prediction.total_time:,.1f} us {said}, {own}"
-        yield between(prediction.total_time_interval)
+        yield format_interval(prediction.total_time_interval)
     yield f"not measured; compiled as {toolchain.value}: DMA descriptors {toolchain.words}{phase}"
     if prediction.caution:
         yield f"CAUTION: {prediction.caution}."
@@ -54,13 +54,13 @@ def totals(report: Report) -> Iterator[str]:
         )
     shares = ", ".join(
         f"{share:.0%} {name}"
-        for name, share in prediction.foundation.shares.items()
+        for name, share in prediction.error_budget.shares.items()
         if share >= 0.005
     )
     yield f"the time rests on what is: {shares}"
 
 
-def between(span: Interval) -> str:
+def format_interval(span: Interval) -> str:
     """The interval of a prediction in words."""
     return (
         f"on a device between {span.low:,.1f} and {span.high:,.1f} us: "
@@ -68,7 +68,7 @@ def between(span: Interval) -> str:
     )
 
 
-def engines(report: Report) -> Table:
+def format_engines(report: Report) -> Table:
     """How busy each engine is."""
     summary = report.summary()
     table = Table(title="Engines (predicted)", title_justify="left")
@@ -85,7 +85,7 @@ def engines(report: Report) -> Table:
     return table
 
 
-def lines(title: str, rows: Sequence[Line]) -> Table:
+def format_lines(title: str, rows: Sequence[ReportRow]) -> Table:
     """A table of groups of instructions, the most critical ones."""
     table = Table(title=f"{title} (us, predicted)", title_justify="left")
     table.add_column("", overflow="fold")
@@ -107,7 +107,7 @@ def lines(title: str, rows: Sequence[Line]) -> Table:
     return table
 
 
-def findings(hints: Iterable[Finding]) -> Iterator[str]:
+def format_findings(hints: Iterable[Finding]) -> Iterator[str]:
     """Each finding as a few lines: what, where, what it is worth, the rule, what to do."""
     number = 0
     for number, hint in enumerate(hints, start=1):

@@ -26,17 +26,17 @@ def test_those_that_share_are_found_and_no_others(added, forgotten, asked):
     for user, mark in enumerate(added):
         accesses.add(mark, user)
     gone = {mark for user, mark in enumerate(added) if user in forgotten}
-    known = {access.mark: access for mark in added for access in accesses.sharing(mark)}
+    known = {access.mark: access for mark in added for access in accesses.overlapping(mark)}
     accesses.forget([known[mark] for mark in gone])
     expected = [
         user for user, mark in enumerate(added) if mark not in gone and mark.overlaps(asked)
     ]
-    assert users(accesses.sharing(asked)) == expected
+    assert users(accesses.overlapping(asked)) == expected
 
 
 def test_accesses_of_one_footprint_are_one():
     accesses, mark = Accesses(), Footprint(0, 128, 0, 8, ())
     for user in range(100):
         accesses.add(mark, user)
-    (found,) = accesses.sharing(Footprint(3, 4, 7, 9, ()))
+    (found,) = accesses.overlapping(Footprint(3, 4, 7, 9, ()))
     assert (found.mark, found.users) == (mark, list(range(100)))

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from difftest.analysis.finding import Finding, Severity
-from difftest.simulator.errors import place_of
+from difftest.simulator.errors import innermost_location
 from difftest.simulator.trace import Location
 
 LINES = (Location("none.py", 7), Location("none.py", 3))
@@ -43,10 +43,10 @@ def test_a_finding_as_json():
 
 def test_a_line_of_a_helper_is_named_with_its_calls():
     kernel, helper = LINES
-    place = place_of((helper, kernel))
+    place = innermost_location((helper, kernel))
     assert (place, place.calls) == (helper, (kernel,))
     assert str(place) == "none.py:3, called at none.py:7"
-    assert place_of((helper,)).calls == place_of((helper, helper)).calls == ()
+    assert innermost_location((helper,)).calls == innermost_location((helper, helper)).calls == ()
     (line,) = finding(locations=(place,)).as_mapping()["locations"]
     assert line == {"file": "none.py", "line": 3, "called_at": [{"file": "none.py", "line": 7}]}
 

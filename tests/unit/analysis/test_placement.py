@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from difftest.analysis.placement import EASY, crowded, limit_of, needed, placements
+from difftest.analysis.placement import (
+    EASY,
+    limit_of,
+    needed_bytes,
+    overfull_placements,
+    placements,
+)
 from difftest.simulator import TRN2, TRN3, launch
 from difftest.simulator.dtypes import FLOAT32
 from difftest.simulator.frontend.classic import isa as nisa
@@ -190,7 +196,7 @@ def test_tiles_of_a_loop_body_die_with_their_last_use():
 def test_what_surely_fits_is_not_laid_out(tensors, expected):
     trace = Trace()
     trace.allocations = tensors
-    found = list(crowded(trace, TRN2))
+    found = list(overfull_placements(trace, TRN2))
     assert [one.space for one in found] == expected
     assert [one for one in found if not one.fits] == [
         one for one in placements(trace, TRN2) if not one.fits
@@ -203,7 +209,7 @@ def test_what_no_placement_can_do_without_is_known_without_one(space, size):
     trace = Trace()
     trace.allocations = [tensor(k, size, k, k + 9, space=space) for k in range(12)]
     (placement,) = placements(trace, TRN2)
-    assert needed(trace, TRN2) == {space: placement.needed}
+    assert needed_bytes(trace, TRN2) == {space: placement.needed}
     assert placement.needed == 10 * (size if space is Space.SBUF else 2 * KIB)
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from difftest.api import documented
-from difftest.api.documented import CLASSIC, TODAY, State, documented_names, states
+from difftest.api.documented import CLASSIC, TODAY, SupportState, documented_names, support_states
 from tests.every import every
 
 
@@ -35,23 +35,23 @@ def test_a_name_has_its_page(dialect, page):
 
 
 def by_name(dialect):
-    return {f"{one.module}.{one.name}": state for one, state in states(dialect).items()}
+    return {f"{one.module}.{one.name}": state for one, state in support_states(dialect).items()}
 
 
 def test_the_states_are_the_modules_own():
     classic, today = by_name(CLASSIC), by_name(TODAY)
-    assert set(classic.values()) == {State.MODELLED}
-    assert set(today.values()) == {State.MODELLED}
+    assert set(classic.values()) == {SupportState.MODELLED}
+    assert set(today.values()) == {SupportState.MODELLED}
     assert "nki.isa.topk" in today
 
 
 def test_a_name_that_refuses_to_be_used_raises(monkeypatch):
     later = documented_names(TODAY)[0]._replace(module="nki.language", name="int64")
     monkeypatch.setattr(documented, "documented_names", lambda dialect: (later,))
-    assert documented.states.__wrapped__(TODAY) == {later: State.RAISES}
+    assert documented.support_states.__wrapped__(TODAY) == {later: SupportState.RAISES}
 
 
 def test_a_name_that_the_simulator_does_not_know_is_missing(monkeypatch):
     unknown = documented_names(TODAY)[0]._replace(name="no_such_name")
     monkeypatch.setattr(documented, "documented_names", lambda dialect: (unknown,))
-    assert documented.states.__wrapped__(TODAY) == {unknown: State.MISSING}
+    assert documented.support_states.__wrapped__(TODAY) == {unknown: SupportState.MISSING}

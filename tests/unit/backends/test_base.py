@@ -1,6 +1,6 @@
 import numpy as np
 
-from difftest.backends.base import as_outputs, poisoned, still_poisoned
+from difftest.backends.base import as_outputs, poisoned_array, still_poisoned
 from tests.every import every
 
 FLOATS = ("float32", "float16", "bfloat16", "float8_e4m3", "float8_e5m2")
@@ -9,7 +9,7 @@ INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
 
 @every("dtype", FLOATS)
 def test_poisoned_floats_are_nan_and_found_again(dtype):
-    array = poisoned((2, 3), np.dtype(dtype))
+    array = poisoned_array((2, 3), np.dtype(dtype))
     assert np.isnan(array.astype(np.float32)).all()
     array[0, 1] = 0
     assert still_poisoned(array).tolist() == [[True, False, True], [True, True, True]]
@@ -22,13 +22,13 @@ def test_a_nan_that_a_kernel_computed_is_not_taken_for_poison(dtype):
 
 @every("dtype", INTEGERS)
 def test_poisoned_integers_are_a5_bytes(dtype):
-    array = poisoned((2,), np.dtype(dtype))
+    array = poisoned_array((2,), np.dtype(dtype))
     assert set(array.tobytes()) == {0xA5}
     assert still_poisoned(array) is None
 
 
 def test_poisoned_bool():
-    assert poisoned((2,), np.dtype("bool")).tolist() == [True, True]
+    assert poisoned_array((2,), np.dtype("bool")).tolist() == [True, True]
 
 
 def test_what_a_kernel_returns_becomes_a_tuple_of_arrays():

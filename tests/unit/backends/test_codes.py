@@ -7,7 +7,7 @@ import re
 import pytest
 from click.testing import CliRunner
 
-from difftest.backends.codes import CODES, TEXTS, Cause, explain
+from difftest.backends.codes import CODES, TEXTS, Cause, explain_log
 from difftest.backends.device.core import FAULTS, find_fault
 from difftest.cli.main import main
 from difftest.lint.check import rules
@@ -40,7 +40,7 @@ def test_each_code_has_the_form_of_a_code() -> None:
 
 
 def test_a_log_names_each_cause_once_with_the_line_near_it() -> None:
-    first, second = explain(LOG + LOG)
+    first, second = explain_log(LOG + LOG)
     assert (first.said, first.cause) == ("NCC_IXCG863", CODES["NCC_IXCG863"])
     assert first.lines == ("/home/me/kernels/norm.py:41",)
     assert second.cause == TEXTS["cannot both read from PSUM"]
@@ -84,7 +84,7 @@ def test_each_code_that_the_device_knows_is_explained(code: str) -> None:
     ],
 )
 def test_a_code_with_and_without_its_prefix_is_one_code(said: str, code: str) -> None:
-    [answer] = explain(f"{said}: something\n{code}\n")
+    [answer] = explain_log(f"{said}: something\n{code}\n")
     assert answer.cause == CODES[code]
     assert answer.times == 2
     fault = find_fault(said)
@@ -100,12 +100,12 @@ def test_a_code_with_and_without_its_prefix_is_one_code(said: str, code: str) ->
     ],
 )
 def test_what_is_no_code_is_not_counted(text: str) -> None:
-    assert [one.said for one in explain(text)] == []
+    assert [one.said for one in explain_log(text)] == []
 
 
 def test_a_status_by_number_and_name_is_one_answer() -> None:
     """A public page shows NRT_FAILURE(6), though 6 is NRT_HW_ERROR."""
-    [answer] = explain("NRT Error NRT_FAILURE(6): failed")
+    [answer] = explain_log("NRT Error NRT_FAILURE(6): failed")
     assert answer.said == "NRT_FAILURE"
 
 

@@ -7,7 +7,7 @@ simulator's functions under the SDK's documented names.
 import numpy as np
 import pytest
 
-from difftest.backends.base import Crashed, KernelCall, Ran, Rejected, poisoned
+from difftest.backends.base import Completed, Crashed, KernelCall, Rejected, poisoned_array
 from difftest.backends.device.core import device_backend
 from difftest.backends.embedded import EmbeddedSimulator, PlainSimulator
 from difftest.backends.sdk import CLASSIC, NEWER, SdkSimulator, detect_sdk
@@ -106,7 +106,7 @@ def test_results_come_back_in_order_in_their_dtypes(backend):
         (both, {}, [values, values.astype("bfloat16")]),
     ):
         outcome = backend.run(KernelCall(kernel=kernel, inputs=(values,), **given))
-        assert isinstance(outcome, Ran)
+        assert isinstance(outcome, Completed)
         for got, wanted in zip(outcome.outputs, expected, strict=True):
             assert got.dtype == wanted.dtype
             assert np.array_equal(got, wanted)
@@ -115,7 +115,7 @@ def test_results_come_back_in_order_in_their_dtypes(backend):
 
 def test_an_output_that_is_passed_is_written_in_place_and_what_is_not_written_is_found(backend):
     for columns, unwritten in ((2, None), (1, [[False, True]] * 3)):
-        result = poisoned((3, 2), FLOAT32)
+        result = poisoned_array((3, 2), FLOAT32)
         given = {"outputs": (result,), "parameters": {"columns": columns}}
         outcome = backend.run(KernelCall(kernel=scale_into, inputs=(ones(3, 2),), **given))
         assert outcome.outputs == (result,)
@@ -135,7 +135,7 @@ def test_an_argument_that_is_read_and_written_is_one_result_whether_or_not_it_is
             results=1 + returned,
         )
         outcome = backend.run(call)
-        assert isinstance(outcome, Ran), outcome
+        assert isinstance(outcome, Completed), outcome
         wanted = [2 * ones(3, 2)] * returned + [4 * ones(3, 2)]
         assert [array.tolist() for array in outcome.outputs] == [one.tolist() for one in wanted]
         assert outcome.unwritten == (None,) * (1 + returned)
@@ -169,6 +169,6 @@ def test_a_trace_comes_back_where_there_are_traces_and_only_when_asked(backend):
         ]
     else:
         assert outcome.trace is None
-    result = poisoned((3, 2), FLOAT32)
+    result = poisoned_array((3, 2), FLOAT32)
     call = KernelCall(kernel=scale_into, inputs=(ones(3, 2),), outputs=(result,), record=True)
     assert (backend.run(call).trace is not None) == (backend.name in TRACING)

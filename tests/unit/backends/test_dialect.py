@@ -4,7 +4,7 @@ import sys
 import numpy as np
 import pytest
 
-from difftest.backends.base import Crashed, KernelCall, Ran
+from difftest.backends.base import Completed, Crashed, KernelCall
 from difftest.backends.device.core import device_backend
 from difftest.backends.sdk import DialectError, dialect_of, function_of, sdk_simulator
 from tests.unit.backends.sdk_standin import write_classic, write_newer
@@ -55,7 +55,7 @@ def test_each_kernel_runs_on_its_own_generation(site, kernels):
     write_newer(site)
     backend = sdk_simulator()
     for name in ("for_classic", "for_newer"):
-        assert isinstance(backend.run(call(kernels(name))), Ran)
+        assert isinstance(backend.run(call(kernels(name))), Completed)
 
 
 def test_a_classic_kernel_is_reported_by_a_newer_simulator(site, kernels):

@@ -7,10 +7,10 @@ from difftest.backends.base import (
     KernelCall,
     Rejected,
     Unsupported,
-    poisoned,
+    poisoned_array,
 )
-from difftest.backends.chosen import select_backends
 from difftest.backends.sdk import SdkSimulator, detect_sdk, sdk_simulator
+from difftest.backends.selection import select_backends
 from tests.unit.backends.sdk_standin import (
     SDK,
     STUB_TEXT,
@@ -70,7 +70,7 @@ def test_outputs_that_come_back_in_place_of_those_passed_count(simulator):
     def copy(a, result):
         return a.copy()
 
-    result = poisoned((2,), np.dtype("float32"))
+    result = poisoned_array((2,), np.dtype("float32"))
     outcome = simulator.run(
         KernelCall(kernel=copy, inputs=(np.ones(2, np.float32),), outputs=(result,))
     )

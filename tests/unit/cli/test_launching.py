@@ -12,7 +12,7 @@ from difftest.cli.launching import random_arrays
 from difftest.cli.main import main
 from difftest.course.assignment import CorrectnessTest
 from difftest.harness.limits import LIMITS
-from difftest.host import waiting
+from difftest.host import progress
 from difftest.host.loading import parse_shape
 from difftest.simulator.dtypes import NAMES, NKI_NAMES
 from difftest.simulator.dtypes import packed as pack
@@ -85,8 +85,8 @@ SLEEP = "__import__('time').sleep(1000)"
 
 def test_a_kernel_that_does_not_end_is_named_and_stopped(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(waiting, "LATER", 0.04)
-    monkeypatch.setattr(waiting, "EVERY", 0.01)
+    monkeypatch.setattr(progress, "LATER", 0.04)
+    monkeypatch.setattr(progress, "EVERY", 0.01)
     (tmp_path / "ending_sleeps.py").write_text(LEAVING.format(leave=SLEEP))
     (tmp_path / "ending_import.py").write_text(SLEEP)
     by_shape = ("ending_sleeps.py:leaves", "--shape", "4,4")

@@ -14,7 +14,7 @@ from difftest.host.loading import parse_grid
 from difftest.host.options import PICTURES
 from difftest.simulator.frontend.launchable import physical_cores
 from difftest.simulator.frontend.nki.levels import LevelWarning
-from difftest.timing import clockwork
+from difftest.timing import parameters
 from tests.every import every
 
 STREAM = "kernels.classic.vector_add:vector_add_stream"
@@ -37,7 +37,7 @@ def test_a_summary_tables_and_advice():
 
 
 def test_a_machine_without_timing_data(monkeypatch):
-    monkeypatch.setattr(clockwork, "_CLOCKWORKS", {"trn2": clockwork.TRN2})
+    monkeypatch.setattr(parameters, "_CLOCKWORKS", {"trn2": parameters.TRN2})
     result = run(STREAM, "--shape", "256", "--shape", "256", "--machine", "trn3")
     assert result.exit_code == 1
     assert "no timing data for machine 'trn3'; there are trn2" in result.output
@@ -70,7 +70,7 @@ def closed_pipe(*_):
 
 def test_files_are_there_though_nobody_reads_what_is_shown(tmp_path, monkeypatch):
     trace, report = tmp_path / "trace.json", tmp_path / "report.json"
-    monkeypatch.setattr("difftest.cli.profile.show", closed_pipe)
+    monkeypatch.setattr("difftest.cli.profile.print_profile", closed_pipe)
     result = run(TRANSPOSE, "--shape", "128,128", "--perfetto", str(trace), "--json", str(report))
     assert result.exit_code == 1
     assert json.loads(trace.read_text())["traceEvents"]

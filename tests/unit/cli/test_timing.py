@@ -6,7 +6,7 @@ from click.testing import CliRunner
 
 from difftest.cli import timing as command
 from difftest.cli.main import main
-from difftest.timing.calibration import Judged, calibration, measurements
+from difftest.timing.calibration import CheckedPrediction, calibration, measurements
 from difftest.timing.interval import Interval
 
 
@@ -30,7 +30,7 @@ def test_predicted_against_measured():
 def test_errors_and_order_are_counted():
     """30 was measured as the slowest and is predicted as the fastest: of three pairs one holds."""
     known = (("a", 10.0, 11.0), ("b", 20.0, 30.0), ("c", 30.0, 9.0))
-    judged = [Judged(*one, Interval(5.0, 25.0), 0.0) for one in known]
+    judged = [CheckedPrediction(*one, Interval(5.0, 25.0), 0.0) for one in known]
     found = calibration(judged)
     assert (found.median_error, found.near, found.in_order, found.pairs) == (0.5, 1, 1, 3)
     assert found.rank == pytest.approx(-1 / 3)

@@ -2,7 +2,7 @@ import pytest
 
 from conformance.linting import RULES, Reader, main, run, section
 from conformance.outcomes import PASSED
-from difftest.simulator.witness import witnessing
+from difftest.simulator.launch_listeners import listening
 
 TEST = """
 import numpy as np
@@ -39,7 +39,7 @@ def checkout(tmp_path):
 )
 def test_what_a_launch_breaks_is_told_with_its_place(checkout, kind, file):
     reader = Reader(None)
-    with witnessing(reader):
+    with listening(reader):
         outcomes = run(kind, checkout, [], 60)
     assert [one.result for one in outcomes] == [PASSED]
     assert reader.launches == 1

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from difftest.harness.case import Case
-from difftest.harness.questions import reference_of
+from difftest.harness.differential import evaluate_reference
 from difftest.harness.recipes import Fill, Ones, Random
 from difftest.harness.spec_arguments import SpecError
 from tests.every import every
@@ -13,7 +13,7 @@ from tests.unit.standin import add_spec
 
 def expect_one(spec, a=None, b=None, dtype="float32"):
     case = Case({"n": 4}, dtype, {"a": a or Ones(), "b": b or Ones()})
-    (expected,) = reference_of(spec, case).bounds
+    (expected,) = evaluate_reference(spec, case).bounds
     return expected
 
 
@@ -87,6 +87,6 @@ def test_the_reference_gets_the_parameters_that_it_has():
 def test_several_outputs():
     spec = add_spec(reference=lambda a, b: (a + b, a - b))
     case = Case({"n": 2}, "float32", {"a": Ones(), "b": Ones()})
-    first, second = reference_of(spec, case).bounds
+    first, second = evaluate_reference(spec, case).bounds
     assert first.value.tolist() == [2, 2]
     assert second.value.tolist() == [0, 0]

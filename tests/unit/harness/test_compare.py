@@ -2,7 +2,7 @@ import ml_dtypes
 import numpy as np
 
 from difftest.harness.compare import compare, tolerated
-from difftest.harness.questions import _arithmetic
+from difftest.harness.differential import _arithmetic
 from difftest.harness.rounding import unit_roundoff
 from difftest.harness.verdict import Inconclusive, Match, Mismatch
 from difftest.simulator.exact.run import ExactOutput

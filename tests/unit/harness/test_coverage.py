@@ -6,7 +6,13 @@ import threading
 import numpy as np
 import pytest
 
-from difftest.harness.coverage import Coverage, Watch, coverage_from_list, forks_of, missed
+from difftest.harness.coverage import (
+    BranchTracer,
+    Coverage,
+    branches_of,
+    coverage_from_list,
+    uncovered_branches,
+)
 from difftest.simulator import launch, recording
 from tests.unit.scale.sample import doubled
 
@@ -17,9 +23,9 @@ def watch(request):
     before = sys.gettrace()
     if request.param == "settrace":
         sys.settrace(None)  # of a coverage tool that measures this very test
-        watch = Watch(monitoring=None)
+        watch = BranchTracer(monitoring=None)
     else:
-        watch = Watch()
+        watch = BranchTracer()
     yield watch
     watch.close()
     sys.settrace(before)
@@ -80,7 +86,7 @@ def coverage_of(watch, function, *arguments):
     for one in arguments:
         with watch.call(function) as seen:
             function(one)
-        watch.learn(seen, function.__name__, coverage)
+        watch.record(seen, function.__name__, coverage)
     assert watch.unknown == ""
     return coverage
 
@@ -88,7 +94,7 @@ def coverage_of(watch, function, *arguments):
 def said(function, coverage):
     """Lines from the function's first, and what is missed there."""
     first = function.__code__.co_firstlineno
-    return [(one.line - first, one.what) for one in missed(coverage)]
+    return [(one.line - first, one.what) for one in uncovered_branches(coverage)]
 
 
 def test_a_branch_is_taken_or_passed_over(watch):
@@ -144,7 +150,7 @@ def test_calls_of_a_function_within_itself_are_told_apart(watch):
 
 
 def test_functions_that_are_called_count(watch):
-    found = missed(coverage_of(watch, recursive, 2))
+    found = uncovered_branches(coverage_of(watch, recursive, 2))
     assert [(one.source, one.what, one.kernels) for one in found][-1:] == [
         ("for each in range(n):", "never a third turn", ("recursive",))
     ]
@@ -152,13 +158,15 @@ def test_functions_that_are_called_count(watch):
 
 
 def test_threads_of_a_call_count(watch):
-    assert [one.what for one in missed(coverage_of(watch, of_threads, 4))] == ["never a third turn"]
-    assert missed(coverage_of(watch, of_threads, 5)) == []
+    assert [one.what for one in uncovered_branches(coverage_of(watch, of_threads, 4))] == [
+        "never a third turn"
+    ]
+    assert uncovered_branches(coverage_of(watch, of_threads, 5)) == []
 
 
 def test_what_has_shown_all_is_watched_no_longer(watch):
-    assert missed(coverage_of(watch, inner, 9)) == []
-    assert coverage_of(watch, inner, 9).forks == set()
+    assert uncovered_branches(coverage_of(watch, inner, 9)) == []
+    assert coverage_of(watch, inner, 9).branches == set()
     before = sys.gettrace()
     with watch.call(inner):
         assert sys.gettrace() is before
@@ -170,7 +178,7 @@ def test_a_kernel_without_forks_or_a_hash_is_traced_once(watch):
         __call__ = staticmethod(len)
 
     kernel, before = Unhashable(), sys.gettrace()
-    assert coverage_of(watch, kernel, "").forks == set()
+    assert coverage_of(watch, kernel, "").branches == set()
     with watch.call(kernel):
         assert sys.gettrace() is before
 
@@ -178,7 +186,7 @@ def test_a_kernel_without_forks_or_a_hash_is_traced_once(watch):
 def test_libraries_are_not_watched(watch):
     import json
 
-    assert coverage_of(watch, json.loads, "[1, 2]").forks == set()
+    assert coverage_of(watch, json.loads, "[1, 2]").branches == set()
 
 
 def test_a_package_that_is_installed_counts_for_its_own_kernels(watch, tmp_path, monkeypatch):
@@ -197,7 +205,7 @@ def test_a_package_that_is_installed_counts_for_its_own_kernels(watch, tmp_path,
         of_others.pairs(n)
 
     both.__module__ = "own_kernels"
-    (found,) = missed(coverage_of(watch, both, 1))
+    (found,) = uncovered_branches(coverage_of(watch, both, 1))
     assert "own_kernels" in found.file
     for name in ("own_kernels", "of_others"):
         sys.modules.pop(name)
@@ -206,19 +214,19 @@ def test_a_package_that_is_installed_counts_for_its_own_kernels(watch, tmp_path,
 def test_where_another_tool_traces_nothing_is_claimed():
     before = sys.gettrace()
     sys.settrace(lambda *_: None)
-    watch = Watch(monitoring=None)
+    watch = BranchTracer(monitoring=None)
     try:
         with watch.call(inner) as seen:
             inner(3)
     finally:
         sys.settrace(before)
-    assert seen.forks == set()
+    assert seen.branches == set()
     assert "a debugger or a coverage tool traces" in watch.unknown
 
 
 def test_settrace_sees_the_kernel_and_nothing_within_the_simulator(monkeypatch):
     """To trace what an instruction calls took half of the time of a test."""
-    watch, within, stack_of = Watch(monitoring=None), [], recording.kernel_stack
+    watch, within, stack_of = BranchTracer(monitoring=None), [], recording.kernel_stack
     look = lambda *at: within.append(sys.gettrace()) or stack_of(*at)  # noqa: E731
     monkeypatch.setattr(recording, "kernel_stack", look)
     with watch.call(doubled) as seen:
@@ -231,23 +239,23 @@ def test_settrace_sees_the_kernel_and_nothing_within_the_simulator(monkeypatch):
 def test_a_body_on_the_line_of_its_head_is_no_fork():
     namespace = {}
     exec(compile("def one(n):\n    if n: return 1\n    return 2\n", __file__, "exec"), namespace)
-    assert forks_of(namespace["one"].__code__) == {}
+    assert branches_of(namespace["one"].__code__) == {}
 
 
 def test_kernels_of_one_file_are_merged():
     """What one kernel does at a fork of a shared function need not be done by the other."""
     first, second = Coverage(), Coverage()
-    first.saw("first", [("tiles.py", 3, False)])
-    second.saw("second", [("tiles.py", 3, False)])
+    first.add_function("first", [("tiles.py", 3, False)])
+    second.add_function("second", [("tiles.py", 3, False)])
     first.done.add(("tiles.py", 3, 0))
     second.done.add(("tiles.py", 3, 1))
     first.merge(second)
-    assert missed(first) == []
+    assert uncovered_branches(first) == []
 
 
 def test_a_kernel_whose_cases_did_not_all_run_misses_nothing():
     coverage = Coverage()
-    coverage.saw("add", [("add.py", 7, True)])
-    coverage.forks.clear()
-    assert missed(coverage) == []
-    assert missed(coverage_from_list(coverage.to_list())) == []
+    coverage.add_function("add", [("add.py", 7, True)])
+    coverage.branches.clear()
+    assert uncovered_branches(coverage) == []
+    assert uncovered_branches(coverage_from_list(coverage.to_list())) == []

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from difftest.backends.base import Ran
+from difftest.backends.base import Completed
 from difftest.backends.embedded import EmbeddedSimulator
 from difftest.harness.case import Case
+from difftest.harness.differential import OPEN, ReferenceResult, compare_exact
 from difftest.harness.failures import DifferentialFailure
-from difftest.harness.questions import OPEN, Reference, answer
 from difftest.harness.recipes import Fill, Random
 from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec
@@ -223,7 +223,9 @@ def judged(kernel, reference, x, wrong=None):
         output_dtype=out.dtype.name,
     )
     case = Case({"P": ROWS, "N": x.shape[1]}, "float32", {"x": Random(0)})
-    return answer(Reference(spec, case, {"x": x}, (said,)), Ran((out,), exact=result.exact)), result
+    return compare_exact(
+        ReferenceResult(spec, case, {"x": x}, (said,)), Completed((out,), exact=result.exact)
+    ), result
 
 
 @every("name", sorted(DECIDED))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import Phase, settings
 
 from difftest.harness import decorator
-from difftest.harness.bound import BoundCase, check_each
+from difftest.harness.bound_case import BoundCase, check_each
 from difftest.harness.decorator import decorate
 from difftest.harness.explicit import case_from_json
 from difftest.harness.failures import DifferentialFailure, NothingComparedError

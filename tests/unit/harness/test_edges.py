@@ -5,8 +5,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from difftest.harness.edges import check_edges, edges_of, has_edges
-from difftest.harness.explicit import NoDataError, simplest_case
+from difftest.harness.edges import check_edges, edge_cases, has_edges
+from difftest.harness.explicit import NoDataError, minimal_case
 from difftest.harness.failures import NotRejectedError
 from difftest.harness.runner import Runner
 from difftest.harness.spec import Input, Rejection
@@ -31,7 +31,7 @@ def spec_of(kernel=checked_add, **changes):
 
 
 def why(spec):
-    first, *others = [edge.why for edge in edges_of(spec)]
+    first, *others = [edge.why for edge in edge_cases(spec)]
     assert first == "the plainest case"
     return others
 
@@ -65,7 +65,7 @@ def test_a_name_that_depends_keeps_its_value_and_the_contract_is_asked():
     spec = spec_of(
         domain=domain, parameters=("CHUNK",), rejects=(Rejection({"CHUNK": 4, "n": 9}, "at most"),)
     )
-    values = {edge.why: edge.case.values for edge in edges_of(spec)}
+    values = {edge.why: edge.case.values for edge in edge_cases(spec)}
     assert values["CHUNK=2"] == {"CHUNK": 2, "n": 1}
     assert values["CHUNK=5, just beyond 4"] == {"CHUNK": 5, "n": 5}
     assert values["the defaults, CHUNK=4"] == {"CHUNK": 4, "n": 4}
@@ -163,9 +163,9 @@ def test_an_input_whose_own_data_have_an_end_is_not_called_beyond():
     each = {"elements": st.floats(-1, 1, width=32), "fill": st.nothing()}
     own = Input("n", data=lambda n: arrays(np.float32, n, **each))
     spec = spec_of(inputs={"a": own, "b": own}, domain={"n": sizes(1, 2000)})
-    assert simplest_case(spec, {"n": 8}, "float32").values == {"n": 8}
+    assert minimal_case(spec, {"n": 8}, "float32").values == {"n": 8}
     with pytest.raises(NoDataError, match="found nothing"):
-        simplest_case(spec, {"n": 2000}, "float32")
+        minimal_case(spec, {"n": 2000}, "float32")
     assert why(spec)[:2] == ["n=2", "a of shape (2,)"]
 
 

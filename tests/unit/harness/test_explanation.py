@@ -7,7 +7,7 @@ import numpy as np
 
 from difftest.harness.case import Case
 from difftest.harness.compare import around, compare, tolerated
-from difftest.harness.explanation import History, last_tile, looks_of, one_dtype
+from difftest.harness.explanation import CaseHistory, describe_mismatch, last_tile, one_dtype
 from difftest.harness.failures import DifferentialFailure
 from difftest.harness.recipes import Random, Zeros
 from tests.every import every
@@ -24,7 +24,7 @@ def said(got, reference, **inputs):
     """What is said of outputs that differ from the reference of these inputs."""
     value = reference(**inputs).astype(np.float64)
     bound = tolerated(value, got.dtype, np.abs(value), (4, F32))
-    return looks_of(*spec_and_case(reference, inputs), compare([bound], [got]))
+    return describe_mismatch(*spec_and_case(reference, inputs), compare([bound], [got]))
 
 
 def spec_and_case(reference, inputs):
@@ -126,7 +126,7 @@ def test_an_exact_run_that_differs_has_not_rounded():
     off, value = np.nextafter(A, F32.type(np.inf)), A.astype(np.float64)
     for question, text in (("arithmetic", "rounding only: at most 1 times"), ("algorithm", "")):
         verdict = compare([around(value, F32, 0.0, question)], [off])
-        (content, *_) = *looks_of(*spec_and_case(same, {"x": A}), verdict), ""
+        (content, *_) = *describe_mismatch(*spec_and_case(same, {"x": A}), verdict), ""
         assert content.startswith(text)
         assert bool(content) == bool(text)
 
@@ -179,7 +179,7 @@ def test_the_report_says_what_the_largest_failing_case_looks_like():
         value = (a + b).astype(np.float64)
         bound = tolerated(value, F32, np.abs(value), (1, F32))
         verdicts.append(compare([bound], [np.float32(a + (b == 0))]))
-    history = History(spec)
+    history = CaseHistory(spec)
     for one, verdict in zip((large, small), reversed(verdicts), strict=True):
         history.failed(one, "embedded", verdict)
     failure = DifferentialFailure(spec, small, {"embedded": verdicts[0]}, None)

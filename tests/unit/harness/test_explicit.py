@@ -10,7 +10,7 @@ from hypothesis import given
 
 import difftest
 from difftest.harness.case import Case
-from difftest.harness.explicit import CaseError, case_from_json, explicit_cases, simplest_case
+from difftest.harness.explicit import CaseError, case_from_json, explicit_cases, minimal_case
 from difftest.harness.recipes import Ones, Random, Zeros
 from difftest.harness.spec import KernelSpec
 from difftest.harness.strategies import cases, sizes
@@ -151,9 +151,9 @@ def test_functions_of_one_choice_have_names_of_their_own_and_are_read_back(choic
         inputs={"a": "n"},
         parameters=["op"],
     )
-    texts = [simplest_case(spec, {"n": 2, "op": op}).to_json() for op in choices]
+    texts = [minimal_case(spec, {"n": 2, "op": op}).to_json() for op in choices]
     assert len({*texts}) == len(choices)
     assert " at 0x" not in "".join(texts), "an address is another one in each process"
     assert [case_from_json(text, spec).values["op"] for text in texts] == [*choices]
-    labels = {simplest_case(spec, {"n": 2, "op": op}).label() for op in choices}
+    labels = {minimal_case(spec, {"n": 2, "op": op}).label() for op in choices}
     assert len(labels) == len(choices)

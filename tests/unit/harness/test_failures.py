@@ -1,18 +1,18 @@
 import shlex
 
-from difftest.backends.base import Crashed, Ran, Rejected
+from difftest.backends.base import Completed, Crashed, Rejected
 from difftest.harness.case import Case
 from difftest.harness.compare import compare
+from difftest.harness.differential import evaluate_reference
 from difftest.harness.explicit import case_from_json
 from difftest.harness.failures import (
     DifferentialFailure,
     Reproduction,
     case_rows,
     describe_box,
-    quoted,
+    quote_command,
     rejection_text,
 )
-from difftest.harness.questions import reference_of
 from difftest.harness.recipes import Fill, Zeros
 from difftest.harness.spec import KernelSpec, Rejection
 from difftest.harness.verdict import BothRejected, Inconclusive, Match, Mismatch, OneSided
@@ -30,7 +30,7 @@ def text(*given):
 
 def test_the_whole_report_of_a_mismatch():
     _, b = SPEC.inputs_of(CASE)
-    verdict = compare(reference_of(SPEC, CASE).bounds, [b * 0 + 1])
+    verdict = compare(evaluate_reference(SPEC, CASE).bounds, [b * 0 + 1])
     assert text(SPEC, CASE, {"plain": verdict}, AGAIN).splitlines() == [
         "add disagrees with its reference",
         "  case:        n=2, float32",
@@ -113,7 +113,7 @@ REJECTION = Rejection({"n": 3}, match="even", shapes={"b": (4,)})
 @every(
     "outcome, happened",
     [
-        (Ran(()), "accepted it"),
+        (Completed(()), "accepted it"),
         (Rejected(ValueError("odd")), "refused it, but said ValueError: odd"),
         (Crashed(ValueError("odd")), "broke down: ValueError: odd"),
     ],
@@ -128,4 +128,4 @@ def test_the_whole_report_of_a_missing_rejection(outcome, happened):
 
 @every("windows, quoting", [(False, "'{\"a b\":1}'"), (True, '"{\\"a b\\":1}"')])
 def test_the_line_is_quoted_for_the_shell_at_hand(windows, quoting):
-    assert quoted(["pytest", '{"a b":1}'], windows=windows) == f"pytest {quoting}"
+    assert quote_command(["pytest", '{"a b":1}'], windows=windows) == f"pytest {quoting}"

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import settings
 
 from difftest.analysis.placement import footprint_of
-from difftest.backends.base import Ran, Rejected
+from difftest.backends.base import Completed, Rejected
 from difftest.backends.embedded import EmbeddedSimulator
 from difftest.harness import edges
-from difftest.harness.edges import check_edges, fillings_of, run_recorded
+from difftest.harness.edges import check_edges, filling_cases, run_recorded
 from difftest.harness.failures import NotRejectedError
 from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec, Rejection
@@ -115,9 +115,9 @@ def looked(spec):
         return runs[case.label()]
 
     edges = []
-    for edge in fillings_of(spec, run):
+    for edge in filling_cases(spec, run):
         outcome = runs[edge.case.label()]
-        sizes = footprint_of(outcome.trace, TRN2) if isinstance(outcome, Ran) else ()
+        sizes = footprint_of(outcome.trace, TRN2) if isinstance(outcome, Completed) else ()
         spilled = any(size > limit for size, limit in zip(sizes, LIMITS, strict=False))
         edges.append(SimpleNamespace(**vars(edge), outcome=outcome, spilled=spilled))
     return edges, runs
@@ -125,7 +125,7 @@ def looked(spec):
 
 def test_sbuf_is_filled_to_just_under_and_just_over():
     under, over = found(double)
-    assert isinstance(under.outcome, Ran)
+    assert isinstance(under.outcome, Completed)
     assert not under.spilled
     assert over.spilled
     assert over.case.values["n"] == under.case.values["n"] + 1
@@ -135,7 +135,7 @@ def test_sbuf_is_filled_to_just_under_and_just_over():
 
 def test_psum_is_filled_to_just_under_and_just_over():
     under, over = found(in_psum, multiples(128, at_most=512))
-    assert isinstance(under.outcome, Ran)
+    assert isinstance(under.outcome, Completed)
     assert not under.spilled
     assert over.spilled or isinstance(over.outcome, Rejected)
     assert over.case.values["n"] == under.case.values["n"] + 128

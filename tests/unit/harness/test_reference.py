@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from difftest.backends.base import Ran
+from difftest.backends.base import Completed
 from difftest.harness.case import Case
 from difftest.harness.failures import BrokenReferenceError, DifferentialFailure
 from difftest.harness.recipes import Fill, Ones
@@ -138,7 +138,7 @@ def test_what_one_backend_does_to_a_parameter_no_other_sees():
         def run(self, call):
             seen.append(list(call.parameters["shifts"]))
             call.parameters["shifts"].append(1)
-            return Ran((call.inputs[0],))
+            return Completed((call.inputs[0],))
 
     spec = relu_spec(
         lambda x: x,

@@ -1,7 +1,7 @@
 import ml_dtypes
 import numpy as np
 
-from difftest.harness.rounding import is_float, round_once, ulp, unit_roundoff
+from difftest.harness.rounding import is_float_dtype, round_once, ulp, unit_roundoff
 from tests.every import every
 
 NARROW = ("float16", "bfloat16", "float8_e4m3", "float8_e5m2")
@@ -72,6 +72,6 @@ def test_unit_roundoff(name, u):
 
 
 def test_is_float():
-    assert all(is_float(np.dtype(name)) for name in ("float32", *NARROW))
-    assert not any(is_float(np.dtype(name)) for name in ("int8", "uint32", "bool"))
-    assert is_float(np.dtype(ml_dtypes.bfloat16))
+    assert all(is_float_dtype(np.dtype(name)) for name in ("float32", *NARROW))
+    assert not any(is_float_dtype(np.dtype(name)) for name in ("int8", "uint32", "bool"))
+    assert is_float_dtype(np.dtype(ml_dtypes.bfloat16))

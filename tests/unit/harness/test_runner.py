@@ -5,8 +5,8 @@ import traceback
 import numpy as np
 import pytest
 
-from difftest.backends.base import Crashed, Ran, Rejected, Unsupported
-from difftest.harness.bound import BoundCase
+from difftest.backends.base import Completed, Crashed, Rejected, Unsupported
+from difftest.harness.bound_case import BoundCase
 from difftest.harness.case import Case
 from difftest.harness.explanation import KEPT
 from difftest.harness.failures import BrokenReferenceError, DifferentialFailure, NotRejectedError
@@ -152,7 +152,7 @@ def test_a_spec_error_is_not_taken_for_a_refusal_of_the_reference():
     "reference, outcome, verdict",
     [
         (ERROR, Rejected(ERROR), BothRejected(ERROR, ERROR)),
-        (ERROR, Ran(()), OneSided("reference", ERROR)),
+        (ERROR, Completed(()), OneSided("reference", ERROR)),
         (None, Rejected(ERROR), OneSided("kernel", ERROR)),
         (None, Crashed(ERROR), OneSided("kernel", ERROR, "crashed")),
         (ERROR, Crashed(ERROR), OneSided("kernel", ERROR, "crashed")),
@@ -261,7 +261,7 @@ class Records(PlainBackend):
 
     def run(self, call):
         outcome = super().run(call)
-        recorded = isinstance(outcome, Ran) and call.record
+        recorded = isinstance(outcome, Completed) and call.record
         return outcome._replace(trace=self.trace) if recorded else outcome
 
 

@@ -3,7 +3,7 @@ import pytest
 
 from difftest.backends.base import DialectError
 from difftest.harness import decorator
-from difftest.harness.bound import BoundCase, alone, runnable, titles
+from difftest.harness.bound_case import BoundCase, kernel_titles, runnable, specs_by_kernel
 from difftest.harness.case import Case
 from difftest.harness.failures import DifferentialFailure, NotRejectedError
 from difftest.harness.recipes import Iota, Ones
@@ -115,10 +115,10 @@ def test_two_of_one_name_are_told_apart():
         add.__module__ = "elsewhere"
         return add
 
-    assert titles((add, also_add)) == ("add", "also_add")
-    assert titles((add, other())) == (f"add ({add.__module__})", "add (elsewhere)")
-    assert titles((add, add)) == ("add (1)", "add (2)")
-    assert titles((add, also_add, add)) == ("add (1)", "also_add", "add (2)")
+    assert kernel_titles((add, also_add)) == ("add", "also_add")
+    assert kernel_titles((add, other())) == (f"add ({add.__module__})", "add (elsewhere)")
+    assert kernel_titles((add, add)) == ("add (1)", "add (2)")
+    assert kernel_titles((add, also_add, add)) == ("add (1)", "also_add", "add (2)")
 
 
 class Chooses(PlainBackend):
@@ -206,4 +206,4 @@ def test_cores_and_generations_are_drawn_like_any_size():
     )
     values = {"cores": 2, "generation": "trn3", "n": 4}
     assert (spec.grid_of(values), spec.machine_of(values)) == ((2,), "trn3")
-    assert alone(spec) == (spec,)
+    assert specs_by_kernel(spec) == (spec,)

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from difftest.harness.signature import home_of, name_of
+from difftest.harness.signature import function_name, module_name
 from tests.every import every
 
 
@@ -41,10 +41,10 @@ class Shown(Kernel):
     ],
 )
 def test_the_name_of_a_kernel(kernel, name):
-    assert name_of(kernel) == name
+    assert function_name(kernel) == name
 
 
 def test_the_home_of_a_kernel_object_is_that_of_its_function():
-    assert home_of(Kernel(func=len)) == Kernel.__module__
+    assert module_name(Kernel(func=len)) == Kernel.__module__
     scaled.__module__ = "kernels.mine"
-    assert home_of(Kernel(func=scaled)) == "kernels.mine"
+    assert module_name(Kernel(func=scaled)) == "kernels.mine"

@@ -9,10 +9,10 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 from hypothesis.internal.scrutineer import ModuleLocation
 
-from difftest.backends.frames import PACKAGE
-from difftest.harness import simplest
-from difftest.harness.nature import Nature
+from difftest.backends.tracebacks import PACKAGE
+from difftest.harness import minimal
 from difftest.harness.recipes import Fill, Integers, Outliers, Random, Zeros
+from difftest.harness.reference_properties import ReferenceProperties
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.strategies import HARDWARE_LIMITS, cases, multiples, recipes, sizes
 from tests.every import every
@@ -55,7 +55,7 @@ def test_equal_sizes_and_others_are_among_twenty_cases(wrong, seed):
 
 def drawn(strategy, examples=100):
     """What a strategy gives in this many draws."""
-    return simplest.examples(strategy, examples)
+    return minimal.examples(strategy, examples)
 
 
 def test_sizes_stay_in_the_range_and_lean_to_its_ends_and_the_hardwares_limits():
@@ -171,7 +171,7 @@ def test_where_data_only_move_all_values_are_drawn():
 def test_where_integers_only_move_all_values_are_drawn():
     values = [
         recipe.build((512,), np.dtype("int8"))
-        for recipe in drawn(recipes("int8", nature=Nature(moves=True, selects=True)))
+        for recipe in drawn(recipes("int8", nature=ReferenceProperties(moves=True, selects=True)))
     ]
     assert max(array.max() for array in values) > 100
     assert min(array.min() for array in values) < -100

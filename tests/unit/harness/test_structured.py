@@ -30,9 +30,9 @@ from difftest import (
 )
 from difftest.backends.embedded import EmbeddedSimulator
 from difftest.harness.explicit import CaseError, case_from_json, explicit_cases
+from difftest.harness.minimal import examples
 from difftest.harness.recipes import RecipeError, recipe_from_json
 from difftest.harness.runner import Runner
-from difftest.harness.simplest import examples
 from difftest.harness.verdict import Match
 from difftest.simulator.frontend.install import embedded
 from tests.every import every

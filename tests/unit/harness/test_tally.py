@@ -1,6 +1,6 @@
 from difftest.harness.tally import Counts, Tally, tally_from_json
 from difftest.harness.verdict import BothRejected, Inconclusive, Match, Mismatch, OneSided
-from difftest.report.total import total_of
+from difftest.report.totals import total_of
 
 ERROR = ValueError("no")
 
@@ -15,7 +15,7 @@ def counted():
     tally.count("add", "other", OneSided("kernel", ERROR))
     tally.rows["add", "other"].rejections += 1
     tally.agreements["add", "sub", "plain"] = Counts(cases=3, exact=2)
-    tally.coverage.saw("add", [("add.py", 7, True), ("add.py", 9, False)])
+    tally.coverage.add_function("add", [("add.py", 7, True), ("add.py", 9, False)])
     tally.coverage.done.add(("add.py", 7, 1))
     tally.coverage.unknown.add("why")
     return tally

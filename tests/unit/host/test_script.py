@@ -123,6 +123,6 @@ def test_a_script_that_is_not_there_is_an_error(tmp_path):
 
 
 def test_an_error_of_our_own_keeps_every_frame(script, capsys):
-    source = "from difftest.cli.bench import measure\nmeasure(None)\n"
+    source = "from difftest.cli.bench import measure_call\nmeasure_call(None)\n"
     assert run_script(script(source)) == 1
     assert "bench.py" in capsys.readouterr().err

@@ -4,16 +4,22 @@ import warnings
 
 import numpy as np
 
-from difftest.inspection.inspector import REVERSED, SERIAL, SHUFFLED, depends_on_order, orders_of
+from difftest.inspection.inspector import (
+    REVERSED,
+    SERIAL,
+    SHUFFLED,
+    depends_on_order,
+    informative_orders,
+)
 from difftest.simulator import launch
-from difftest.simulator.baton import FORWARD, Order
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.nki import isa as nki_isa
 from difftest.simulator.frontend.nki import language as newer
-from difftest.simulator.frontend.nki.kernel import jit
+from difftest.simulator.frontend.nki.nki_kernel import jit
 from difftest.simulator.instructions import effects
+from difftest.simulator.launch_listeners import listening
+from difftest.simulator.program_scheduler import FORWARD, ExecutionOrder
 from difftest.simulator.trace import Purpose
-from difftest.simulator.witness import witnessing
 from tests.every import every
 
 
@@ -24,7 +30,7 @@ def last_loop(trace):
 
 def depends(kernel, *arrays):
     kept = []
-    with witnessing(lambda told: kept.append(depends_on_order(told, (), last_loop(told.trace)))):
+    with listening(lambda told: kept.append(depends_on_order(told, (), last_loop(told.trace)))):
         launch(kernel, arrays)
     return kept[0]
 
@@ -80,12 +86,16 @@ def test_programs_of_a_grid_that_are_late_see_what_the_others_write():
 
     a = np.arange(3 * 128, dtype=np.float32).reshape(128, 3)
     kept = []
-    with witnessing(kept.append):
+    with listening(kept.append):
         launch(kernel, [a], grid=(3,))
     (told,) = kept
     held = frozenset({told.trace.events[-1].location})
-    orders = orders_of(told.trace, held)
-    lates = [Order(held=held), Order(held=held, reversed=True), Order(held=held, serial=True)]
+    orders = informative_orders(told.trace, held)
+    lates = [
+        ExecutionOrder(held=held),
+        ExecutionOrder(held=held, reversed=True),
+        ExecutionOrder(held=held, serial=True),
+    ]
     assert orders == [*lates, REVERSED, SHUFFLED]
     outputs = {order: told.again(order)[0] for order in orders}
     assert [np.array_equal(outputs[order], a) for order in orders] == [False] * 3 + [True] * 2
@@ -100,12 +110,12 @@ def test_no_order_is_asked_for_that_cannot_tell_more():
         return out
 
     kept = []
-    with witnessing(kept.append):
+    with listening(kept.append):
         launch(kernel, [np.ones((128, 4), np.float32)], grid=(2,))
     trace = kept[0].trace
-    assert orders_of(trace, ()) == [REVERSED]
+    assert informative_orders(trace, ()) == [REVERSED]
     trace.dialect = "nki"
-    assert orders_of(trace, ()) == [REVERSED, SERIAL]
+    assert informative_orders(trace, ()) == [REVERSED, SERIAL]
 
 
 def products(value):
@@ -137,12 +147,12 @@ def test_sums_in_another_order_are_other_roundings_alone(value, told):
 
     def look(testimony):
         first = testimony.trace.events[2].loops[0].loop.location
-        again = testimony.again(Order(first, reversed=True))
+        again = testimony.again(ExecutionOrder(first, reversed=True))
         assert not np.array_equal(again[0], testimony.outputs[0])
         loops = first, last_loop(testimony.trace)
         kept.append(tuple(depends_on_order(testimony, (), loop) for loop in loops))
 
-    with witnessing(look):
+    with listening(look):
         launch(products(value), [a, b, rows])
     assert kept == [(False, told)]
 
@@ -182,12 +192,12 @@ def test_each_instruction_that_draws_is_known():
     assert effects.rand2.purpose in drawing
 
 
-@every("order, items", [(FORWARD, [0, 1, 2, 3]), (Order(reversed=True), [3, 2, 1, 0])])
+@every("order, items", [(FORWARD, [0, 1, 2, 3]), (ExecutionOrder(reversed=True), [3, 2, 1, 0])])
 def test_an_order(order, items):
     assert list(order.arranged(range(4))) == items
 
 
 def test_a_shuffle_is_the_same_each_time():
-    shuffled = list(Order(seed=0).arranged(range(9)))
-    assert shuffled == list(Order(seed=0).arranged(range(9)))
+    shuffled = list(ExecutionOrder(seed=0).arranged(range(9)))
+    assert shuffled == list(ExecutionOrder(seed=0).arranged(range(9)))
     assert sorted(shuffled) == list(range(9)) != shuffled

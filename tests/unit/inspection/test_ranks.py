@@ -5,7 +5,7 @@ import numpy as np
 from difftest.inspection import Inspector
 from difftest.simulator import launch_ranks
 from difftest.simulator.frontend.install import embedded
-from difftest.simulator.witness import witnessing
+from difftest.simulator.launch_listeners import listening
 from tests.every import every
 
 with embedded():
@@ -38,7 +38,7 @@ def shared(adds, barrier=False):
 
 def inspected(kernel, data):
     inspector = Inspector()
-    with witnessing(inspector):
+    with listening(inspector):
         results = launch_ranks(kernel, [(one,) for one in data], record=False)
     return inspector, results
 

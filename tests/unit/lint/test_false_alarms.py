@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from difftest.lint.check import lint, lint_trace, rules
+from difftest.lint.check import lint_source, lint_trace, rules
 from difftest.lint.files import ids_of
 from difftest.lint.rule import NEWEST
 from difftest.lint.source import Source
@@ -78,7 +78,7 @@ def test_no_rule_of_traces_is_broken(run: tuple[str, str], tmp_path: Path) -> No
 @every("body", MOVES)
 def test_no_rule_of_performance_is_broken(body: str) -> None:
     source = Source(Path("kernel.py"), HEAD.format(body))
-    assert lint(source, NEWEST, None, ids_of(["performance"])) == []
+    assert lint_source(source, NEWEST, None, ids_of(["performance"])) == []
 
 
 @every(
@@ -92,4 +92,4 @@ def test_no_rule_of_performance_is_broken(body: str) -> None:
 )
 def test_what_costs_time_is_told_in_each_form(body: str) -> None:
     source = Source(Path("kernel.py"), HEAD.format(body))
-    assert [one.line for one in lint(source, NEWEST, None, ids_of(["performance"]))] == [12]
+    assert [one.line for one in lint_source(source, NEWEST, None, ids_of(["performance"]))] == [12]

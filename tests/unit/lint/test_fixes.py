@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from difftest.lint.check import lint, rules
+from difftest.lint.check import lint_source, rules
 from difftest.lint.files import LintRequest
 from difftest.lint.fixes import _FIXERS
-from difftest.lint.formats import FORMATS, summary
+from difftest.lint.formats import FORMATS, format_summary
 from difftest.lint.rule import SDKS
 from difftest.lint.source import Source, applied
 from difftest.simulator import NkiError
@@ -24,7 +24,7 @@ def fixed(text: str, id: str, sdk: str) -> tuple[str, bool]:
     """A file after all fixes of a rule, and whether all of them were safe."""
     source = Source(Path("kernel.py"), text)
     asked = {id, *re.findall(r"NK\w\d{3}", text)}
-    fixes = [one.fix for one in lint(source, SDKS[sdk], None, asked) if one.fix]
+    fixes = [one.fix for one in lint_source(source, SDKS[sdk], None, asked) if one.fix]
     return applied(text, fixes)[0], all(one.is_safe for one in fixes)
 
 
@@ -38,7 +38,7 @@ def test_the_wrong_kernel_of_each_page_is_mended_and_computes_what_it_did(
     sdk = sdk_of(rule.page, {id}, Source(Path("kernel.py"), wrong))
     mended, _ = fixed(wrong, id, sdk.version)
     assert mended != wrong
-    assert lint(Source(Path("kernel.py"), mended), sdk) == []
+    assert lint_source(Source(Path("kernel.py"), mended), sdk) == []
     after = launched(mended, rule, tmp_path, 1).outputs[0]
     warnings.simplefilter("ignore", UserWarning)  # of what the fix mends
     try:
@@ -172,7 +172,7 @@ LEFT = [
 @every("body", LEFT)
 def test_what_only_a_person_can_mend_is_left(body: tuple[str, str, str]) -> None:
     id, sdk, wrong = body
-    found = lint(Source(Path("kernel.py"), HEAD.format(wrong)), SDKS[sdk], None, {id})
+    found = lint_source(Source(Path("kernel.py"), HEAD.format(wrong)), SDKS[sdk], None, {id})
     assert [one.id for one in found] == [id]
     assert [one.fix for one in found] == [None]
 
@@ -231,14 +231,14 @@ def kernel(x):
 def test_a_classic_file_is_rewritten_as_migrate_does_or_not_at_all(
     line: str, is_safe: bool
 ) -> None:
-    from difftest.migration.rewriting import migrate
+    from difftest.migration.rewriting import migrate_source
 
     text = CLASSIC.format(line)
     request = LintRequest(sdk=SDKS["2.33"])
-    assert request._fixed(Path("k.py"), text, unsafe=True) == migrate(text).text
+    assert request._fixed(Path("k.py"), text, unsafe=True) == migrate_source(text).text
     safely = request._fixed(Path("k.py"), text, unsafe=False)
-    assert safely == (migrate(text).text if is_safe else text)
-    found = lint(Source(Path("k.py"), text), SDKS["2.33"])
+    assert safely == (migrate_source(text).text if is_safe else text)
+    found = lint_source(Source(Path("k.py"), text), SDKS["2.33"])
     assert {one.id for one in found if one.fix} == {"NKU301"}
 
 
@@ -249,13 +249,13 @@ def test_a_file_is_rewritten_once_and_only_where_a_fix_is_asked_for(
     from difftest.migration import rewriting
 
     calls: list[str] = []
-    whole = rewriting.migrate
+    whole = rewriting.migrate_source
 
     def counted(text: str) -> object:
         calls.append(text)
         return whole(text)
 
-    monkeypatch.setattr(rewriting, "migrate", counted)
+    monkeypatch.setattr(rewriting, "migrate_source", counted)
     text = CLASSIC.format("nl.store(out, nl.load(x))")
     request = LintRequest(sdk=SDKS["2.33"])
     told: dict[str, int] = {}
@@ -264,7 +264,7 @@ def test_a_file_is_rewritten_once_and_only_where_a_fix_is_asked_for(
         found = request.of_source(Source(Path("k.py"), text))
         written = write(found, request.levels)
         if form == "text":
-            assert "1 fixable with --fix" in summary(found, request.levels)
+            assert "1 fixable with --fix" in format_summary(found, request.levels)
             assert "NKU301 [*]" in written
         told[form] = len(calls)
     assert len(found) > 1

@@ -1,6 +1,6 @@
 """Documented classic errors in each form that AWS's page gives (nki.errors.rst at v2.26.0)."""
 
-from difftest.lint.check import lint
+from difftest.lint.check import lint_source
 from difftest.lint.rule import SDKS
 from difftest.lint.source import Source
 from tests.every import every
@@ -56,7 +56,7 @@ ROWS = "nl.arange(128)[:, None]"
 
 
 def found(text, tmp_path, sdk="2.26"):
-    return [one.id for one in lint(Source(tmp_path / "kernel.py", HEAD + text), SDKS[sdk])]
+    return [one.id for one in lint_source(Source(tmp_path / "kernel.py", HEAD + text), SDKS[sdk])]
 
 
 @every(

@@ -11,7 +11,7 @@ from difftest.lint.check import rules
 from difftest.lint.files import Level, Levels
 from difftest.simulator.frontend.nki.levels import LIFETIMES
 from tests.every import every
-from tests.unit.lint.test_kinds import broken
+from tests.unit.lint.test_type_inference import broken
 
 with TABLE.open(encoding="utf-8", newline="") as _file:
     STUBS = {row["name"]: (row["since"], row["ended"] or None) for row in csv.DictReader(_file)}

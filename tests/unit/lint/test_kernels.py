@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from difftest.analysis.finding import Severity
-from difftest.backends.base import KernelCall, Ran
+from difftest.backends.base import Completed, KernelCall
 from difftest.backends.embedded import EmbeddedSimulator
-from difftest.breakdown import broken
-from difftest.lint.check import findings_of, lint
+from difftest.internal_errors import drain_internal_errors
+from difftest.lint.check import findings_of, lint_source
 from difftest.lint.rule import SDKS
 from difftest.lint.source import Source
 from difftest.simulator.frontend.install import embedded
@@ -80,7 +80,7 @@ def test_a_backend_tells_once_what_a_run_breaks(tmp_path, id, line):
     backend = EmbeddedSimulator()
     backend.reader = findings_of  # as the plugin does
     outcome = backend.run(KernelCall(kernel=names["kernel"], inputs=inputs, inspect=True))
-    assert isinstance(outcome, Ran)
+    assert isinstance(outcome, Completed)
     [found] = outcome.findings
     assert found.id == id
     assert found.location == (str(file), 11)
@@ -103,8 +103,8 @@ def kernel(x):
 
 def test_bodies_of_device_loops_are_functions_inside(tmp_path):
     source = Source(tmp_path / "kernel.py", LOOPS)
-    assert [one.id for one in lint(source, SDKS["2.32"])] == []
-    assert [one.id for one in lint(source, SDKS["2.31"]) if one.id != "NKU303"] == [
+    assert [one.id for one in lint_source(source, SDKS["2.32"])] == []
+    assert [one.id for one in lint_source(source, SDKS["2.31"]) if one.id != "NKU303"] == [
         "NKL104",
         "NKL105",
     ]
@@ -115,5 +115,5 @@ def test_a_kernel_that_stands_below_a_condition_is_read(tmp_path):
     file = tmp_path / "kernel.py"
     file.write_text(FILE[: FILE.index("def double")] + "if True:\n" + indent(kernel, "    "))
     source = Source(file, file.read_text())
-    assert [one.id for one in lint(source, SDKS["2.33"])] == ["NKU309"]
-    assert broken() == []
+    assert [one.id for one in lint_source(source, SDKS["2.33"])] == ["NKU309"]
+    assert drain_internal_errors() == []

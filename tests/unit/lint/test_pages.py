@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from difftest.lint import trace_rules
-from difftest.lint.check import lint, lint_trace, rules
+from difftest.lint.check import lint_source, lint_trace, rules
 from difftest.lint.rule import PAGES, SDKS, Release, Rule
 from difftest.lint.source import Source
 from difftest.simulator import MACHINES, RuleWarning, launch, launch_ranks
@@ -86,7 +86,7 @@ def test_each_page_marks_what_its_rule_finds(rule: Rule) -> None:
         lines = text.splitlines()
         wrong = {at for at, line in enumerate(lines, 1) if rule.id in _WRONG.findall(line)}
         ids = {rule.id} | set(re.findall(r"ignore\[(\w+)\]", text))
-        found = lint(source, sdk_of(rule.page, ids, source), None, ids)
+        found = lint_source(source, sdk_of(rule.page, ids, source), None, ids)
         assert {one.line for one in found if one.id == rule.id} == wrong
         marked += len(wrong)
     assert marked, "no line is marked as wrong"

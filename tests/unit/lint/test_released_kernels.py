@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from difftest.lint.check import lint, rules
+from difftest.lint.check import lint_source, rules
 from difftest.lint.files import Level, Levels
 from difftest.lint.rule import SDKS, Confidence
 from difftest.lint.source import Source
@@ -121,7 +121,7 @@ REFUSED = {
 
 def levels_of(text: str, sdk: str) -> dict[str, Level]:
     levels = Levels({}, is_sdk_named=True, is_target_named=True)
-    found = lint(Source(Path("kernel.py"), text), SDKS[sdk])
+    found = lint_source(Source(Path("kernel.py"), text), SDKS[sdk])
     return {one.id: levels.of(one.rule) for one in found}
 
 

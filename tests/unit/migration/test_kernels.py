@@ -6,8 +6,13 @@ import textwrap
 from hypothesis import strategies as st
 
 from difftest.migration import rules
-from difftest.migration.proof import Setting, Sources, calls_of_shapes, prove
-from difftest.migration.rewriting import migrate
+from difftest.migration.rewriting import migrate_source
+from difftest.migration.validation import (
+    Sources,
+    ValidationSettings,
+    calls_of_shapes,
+    validate_translation,
+)
 from difftest.simulator.frontend.nki.levels import GONE
 from tests.every import every
 
@@ -177,7 +182,7 @@ def classic(parameters, body):
 @every("name", KERNELS)
 def test_a_kernel_is_carried_over_whole(name, tmp_path):
     parameters, shapes, body = KERNELS[name]
-    result = migrate(classic(parameters, body))
+    result = migrate_source(classic(parameters, body))
     assert result.left == ()
     assert result.kernels == {"kernel"}
     for word in ("mask", "mgrid", "arange", "par_dim", "neuronxcc", "tensor[", ".itemsize"):
@@ -186,7 +191,7 @@ def test_a_kernel_is_carried_over_whole(name, tmp_path):
     for file, text in zip(files, (classic(parameters, body), result.text), strict=True):
         file.write_text(text)
     calls = calls_of_shapes(shapes, SIZES, ["float32", "bfloat16"], {}, (), 4)
-    proof = prove(*map(Sources, files), "kernel", calls, Setting())
+    proof = validate_translation(*map(Sources, files), "kernel", calls, ValidationSettings())
     assert len(proof.same) == len(calls)
 
 
@@ -225,7 +230,7 @@ CHANGING = {
 
 @every("name", CHANGING)
 def test_an_index_that_changes_is_left(name):
-    left = migrate(classic(("a",), CHANGING[name])).left
+    left = migrate_source(classic(("a",), CHANGING[name])).left
     assert rules.LOST in left or rules.MASK in left
     assert GONE["nl.arange"] in left
 
@@ -241,7 +246,7 @@ OVERLAPPING = """
 
 
 def test_what_no_slice_says_is_left():
-    result = migrate(classic(("a",), OVERLAPPING))
+    result = migrate_source(classic(("a",), OVERLAPPING))
     assert result.left.count(rules.NOT_AFFINE) == 2
     assert GONE["nl.par_dim"] in result.left
     ast.parse(result.text)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
-from difftest.migration.proof import Setting, calls_of_shapes, prove
 from difftest.migration.rewriting import Package
+from difftest.migration.validation import ValidationSettings, calls_of_shapes, validate_translation
 from tests.every import every
 from tests.kernels.budget import NIGHTLY
 
@@ -62,14 +62,16 @@ def test_kernels_that_are_carried_over_and_proven(kernel, package):
     sizes = {name: SIZES[name] for shape in shapes for name in shape if isinstance(name, str)}
     calls = calls_of_shapes(shapes, sizes, _dtypes(place), keywords, (), 1)
     files = (package.sources(folder, Path(place)) for folder in (CLASSIC, package.output))
-    proof = prove(*files, kernel, calls, Setting())
+    proof = validate_translation(*files, kernel, calls, ValidationSettings())
     assert len(proof.same) == len(calls) >= 1
 
 
 def test_the_convolution_without_pooling(package):
     calls = calls_of_shapes(LAYER, {}, DTYPES, {}, (), 1)
     files = (package.sources(folder, Path("conv2d.py")) for folder in (CLASSIC, package.output))
-    assert len(prove(*files, "fused_conv2d_maxpool", calls, Setting()).same) == len(calls)
+    assert len(
+        validate_translation(*files, "fused_conv2d_maxpool", calls, ValidationSettings()).same
+    ) == len(calls)
 
 
 def test_the_page_has_these_figures():

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from difftest.cli.main import main
 from difftest.migration import calls, rules
 from difftest.migration.functions import OF_RESULT
-from difftest.migration.rewriting import migrate
+from difftest.migration.rewriting import migrate_source
 from difftest.simulator.frontend import nki as today
 from difftest.simulator.frontend.nki.levels import GONE
 from tests.every import every
@@ -30,7 +30,7 @@ def body(text):
 
 def rewritten(text):
     """The body of a function, before and after; and the rules that were broken."""
-    result = migrate(f"{HEAD}\n\ndef f(a, b):\n{body(text)}\n")
+    result = migrate_source(f"{HEAD}\n\ndef f(a, b):\n{body(text)}\n")
     assert result.text.startswith(f"{TODAY}\n\ndef f(a, b):\n")
     return result.text.partition("def f(a, b):\n")[2].rstrip("\n"), list(result.left)
 
@@ -191,7 +191,7 @@ def test_decorators_and_annotations_go():
         '@nki.jit(mode="simulation")\n'
         "def f(a: nt.tensor, b: nt.mutable_tensor, n: int = 2):\n    return b\n"
     )
-    result = migrate(text)
+    result = migrate_source(text)
     assert result.text == f"{TODAY}\n\n@nki.jit\ndef f(a, b, n: int = 2):\n    return b\n"
     assert result.left == ()
 
@@ -212,13 +212,13 @@ def test_each_annotation_with_a_type_of_nki_goes(annotation):
         f"{HEAD}import neuronxcc.nki.typing as nt\n\n\n"
         f"@nki.jit\ndef f(a: {annotation}, n: 'int' = 2):\n    return a\n"
     )
-    result = migrate(text)
+    result = migrate_source(text)
     assert result.text == f"{TODAY}\n\n@nki.jit\ndef f(a, n: 'int' = 2):\n    return a\n"
     assert result.left == ()
 
 
 def test_other_names_for_the_modules_are_followed():
-    result = migrate(
+    result = migrate_source(
         "from neuronxcc import nki\nimport neuronxcc.nki.language as L\n\n\n"
         "def f(a, b):\n    L.store(a, L.load(b))\n"
     )

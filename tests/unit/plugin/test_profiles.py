@@ -7,7 +7,7 @@ from importlib.machinery import SourceFileLoader
 from hypothesis.internal import conjecture
 
 from difftest.harness import strategies
-from difftest.plugin.session import _Plain
+from difftest.plugin.session import _FastFinder
 
 SCRIPT = """
 import os
@@ -31,7 +31,7 @@ with default_profile(device=True):
 assert settings.default.max_examples == 2000, "whoever loads another profile keeps it"
 import json, sys
 from hypothesis.internal.conjecture import providers
-import difftest.backends.embedded, difftest.plugin.told, difftest.scale.replayed
+import difftest.backends.embedded, difftest.plugin.failure_output, difftest.scale.regressions
 print({"click", "rich", "difftest.simulator.tape", "difftest.timing"} & {*sys.modules})
 print(id(json) in getattr(providers, "_seen_modules", {id(json)}))
 """
@@ -66,4 +66,4 @@ def test_pytest_rewrites_no_assert_of_what_a_session_of_kernels_loads():
 def test_a_test_whose_name_begins_as_a_package_has_its_asserts_rewritten(tmp_path, monkeypatch):
     (tmp_path / "numpy_test.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
-    assert _Plain.find_spec("numpy_test") is None
+    assert _FastFinder.find_spec("numpy_test") is None

@@ -96,7 +96,7 @@ def test_of_many_places_that_no_case_reached_the_first_few_are_named(tmp_path):
     file = tmp_path / "kernel.py"
     file.write_text("for tile in tiles:\n" * 9)
     coverage = Coverage(unknown={"another tool traces"})
-    coverage.saw("add", {(str(file), line, True) for line in range(1, 9)})
+    coverage.add_function("add", {(str(file), line, True) for line in range(1, 9)})
     for turn in (0, 1):
         coverage.done.add((str(file), 1, turn))  # and no third: nothing in the domain may have one
     tally = Tally(coverage=coverage)
@@ -109,7 +109,7 @@ def test_of_many_places_that_no_case_reached_the_first_few_are_named(tmp_path):
         "not every case's branches and loops are known: another tool traces",
     ]
     for number in range(7):
-        coverage.saw(f"sub{number}", {(f"{file}{number}", 4, True)})
+        coverage.add_function(f"sub{number}", {(f"{file}{number}", 4, True)})
     assert [*coverage_lines(tally, verbose=False)][4:] == [
         f"no case: {file}3:4: it never ran (sub3)",
         "no case: and 3 more branches and loops; -v has all",

@@ -7,9 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 from difftest.cli.main import main
-from difftest.report.replay import replay_lines, replayed
-from difftest.report.saved import Saved, SavedError, file_name, modules_of, read_saved
-from difftest.simulator.oracle.judge import MEANINGS
+from difftest.report.replay import replay_lines, rerun_saved
+from difftest.report.saved import SavedError, SavedFailure, file_name, modules_of, read_saved
+from difftest.simulator.oracle.comparison import MEANINGS
 from tests.every import every
 
 KERNEL = """import nki
@@ -63,12 +63,12 @@ def saved(old="", new="", rows=130, **more):
         "scaled": KERNEL.replace(old, new) if old else KERNEL,
         "parts.sizes": "ROWS = 128\n",
     }
-    return Saved("test_scaled:test_scaled", CASE % rows, modules | more)
+    return SavedFailure("test_scaled:test_scaled", CASE % rows, modules | more)
 
 
 def said(one):
     texts = []
-    again = replayed(one, lambda made: texts.extend(replay_lines(made)))
+    again = rerun_saved(one, lambda made: texts.extend(replay_lines(made)))
     return again, "\n".join(texts)
 
 
@@ -160,7 +160,7 @@ def test_the_debugger_stops_before_the_line(monkeypatch, capsys):
     """Where the first stop is, in the turn of the loop that is wrong; and it runs on from there."""
     monkeypatch.setattr(sys, "stdin", io.StringIO("p first, held.shape\nc\n"))
     one = saved("src=x[first : first + count, :]", WRONG)
-    replayed(one, lambda made: print(*replay_lines(made), sep="\n"), debug=True)
+    rerun_saved(one, lambda made: print(*replay_lines(made), sep="\n"), debug=True)
     report, *session = capsys.readouterr().out.split("(Pdb)")
     assert report.rstrip().endswith("-> nisa.dma_copy(dst=out[first : first + count, :], src=held)")
     assert report.count("disagrees first") == 1
@@ -216,7 +216,7 @@ def test_a_module_that_is_not_there_is_named():
     with pytest.raises(SavedError, match=r"cannot be imported here, ModuleNotFoundError: .*else"):
         said(one)
     with pytest.raises(SavedError, match="test_scaled has no kernel test reference"):
-        said(Saved("test_scaled:reference", CASE % 1, saved().modules))
+        said(SavedFailure("test_scaled:reference", CASE % 1, saved().modules))
 
 
 def test_what_was_imported_before_comes_back():
@@ -291,7 +291,7 @@ def test_an_argument_that_is_updated_has_its_data_in_each_run_of_a_replay(wrong)
     data = '{"total":{"random":{"seed":1}},"x":{"random":{"seed":2}}}'
     case = f'{{"values":{{"n":3}},"dtype":"float32","data":{data}}}'
     modules = {"test_add_to": OF_UPDATING, "add_to": text}
-    again, text = said(Saved("test_add_to:test_add_to", case, modules))
+    again, text = said(SavedFailure("test_add_to:test_add_to", case, modules))
     if not wrong:
         assert text == "the case agrees with its reference here"
         return

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from difftest.harness.spec import KernelSpec
-from difftest.scale.axes import Axes, parse_axes, parse_axis, parse_case, placed
+from difftest.scale.axes import Axes, parse_axes, parse_axis, parse_case, spec_at
 from tests.every import every
 
 
@@ -88,6 +88,6 @@ def test_a_word_is_the_function_of_the_domain_that_has_this_name():
         inputs={"a": "n"},
         parameters=["op"],
     )
-    assert placed(spec, {"n": 2, "op": "add"}).spec.domain["op"] == (np.add,)
+    assert spec_at(spec, {"n": 2, "op": "add"}).spec.domain["op"] == (np.add,)
     with pytest.raises(click.UsageError, match="op=ad: accepted: add, multiply"):
-        placed(spec, {"n": 2, "op": "ad"})
+        spec_at(spec, {"n": 2, "op": "ad"})

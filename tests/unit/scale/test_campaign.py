@@ -7,7 +7,7 @@ import pytest
 from difftest.harness.failures import HazardFailure
 from difftest.harness.runner import Runner
 from difftest.scale import campaign
-from difftest.scale.findings import Findings
+from difftest.scale.findings import FindingStore
 from tests.unit.scale.test_found import AGAIN, CASE, HAZARD, SPEC, WRONG, failing
 
 
@@ -17,8 +17,8 @@ def runner(tmp_path, monkeypatch):
     monkeypatch.setattr(hypofuzz.provider, "CoverageCollector", None)
     monkeypatch.setattr(atexit, "register", lambda action: None)
     monkeypatch.setattr(campaign, "observability_enabled", lambda: True)
-    monkeypatch.setattr(Findings, "database", None)  # that of these tests has what others found
-    return campaign.CampaignRunner(Runner(()), Findings(tmp_path), tmp_path, "embedded", ())
+    monkeypatch.setattr(FindingStore, "database", None)  # that of these tests has what others found
+    return campaign.CampaignRunner(Runner(()), FindingStore(tmp_path), tmp_path, "embedded", ())
 
 
 def test_the_case_that_a_failure_shrinks_to_takes_the_place_of_the_first(runner, capsys):
@@ -47,4 +47,4 @@ def test_a_hazard_that_is_an_error_fails_its_case(runner, monkeypatch):
 
 def test_no_case_is_a_repeat(runner):
     runner.repeats.add(SPEC, CASE)
-    assert not runner.repeats.is_one(SPEC, CASE)
+    assert not runner.repeats.is_duplicate(SPEC, CASE)

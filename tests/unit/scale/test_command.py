@@ -9,7 +9,7 @@ from hypothesis import configuration, settings
 
 from difftest.cli.main import main
 from difftest.scale import command
-from difftest.scale.findings import OPEN, Findings, Found, moment
+from difftest.scale.findings import OPEN, CampaignFinding, FindingStore, utc_now
 
 STEP = """
 import sys
@@ -29,7 +29,7 @@ def found(tmp_path, monkeypatch):
     settings.register_profile("before", before)
     settings.register_profile("without a database", before, database=None)
     settings.load_profile("without a database")
-    one = Found(
+    one = CampaignFinding(
         kind="value differs",
         file="kernel.py",
         source="nisa.dma_copy(dst=out, src=tile)",
@@ -45,7 +45,7 @@ def found(tmp_path, monkeypatch):
         changed="2026-11-20T09:00:00.000+00:00",
         changed_at="0123456789ab",
     )
-    Findings().put(one)
+    FindingStore().put(one)
     yield one
     settings.load_profile("before")
 
@@ -63,11 +63,11 @@ def test_findings_are_listed_shown_and_closed(found):
     assert "line:        kernel.py:12: nisa.dma_copy(dst=out, src=tile)\n" in said
     assert 'pytest --simulate test_add.py::test_add --case \'{"values":{"n":3}' in said
     assert run("findings", "close", found.id).exit_code == 0
-    (closed,) = Findings()
+    (closed,) = FindingStore()
     assert closed.state == "closed"
     assert closed.changed > found.changed
     assert "closed" in run("findings").output
-    Findings().drop(found)
+    FindingStore().drop(found)
     assert run("findings").output == "no findings: difftest fuzz looks for some\n"
 
 
@@ -137,8 +137,8 @@ class Worker:
     def __init__(self, serve):
         self.process = self
         if self.exitcode == 0 and serve.args[0] == ("find",):
-            (one,) = Findings()
-            Findings().put(one.now(OPEN, ""))
+            (one,) = FindingStore()
+            FindingStore().put(one.now(OPEN, ""))
 
     def is_alive(self):
         return False
@@ -150,10 +150,10 @@ class Worker:
 
 
 def test_a_campaign_fails_where_it_has_found_something(found, monkeypatch):
-    assert found.changed < moment()
+    assert found.changed < utc_now()
     context = SimpleNamespace(Array=lambda kind, count: [3] * count)
     monkeypatch.setattr(command.multiprocessing, "get_context", lambda method: context)
-    monkeypatch.setattr(command, "Member", Worker)
+    monkeypatch.setattr(command, "PoolWorker", Worker)
     assert "inf is not in the range" in run("fuzz", "--minutes", "inf", "--", "nothing").output
     quiet = run("fuzz", "--minutes", "0.1", "--", "nothing")
     assert (quiet.exit_code, quiet.stdout[:19]) == (0, "0 found in 3 cases,")

@@ -16,13 +16,13 @@ from hypothesis import settings
 from difftest.harness.limits import LIMITS
 from difftest.host.pool import LostTask
 from difftest.scale import engine
-from difftest.scale.engine import SweepOrders, judged_apart, judged_elsewhere, row_of
+from difftest.scale.engine import SweepSetup, judge_in_processes, judge_on_dask, row_of
 from difftest.scale.store import read_rows
 from tests.unit.scale import sample
 from tests.unit.scale.test_sweep import TEST, swept, without_seconds
 
 NIGHTLY = settings.get_current_profile_name() == "nightly"
-ORDERS = SweepOrders(TEST, 2, 60.0)
+ORDERS = SweepSetup(TEST, 2, 60.0)
 POINTS = [{"n": n} for n in range(20)]
 
 
@@ -41,14 +41,14 @@ def scheduler():
 
 def test_each_point_has_one_row(scheduler, monkeypatch):
     monkeypatch.setattr(engine, "judge_remotely", lambda _, at: {"n": at["n"]})
-    rows = [(at["n"], row["n"]) for at, row in judged_elsewhere(ORDERS, POINTS, scheduler)]
+    rows = [(at["n"], row["n"]) for at, row in judge_on_dask(ORDERS, POINTS, scheduler)]
     assert sorted(rows) == [(n, n) for n in range(20)]
 
 
 def test_what_a_worker_cannot_do_is_told(scheduler, monkeypatch):
     monkeypatch.setattr(engine, "judge_remotely", broken)
     with pytest.raises(click.ClickException, match="it cannot be collected"):
-        list(judged_elsewhere(ORDERS, POINTS, scheduler))
+        list(judge_on_dask(ORDERS, POINTS, scheduler))
 
 
 def test_a_point_that_ends_its_processes_is_a_crash():
@@ -80,7 +80,7 @@ def test_workers_judge_as_this_process_does(scheduler, tmp_path, monkeypatch):
 
 def test_nobody_at_the_scheduler_s_address_is_told():
     with pytest.raises(click.ClickException, match="no scheduler of Dask at"):
-        next(judged_elsewhere(ORDERS, POINTS, "tcp://127.0.0.1:9", timeout=0.2))
+        next(judge_on_dask(ORDERS, POINTS, "tcp://127.0.0.1:9", timeout=0.2))
 
 
 @pytest.mark.parametrize(
@@ -94,15 +94,15 @@ def test_nobody_at_the_scheduler_s_address_is_told():
 def test_what_ends_its_process_is_judged_by_another_once(monkeypatch, first, then, outcome):
     """A process that somebody killed is tried again; one that stands still is not waited for."""
     told = iter([first, then])
-    monkeypatch.setattr(engine, "results", lambda tasks, *rest: ((t, next(told)) for t in tasks))
-    ((point, row),) = judged_apart(ORDERS, POINTS[:1], 2)
+    monkeypatch.setattr(engine, "run_tasks", lambda tasks, *rest: ((t, next(told)) for t in tasks))
+    ((point, row),) = judge_in_processes(ORDERS, POINTS[:1], 2)
     assert (point, row["outcome"]) == (POINTS[0], outcome)
 
 
 def test_a_test_that_cannot_be_collected_ends_the_sweep(tmp_path):
-    orders = SweepOrders(f"{tmp_path / 'nowhere.py'}::test_add", 1, 60.0)
+    orders = SweepSetup(f"{tmp_path / 'nowhere.py'}::test_add", 1, 60.0)
     with pytest.raises(click.ClickException, match=r"cannot go on: no file at .*nowhere\.py"):
-        list(judged_apart(orders, POINTS[:2], 1))
+        list(judge_in_processes(orders, POINTS[:2], 1))
 
 
 WORDS = [

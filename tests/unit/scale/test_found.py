@@ -21,20 +21,20 @@ from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Mismatch, OneSided, WrongElement
 from difftest.scale.findings import (
     CLOSED,
-    Findings,
-    FoundError,
+    CampaignFindingError,
+    FindingStore,
     class_of_shapes,
     found_from_json,
     found_of,
 )
-from difftest.scale.findings import kind_of as kind
+from difftest.scale.findings import finding_kind as kind
 from difftest.simulator.dtypes import FLOAT32
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.trace import (
     Allocation,
     Engine,
     Event,
-    Kind,
+    EventKind,
     Location,
     Region,
     Returned,
@@ -90,7 +90,7 @@ def stores(*spans):
     events = [
         Event(
             number=line,
-            kind=Kind("dma_copy", Engine.DMA),
+            kind=EventKind("dma_copy", Engine.DMA),
             writes=(Region(tensor, first, (count,), (1,)),),
             reads=(),
             stack=(Location(__file__, line),),
@@ -170,13 +170,13 @@ def test_a_file_says_all(tmp_path):
     found = found_here(failing(WRONG), tmp_path)
     assert found_from_json(found.to_json()) == found
     for text in ("", "[]", "{}", json.dumps({"kind": "x"})):
-        with pytest.raises(FoundError, match="no finding"):
+        with pytest.raises(CampaignFindingError, match="no finding"):
             found_from_json(text)
 
 
 def test_what_changed_last_counts_in_files_and_database(tmp_path, database):
     found = found_here(failing(WRONG), tmp_path)
-    here, there = Findings(tmp_path / "here"), Findings(tmp_path / "there")
+    here, there = FindingStore(tmp_path / "here"), FindingStore(tmp_path / "there")
     here.put(found)
     assert list(there) == [found]
     there.put(found.now(CLOSED, "abc"))
@@ -194,8 +194,8 @@ def test_what_changed_last_counts_in_files_and_database(tmp_path, database):
 
 def test_a_file_that_is_no_finding_is_named(tmp_path, database):
     (tmp_path / "x.json").write_text("{}")
-    with pytest.raises(FoundError, match=r"x\.json: no finding"):
-        list(Findings(tmp_path))
+    with pytest.raises(CampaignFindingError, match=r"x\.json: no finding"):
+        list(FindingStore(tmp_path))
 
 
 def test_the_arrays_of_a_case_are_in_its_line(tmp_path):
@@ -209,4 +209,4 @@ def test_the_folder_beside_the_database_is_found_by_any_hypothesis(monkeypatch, 
     for beside in (tmp_path, SimpleNamespace(path=tmp_path)):
         given = Mock(return_value=beside)
         monkeypatch.setattr("difftest.scale.findings.storage_directory", given)
-        assert Findings().folder == tmp_path
+        assert FindingStore().folder == tmp_path

@@ -3,9 +3,9 @@ import contextlib
 import click
 import pytest
 
-from difftest.harness.nature import Nature
 from difftest.harness.recipes import Zeros
-from difftest.scale.axes import Axes, check_axes, placed
+from difftest.harness.reference_properties import ReferenceProperties
+from difftest.scale.axes import Axes, check_axes, spec_at
 from difftest.scale.engine import cases_of
 from tests.every import every
 from tests.unit.scale import sample
@@ -14,9 +14,9 @@ from tests.unit.scale.sample import SPEC
 
 def test_a_point_sets_each_kind_of_name_and_later_names_follow():
     point = {"columns": 3, "dtype": "bfloat16", "machine": "trn1", "level": "0.5", "x": "zeros"}
-    one = placed(SPEC, {**point, "kernel": "doubled", "columns_at_once": 2})
+    one = spec_at(SPEC, {**point, "kernel": "doubled", "columns_at_once": 2})
     assert (one.spec.machine, one.level) == ("trn1", "0.5")
-    drawn = cases_of(one.spec, Nature(), 8)
+    drawn = cases_of(one.spec, ReferenceProperties(), 8)
     assert {case.dtype for case in drawn} == {"bfloat16"}
     assert {case.values["columns"] for case in drawn} == {3}
     assert {case.values["rows"] for case in drawn} == {1, 2, 3}
@@ -25,7 +25,7 @@ def test_a_point_sets_each_kind_of_name_and_later_names_follow():
 
 
 def test_a_constant_is_set_for_a_point_alone():
-    one = placed(SPEC, {"CHUNK": 3})
+    one = spec_at(SPEC, {"CHUNK": 3})
     with contextlib.suppress(ZeroDivisionError), one.in_place():
         assert sample.CHUNK == 3
         raise ZeroDivisionError
@@ -33,8 +33,8 @@ def test_a_constant_is_set_for_a_point_alone():
 
 
 def test_a_kernel_of_several_is_named_by_a_part_of_its_title():
-    assert placed(SPEC, {}).spec.name == "doubled"
-    assert placed(SPEC, {"kernel": "classic"}).spec.name == "doubled_classic"
+    assert spec_at(SPEC, {}).spec.name == "doubled"
+    assert spec_at(SPEC, {"kernel": "classic"}).spec.name == "doubled_classic"
 
 
 @every(

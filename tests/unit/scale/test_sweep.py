@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from difftest.cli.main import main
-from difftest.harness.nature import Nature
-from difftest.scale.axes import Axes, parse_axes, placed
-from difftest.scale.engine import PointJudge, SweepOrders, cases_of, judged_here
+from difftest.harness.reference_properties import ReferenceProperties
+from difftest.scale.axes import Axes, parse_axes, spec_at
+from difftest.scale.engine import PointJudge, SweepSetup, cases_of, judge_locally
 from difftest.scale.store import read_rows, write_rows
 from difftest.scale.sweep import TIMEOUT, sweep_spec
 from tests.every import every
@@ -27,7 +27,7 @@ def without_seconds(rows):
 
 
 def swept(file, axes=AXES, **settings):
-    return sweep_spec(SPEC, SweepOrders(TEST, 2, TIMEOUT), axes, file, **settings)
+    return sweep_spec(SPEC, SweepSetup(TEST, 2, TIMEOUT), axes, file, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_a_row_says_what_came_of_a_point(undisturbed):
 def test_what_overflows_in_a_narrow_dtype_is_drawn_in_the_point_s(monkeypatch):
     spec = replace(SPEC, dtypes=("float32", "float16"))
     for dtype in spec.dtypes:
-        one = placed(spec, {"dtype": dtype}).spec
+        one = spec_at(spec, {"dtype": dtype}).spec
         drawn = cases_of(one, PointJudge(spec, 1)._nature(one), 60)
         assert {case.dtype for case in drawn} == {dtype}
 
@@ -147,9 +147,9 @@ def test_a_file_of_something_else_is_left_alone(tmp_path, name, text):
 
 
 def test_cases_are_the_same_each_time_and_none_is_there_twice():
-    drawn = cases_of(SPEC, Nature(), 6)
+    drawn = cases_of(SPEC, ReferenceProperties(), 6)
     assert [case.to_json() for case in drawn] == [
-        case.to_json() for case in cases_of(SPEC, Nature(), 6)
+        case.to_json() for case in cases_of(SPEC, ReferenceProperties(), 6)
     ]
     assert len({case.to_json() for case in drawn}) == 6
 
@@ -182,7 +182,7 @@ def test_a_call_that_takes_too_long_is_told():
             pass
 
     spec = replace(SPEC, kernel=forever, others=())
-    ((_, row),) = judged_here(spec, SweepOrders(TEST, 1, 0.2), [{}])
+    ((_, row),) = judge_locally(spec, SweepSetup(TEST, 1, 0.2), [{}])
     assert row["outcome"] == "crashed"
     assert "ran for more than 0.2 s" in row["reason"]
 

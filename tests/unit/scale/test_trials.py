@@ -12,7 +12,7 @@ from optuna.storages.journal import JournalFileBackend
 
 from difftest.scale.axes import Axes, parse_axes
 from difftest.scale.trials import _is_alive, _this_process
-from difftest.scale.tune import SLOWER, Attempt, Tuner
+from difftest.scale.tune import SLOWER, Tuner, TuningTrial
 from tests.unit.scale.sample import SPEC
 
 AXES = Axes(parse_axes(["rows=1,2,3,4,5,6,7,8", "columns=1,2,3,4,5,6,7,8"]), {})
@@ -52,7 +52,7 @@ class Search:
                 self.asked.append(tuple(point.values()))
                 if len(self.asked) == last or self.asked[-1] == deadly:
                     end()
-                return Attempt(
+                return TuningTrial(
                     point, SLOWER, 1.0 + abs(point["rows"] - 5) + abs(point["columns"] - 2)
                 )
 

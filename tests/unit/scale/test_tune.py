@@ -13,7 +13,7 @@ from optuna.exceptions import StorageInternalError
 from difftest.cli.main import main
 from difftest.scale import tune
 from difftest.scale.axes import Axes, parse_axes
-from difftest.scale.tune import AGREES, BOUND, SLOWER, TRACE_BOUND, Tuner, tuned
+from difftest.scale.tune import AGREES, BOUND, SLOWER, TRACE_BOUND, Tuner, run_tuner
 from tests.every import every
 from tests.unit.scale.sample import SPEC
 from tests.unit.scale.test_sweep import TEST
@@ -29,7 +29,7 @@ def tuner_of(*texts, **case):
 @pytest.fixture(scope="module")
 def searched():
     tuner = tuner_of(SIZES)
-    return tuner, [*tuned(tuner, {}, 8, exhaustive=True)]
+    return tuner, [*run_tuner(tuner, {}, 8, exhaustive=True)]
 
 
 def test_the_largest_tile_is_found_from_the_smallest(searched):
@@ -62,7 +62,7 @@ def test_each_point_is_looked_at_once_and_the_slow_ones_are_not_judged(searched,
 
 def test_what_is_fast_and_wrong_is_not_the_best():
     tuner = tuner_of("CHUNK=3,4", "columns_at_once=8,64")
-    told = "\n".join(tuned(tuner, {}, 4))
+    told = "\n".join(run_tuner(tuner, {}, 4))
     assert tuner.ladder[-1].point == {"CHUNK": 4, "columns_at_once": 64}
     assert "wrong algorithm" in told
     assert "the kernel's own sizes" not in told  # CHUNK is a constant
@@ -76,7 +76,7 @@ def test_sizes_of_the_kernel_that_are_fast_and_wrong_have_no_time(monkeypatch):
         return replace(one, **wrong) if one.point["columns_at_once"] == 512 else judged(tuner, one)
 
     monkeypatch.setattr(Tuner, "judged", judge)
-    told = [*tuned(tuner_of("columns_at_once=8,16"), {}, 2)]
+    told = [*run_tuner(tuner_of("columns_at_once=8,16"), {}, 2)]
     assert told[-2:] == [
         "the kernel's own sizes: columns_at_once=512",
         "  wrong_algorithm: planted",
@@ -113,7 +113,7 @@ def of(tuner, dtype):
 
 def test_a_large_grid_is_searched_in_part():
     tuner = tuner_of("columns_at_once=1..64:1")
-    told = [*tuned(tuner, {"columns_at_once": 3}, 12)]
+    told = [*run_tuner(tuner, {"columns_at_once": 3}, 12)]
     assert told[0].startswith("12 of 64 points looked at")
     assert tuner.attempts[0].point == {"columns_at_once": 3}
     assert len({one.point["columns_at_once"] for one in tuner.attempts}) == 12
@@ -131,7 +131,7 @@ def test_a_large_grid_is_searched_in_part():
 def test_what_cannot_be_searched_is_refused(axis, case, start, told):
     tuner = Tuner(SPEC, Axes(parse_axes([axis]), case))
     with pytest.raises(click.UsageError, match=told):
-        list(tuned(tuner, start, 2))
+        list(run_tuner(tuner, start, 2))
 
 
 def test_a_storage_keeps_what_is_known_and_a_search_goes_on(tmp_path, monkeypatch):

@@ -25,12 +25,12 @@ from difftest.simulator.frontend.classic.calls import issue as issue_classic
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.calls import issue
-from difftest.simulator.frontend.nki.kernel import jit
+from difftest.simulator.frontend.nki.nki_kernel import jit
 from difftest.simulator.frontend.nki.tensor import GROUP
 from difftest.simulator.instructions import effects, gate
 from difftest.simulator.instructions.gate import store
-from difftest.simulator.instructions.record import INSTRUCTIONS, Issue, Reach
-from difftest.simulator.memory import LEFT, UNSURE
+from difftest.simulator.instructions.record import INSTRUCTIONS, DependenceClass, InstructionUse
+from difftest.simulator.memory import FROM_MASKED, MASKED_OUT
 from difftest.simulator.trace import Origin
 from tests.unit.simulator.effect_calls import OF_CORES, OF_RANDOM_STATES
 from tests.unit.simulator.instructions.calls.drawn import DrawnCall, Operand
@@ -187,7 +187,7 @@ class Plane:
         values = from_bits(held, tile.dtype) if tile._holds_bits else held
         codes = tile._codes()
         codes = np.zeros(tile.shape, np.uint8) if codes is None else codes
-        missing, left_out = codes >= LEFT, (codes == UNSURE) | (codes == LEFT)
+        missing, left_out = codes >= MASKED_OUT, (codes == FROM_MASKED) | (codes == MASKED_OUT)
         shadow = current().followers.shadow
         exact = error = np.zeros(tile.shape)
         if shadow is not None:
@@ -335,7 +335,7 @@ def _do(
         return {}
     if record.name == "sendrecv" and _is_other_member():
         options = (0, 0, *options[2:])
-    held = effects.issue(record, [(operands, targets)], options, engine)
+    held = effects.issue_effect(record, [(operands, targets)], options, engine)
     values = np.array([held or 0])
     if record.name in OF_RANDOM_STATES:
         drawn = nl.ndarray((1, 4), nl.uint32)
@@ -410,7 +410,7 @@ class MaskKind:
 
     name: str
     of: Callable[[Any, Any, int, int], Any]
-    reaches: tuple[Reach, ...]
+    reaches: tuple[DependenceClass, ...]
     """What the instructions reach of which the result under the mask is the result elsewhere."""
 
     def chosen(self, shape: tuple[int, ...]) -> Any:
@@ -421,9 +421,11 @@ class MaskKind:
 
 
 MASKS = (
-    MaskKind("rows", lambda p, f, n, m: p < -(-n // 2), tuple(Reach)[:3]),
-    MaskKind("box", lambda p, f, n, m: (p < -(-n // 2)) & (f < -(-m // 2)), (Reach.ELEMENT,)),
-    MaskKind("otherwise", lambda p, f, n, m: p + f < max(n, m) - 1, (Reach.ELEMENT,)),
+    MaskKind("rows", lambda p, f, n, m: p < -(-n // 2), tuple(DependenceClass)[:3]),
+    MaskKind(
+        "box", lambda p, f, n, m: (p < -(-n // 2)) & (f < -(-m // 2)), (DependenceClass.ELEMENT,)
+    ),
+    MaskKind("otherwise", lambda p, f, n, m: p + f < max(n, m) - 1, (DependenceClass.ELEMENT,)),
 )
 
 
@@ -462,8 +464,8 @@ def _classic(
         dst, *others = (tiles[part.name] for part in call.record.destinations)
         how = {"others": tuple(others), "engine": call.engine, "chosen": mask}
         given = {"dst": dst, "others": tuple(others), "engine": call.engine}
-        issued = Issue(call.record, operands, call.options, **given)
-        ready = gate.prepare(current(), issued)
+        issued = InstructionUse(call.record, operands, call.options, **given)
+        ready = gate.checked_call(current(), issued)
         if call.record.reach(ready) not in kind.reaches:
             return
         issue_classic(call.record, operands, call.options, dst=dst, **how)

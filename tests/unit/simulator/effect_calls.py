@@ -8,7 +8,7 @@ import numpy as np
 
 from difftest.simulator import TRN3, Engine, Space
 from difftest.simulator.instructions.alu import ALU_OPS
-from difftest.simulator.instructions.record import EFFECTS, Role, Takes
+from difftest.simulator.instructions.record import EFFECTS, OperandKind, Role
 from tests.unit.simulator.instructions.calls.drawn import DrawnCall, Operand
 
 OF_CORES = ("core_barrier", "sendrecv")
@@ -54,7 +54,7 @@ def effect_call(name: str, seed: int) -> DrawnCall:
         return Operand(values, dtype, spaces[seed % len(spaces)])
 
     operands: dict[str, Any] = {
-        role.name: MANY if role.takes is Takes.NUMBER else tensor(role, (16, 4))
+        role.name: MANY if role.takes is OperandKind.NUMBER else tensor(role, (16, 4))
         for role in record.operands
     }
     into = _DST_SHAPES.get(name, (16, 4))

@@ -19,10 +19,10 @@ from difftest.simulator.dtypes import (
     NAMES,
     TFLOAT32,
     as_dtype,
+    dtype_name,
     from_bits,
     is_float,
     is_integer,
-    name_of,
     round_to,
     storage_dtype,
     to_bits,
@@ -191,7 +191,7 @@ def test_integer_to_float_goes_through_float32():
 def test_names(name):
     dtype = as_dtype(name)
     assert as_dtype(dtype) is dtype
-    assert name_of(dtype) == name
+    assert dtype_name(dtype) == name
     assert is_float(dtype) == (dtype in FLOATS)
     assert is_integer(dtype) == (dtype in INTEGERS or dtype == BOOL)
     assert storage_dtype(dtype) == (FLOAT32 if dtype in FLOATS else dtype)

@@ -20,7 +20,7 @@ from difftest.simulator import (
     UnwrittenError,
     launch,
 )
-from difftest.simulator.errors import is_inside, kernel_location, kernel_stack, near
+from difftest.simulator.errors import is_inside, kernel_location, kernel_stack, relative_path
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from tests.every import every
@@ -56,7 +56,7 @@ def test_the_location_is_the_innermost_line_outside_the_simulator():
     here = kernel_location()
     assert here.file == __file__
     assert here.text == "here = kernel_location()"
-    assert str(here) == f"{near(__file__)}:{here.line}: here = kernel_location()"
+    assert str(here) == f"{relative_path(__file__)}:{here.line}: here = kernel_location()"
 
 
 def called():
@@ -145,7 +145,7 @@ def test_a_complete_text(kernel):
     with pytest.raises(NkiError) as caught:
         launch(kernel)
     lines, first = inspect.getsourcelines(kernel)
-    place = {"file": near(__file__), "first": first + 1, "line": first + len(lines) - 1}
+    place = {"file": relative_path(__file__), "first": first + 1, "line": first + len(lines) - 1}
     expected = TEXTS[kernel].format(**place)
     assert str(caught.value) == expected
 

@@ -8,7 +8,7 @@ from numpy.testing import assert_array_equal
 from difftest.simulator import TRN1, TRN2, LimitError
 from difftest.simulator.capacity import check_tensor_size
 from difftest.simulator.dtypes import FLOAT16, FLOAT32, as_dtype, from_bits, storage_dtype
-from difftest.simulator.memory import DEFINED, NEVER, Storage, pattern_view, poison
+from difftest.simulator.memory import DEFINED, UNWRITTEN, Storage, pattern_view, poison_array
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.trace import Allocation, Space
 from tests.every import every
@@ -50,22 +50,24 @@ def test_the_written_mask_after_any_writes(data):
         tensor.mark(Pattern(start, part.shape, part.strides), DEFINED, where)
         part |= True if where is None else where
     codes = tensor.codes(Pattern.whole(shape))
-    assert_array_equal(np.zeros(shape, np.bool_) if codes is None else codes == NEVER, ~expected)
-    assert (tensor.gaps is None) == expected.all()
+    assert_array_equal(
+        np.zeros(shape, np.bool_) if codes is None else codes == UNWRITTEN, ~expected
+    )
+    assert (tensor.validity is None) == expected.all()
 
 
 def test_a_whole_write_needs_no_mask():
     tensor = storage((4, 5))
     tensor.mark(Pattern(0, (4, 5), (5, 1)), DEFINED)
-    assert tensor.gaps is None
+    assert tensor.validity is None
     tensor.mark(Pattern(0, (2, 5), (5, 1)), DEFINED)
-    assert tensor.gaps is None
+    assert tensor.validity is None
 
 
 @every("dtype", ["float32", "float16", "bfloat16", "float8_e4m3", "float8_e5m2", "tfloat32"])
 def test_poison_of_floats_is_nan(dtype):
     for shape in ((2, 3), ()):
-        array = poison(shape, as_dtype(dtype))
+        array = poison_array(shape, as_dtype(dtype))
         assert array.shape == shape
         assert array.dtype == as_dtype(dtype)
         assert np.isnan(from_bits(array, array.dtype)).all()
@@ -74,7 +76,7 @@ def test_poison_of_floats_is_nan(dtype):
 @every("dtype", ["int8", "uint16", "int32", "uint32"])
 def test_poison_of_integers_is_a_pattern(dtype):
     for shape in ((2, 3), ()):
-        array = poison(shape, as_dtype(dtype))
+        array = poison_array(shape, as_dtype(dtype))
         assert (array.shape, array.dtype) == (shape, as_dtype(dtype))
         assert set(array.tobytes()) == {0xA5}
 

@@ -10,7 +10,7 @@ from difftest.simulator.core import Core
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.kernel import jit
+from difftest.simulator.frontend.nki.nki_kernel import jit
 from difftest.simulator.instructions.gate import write
 from difftest.simulator.trace import Space
 

@@ -8,7 +8,7 @@ from difftest.simulator import Engine, Space, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.recording import fuse_moves
-from difftest.simulator.trace import Allocation, Event, Kind, Region, Seen
+from difftest.simulator.trace import Allocation, AnomalyKind, Event, EventKind, Region
 from tests.every import every
 from tests.unit.simulator.on_tiles import normal
 
@@ -189,8 +189,10 @@ def made_and_moved(*, partial=False):
     result = Region(product, 0, shape, strides, role="dst")
     target = Region(total, 0, shape, strides, role="dst", whole=not partial)
     events = [
-        Event(0, Kind("nc_matmul", Engine.TENSOR), (result,), ()),
-        Event(1, Kind("tensor_copy", Engine.VECTOR), (target,), (result._replace(role="src"),)),
+        Event(0, EventKind("nc_matmul", Engine.TENSOR), (result,), ()),
+        Event(
+            1, EventKind("tensor_copy", Engine.VECTOR), (target,), (result._replace(role="src"),)
+        ),
     ]
     return events, {1: product}, target
 
@@ -227,7 +229,7 @@ def test_what_stood_out_stays_with_the_instruction_that_is_left():
 
     events = events_of(kernel, np.full((4, 8), 1e20, np.float32))
     seen = {event.opcode: [sight.what for sight in event.seen] for event in events if event.seen}
-    assert seen["nc_matmul"] == [Seen.INFINITY_MADE]
+    assert seen["nc_matmul"] == [AnomalyKind.INFINITY_MADE]
     large = events_of(kernel, np.full((4, 8), 1e15, np.float32))
     (cast,) = [event for event in large if event.seen and event.opcode == "tensor_scalar"]
-    assert [sight.what for sight in cast.seen] == [Seen.INFINITY_MADE]
+    assert [sight.what for sight in cast.seen] == [AnomalyKind.INFINITY_MADE]

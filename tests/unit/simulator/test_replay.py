@@ -11,13 +11,13 @@ from difftest.simulator import TRN3, NkiError, launch
 from difftest.simulator.errors import NotModelledError
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.kernel import jit
+from difftest.simulator.frontend.nki.nki_kernel import jit
 from difftest.simulator.instructions.record import EFFECTS, INSTRUCTIONS
-from difftest.simulator.replay import ReplayError, replayed
+from difftest.simulator.launch_listeners import recording_tapes
+from difftest.simulator.replay import ReplayError, replay_tape
 from difftest.simulator.strictness import RuleWarning
 from difftest.simulator.tape import TapedForm
 from difftest.simulator.tape_json import TapeFormatError, tape_from_json, tape_to_json
-from difftest.simulator.witness import taping
 from tests.every import every
 from tests.kernels.budget import NIGHTLY
 from tests.unit.simulator.instructions.calls.drawn import Operand
@@ -37,7 +37,7 @@ def arrays_of(kernel, seed):
 
 def taped(kernel, args, keywords=None, **how):
     """A launch, and its tape as another process gets it."""
-    with taping() as tapes:
+    with recording_tapes() as tapes:
         result = launch(kernel, args, keywords, **how)
     text = tape_to_json(tapes[0])
     tape = tape_from_json(text)
@@ -75,7 +75,7 @@ def test_a_kernel_of_the_tree(name):
     result, tape = taped(KERNELS[name], args, keywords)
     others, _ = arrays_of(KERNELS[name], 2)
     fresh = launch(KERNELS[name], others, keywords, exact=True)
-    assert_equal(fresh, launch(replayed(tape), others, keywords, exact=True))
+    assert_equal(fresh, launch(replay_tape(tape), others, keywords, exact=True))
     assert fresh.outputs[0].tobytes() != result.outputs[0].tobytes()
 
 
@@ -83,7 +83,7 @@ def test_the_oracle_follows_a_replay():
     args, keywords = arrays_of(KERNELS["nki.softmax_rows"], 1)
     result, tape = taped(KERNELS["nki.softmax_rows"], args, keywords)
     np.testing.assert_array_max_ulp(
-        result.outputs[0], launch(replayed(tape), args, keywords, plain=True).outputs[0], 16
+        result.outputs[0], launch(replay_tape(tape), args, keywords, plain=True).outputs[0], 16
     )
 
 
@@ -94,13 +94,13 @@ def opcodes(tape):
 
 def replay_of(call, mode, seen):
     """A drawn call's launch and its replay leave the same."""
-    with taping() as tapes:
+    with recording_tapes() as tapes:
         result = call.launched(mode)
     seen |= opcodes(tapes[0])
     tape = tape_from_json(tape_to_json(tapes[0]))
     tensors = {**call.beside, **call.operands, **call.destinations}
     arrays = [one.array for one in tensors.values() if isinstance(one, Operand)]
-    assert_equal(result, launch(replayed(tape), arrays, machine=call.machine))
+    assert_equal(result, launch(replay_tape(tape), arrays, machine=call.machine))
 
 
 def test_each_record():
@@ -149,9 +149,9 @@ def effects_of_one_program(x, counts):
 def test_effects():
     x, counts = np.arange(64, dtype=np.float32).reshape(8, 8), np.array([[3]], np.int32)
     result, tape = taped(effects_of_one_program, [x, counts], machine=TRN3)
-    assert_equal(result, launch(replayed(tape), [x, counts]))
+    assert_equal(result, launch(replay_tape(tape), [x, counts]))
     fresh = launch(effects_of_one_program, [2 * x, counts], machine=TRN3)
-    assert_equal(fresh, launch(replayed(tape), [2 * x, counts], machine=TRN3))
+    assert_equal(fresh, launch(replay_tape(tape), [2 * x, counts], machine=TRN3))
     named = opcodes(tape)
     assert named >= EFFECTS.keys() - COLLECTIVES
 
@@ -160,7 +160,7 @@ def test_other_values_of_a_register_are_refused():
     x, counts = np.arange(64, dtype=np.float32).reshape(8, 8), np.array([[3]], np.int32)
     _, tape = taped(effects_of_one_program, [x, counts], machine=TRN3)
     with pytest.raises(NotModelledError, match=r"another value than on the tape[^$]*received: 2"):
-        launch(replayed(tape), [x, counts - 1])
+        launch(replay_tape(tape), [x, counts - 1])
 
 
 @jit
@@ -179,9 +179,9 @@ def two_programs(x):
 def test_programs_that_meet():
     x = np.arange(64, dtype=np.float32).reshape(8, 8)
     result, tape = taped(two_programs[2], [x])
-    assert_equal(result, launch(replayed(tape), [x]))
+    assert_equal(result, launch(replay_tape(tape), [x]))
     assert tape.divided
-    assert_equal(launch(two_programs[2], [x + 1]), launch(replayed(tape), [x + 1]))
+    assert_equal(launch(two_programs[2], [x + 1]), launch(replay_tape(tape), [x + 1]))
 
 
 # -- planted ---------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ def changed(tape, at, **fields):
 def differs(result, tape, args, keywords):
     """Whether its replay leaves other outputs, or raises."""
     try:
-        other = launch(replayed(tape), args, keywords)
+        other = launch(replay_tape(tape), args, keywords)
     except NkiError:
         return True
     return any(
@@ -247,7 +247,7 @@ def test_other_arrays_are_refused():
     args, keywords = arrays_of(KERNELS["nki.softmax_rows"], 1)
     _, tape = taped(KERNELS["nki.softmax_rows"], args, keywords)
     with pytest.raises(ReplayError, match=r"received: \[5, 7\] float32\n *limit: *\[130, 7\]"):
-        launch(replayed(tape), [args[0][:5]], keywords)
+        launch(replay_tape(tape), [args[0][:5]], keywords)
 
 
 HOSTILE = (None, True, -1, 2**70, 10**9, "x", "Engine", [], [[]], {}, {"Access": []}, 0.5)
@@ -276,7 +276,7 @@ def test_no_document_does_worse_than_an_error():
             place = place[key]
         place[path[-1]] = HOSTILE[number % len(HOSTILE)]
         try:
-            launch(replayed(tape_from_json(json.dumps(hostile))), args, keywords)
+            launch(replay_tape(tape_from_json(json.dumps(hostile))), args, keywords)
         except (TapeFormatError, NkiError, RuleWarning):
             refused += 1
     assert refused > 200

@@ -10,8 +10,8 @@ from threadpoolctl import threadpool_limits
 from difftest.report.mutants import campaign
 from difftest.scale import engine
 from difftest.simulator import launch
-from difftest.simulator.baton import _blas, one_thread
 from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.program_scheduler import _blas, one_thread
 from tests.every import every
 
 
@@ -47,10 +47,12 @@ def test_workers_of_mutate_and_sweep_have_one_thread(module, monkeypatch):
     """What they run beside kernels too: threads of several processes would wait for a core."""
     seen, orders = [], SimpleNamespace(memory=None, timeout=None, cases={}, test="")
     orders.collect = lambda work: work({})
-    monkeypatch.setattr(module, "answer_all", lambda *_: seen.append(blas_threads()))
+    monkeypatch.setattr(module, "serve_tasks", lambda *_: seen.append(blas_threads()))
     monkeypatch.setattr(engine, "with_spec", lambda test, work: work(None))
     with threadpool_limits(2, "blas"):
-        module.serve(SimpleNamespace(send=None), orders)
+        (getattr(module, "serve_mutants", None) or module.serve_points)(
+            SimpleNamespace(send=None), orders
+        )
     assert seen == [1]
 
 

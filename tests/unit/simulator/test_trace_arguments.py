@@ -13,14 +13,25 @@ from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.index import Index
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.alu import ALU_OPS
-from difftest.simulator.instructions.record import INSTRUCTIONS, Instruction, Result, Role, Takes
+from difftest.simulator.instructions.record import (
+    INSTRUCTIONS,
+    Instruction,
+    OperandKind,
+    Result,
+    Role,
+)
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.pattern import Pattern
 from tests.every import every
 from tests.unit.simulator.instructions.calls.examples import drawn
 
 SHAPE = (4, 6)
-NUMBERS = (Takes.NUMBER, Takes.VECTOR_OR_NUMBER, Takes.TILE_OR_NUMBER, Takes.INDEX)
+NUMBERS = (
+    OperandKind.NUMBER,
+    OperandKind.VECTOR_OR_NUMBER,
+    OperandKind.TILE_OR_NUMBER,
+    OperandKind.INDEX,
+)
 PATTERNS = (Index(SHAPE, 0, (6, 1)), Index(SHAPE, 5, (6, 1)), Index(SHAPE, 0, (6, -1)))
 COMMANDS = tuple(Accumulate)
 CHOICES = (None, True, False, 0.5, -7, "exp", "relu", (3, 1), (1, 3), ((0, 2), (1, 1)))
@@ -36,7 +47,7 @@ def slots(record: Instruction) -> dict[str, tuple[Any, ...]]:
     """Values that differ, for each option and each number."""
     options = {name: COMMANDS if name == "reduce_cmd" else CHOICES for name in record.options}
     numbers = {
-        role.name: PATTERNS if role.takes is Takes.INDEX else (2.5, -2.5, 3, np.float32(0.1))
+        role.name: PATTERNS if role.takes is OperandKind.INDEX else (2.5, -2.5, 3, np.float32(0.1))
         for role in number_roles(record)
     }
     return options | numbers

@@ -20,16 +20,16 @@ from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.pattern import Pattern
-from difftest.simulator.recording import Touched
+from difftest.simulator.recording import InstructionAccesses
 from difftest.simulator.trace import (
     Allocation,
+    Anomaly,
+    AnomalyKind,
     Attributes,
     Event,
-    Kind,
+    EventKind,
     Origin,
     Output,
-    Seen,
-    Sight,
     Trace,
 )
 from difftest.simulator.trace_json import VERSION, TraceFormatError
@@ -95,13 +95,13 @@ def every_field():
         tile = nl.ndarray((4, 6), nl.float32, buffer=nl.sbuf, name="tile")
         for _ in nl.affine_range(2):
             for _ in nl.sequential_range(9, 0, -5):
-                sights = current().followers.observer.sights
-                sights.append(Sight(Seen.INFINITY_MADE, "dst", 2, 12, (0, 1), math.inf))
+                sights = current().followers.observer.anomalies
+                sights.append(Anomaly(AnomalyKind.INFINITY_MADE, "dst", 2, 12, (0, 1), math.inf))
                 made = tile._storage.allocation
                 origin = Origin(made, (0, 1), (2, 3), "read by add", made.location)
-                sights.append(Sight(Seen.NAN_STORED, "data", 1, 24, (3, 5), None, origin))
-                touched = Touched(
-                    Kind(
+                sights.append(Anomaly(AnomalyKind.NAN_STORED, "data", 1, 24, (3, 5), None, origin))
+                touched = InstructionAccesses(
+                    EventKind(
                         "anything",
                         Engine.UNKNOWN,
                         Attributes("add+max", True),
@@ -134,7 +134,7 @@ def test_all_that_an_event_says_comes_back():
 @every("value", [0.0, -0.0, 1e-30, 3.0, math.inf, -math.inf, math.nan])
 def test_a_value_comes_back_to_the_bit(value):
     trace = Trace()
-    kind = Kind("memset", Engine.VECTOR, numbers=("value",))
+    kind = EventKind("memset", Engine.VECTOR, numbers=("value",))
     trace.events.append(Event(0, kind, (), (), numbers=(value,)))
     (event,) = read_back(trace).events
     assert np.float64(event.arguments["value"]).tobytes() == np.float64(value).tobytes()

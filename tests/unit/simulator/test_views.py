@@ -28,7 +28,7 @@ def on_chip(values, dtype, written=True):
     held = stored(np.zeros(values.shape, np.float32 if dtype.kind not in "iu" else dtype), SBUF)
     storage = held._storage
     storage.dtype = storage.allocation.dtype = dtype
-    storage.gaps = UNTOUCHED
+    storage.validity = UNTOUCHED
     tile = Tile._whole(storage)
     if written:
         write(tile, values)

@@ -7,7 +7,7 @@ from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.timing import predict
 from difftest.timing.advice import DETECTORS
-from difftest.timing.advice.worth import Units
+from difftest.timing.advice.savings import Units
 
 X = np.ones((128, 4096), np.float32)
 

@@ -2,13 +2,13 @@
 
 import math
 
-from difftest.timing.interval import Basis, Estimate, Foundation
+from difftest.timing.interval import ErrorBudget, ErrorSource, Estimate
 
 
 def estimate(total, low=0.9, high=1.2, **changes):
     """Of a kernel of ``total`` us, of which all may be wrong together by this range."""
-    figure = Basis("measured", "DMAs")
+    figure = ErrorSource("measured", "DMAs")
     logs = (-total * math.log(low), total * math.log(high))
-    ground = Foundation({figure: total}, {}, busiest=0.0, streaming=0.0, whole=logs)
+    ground = ErrorBudget({figure: total}, {}, busiest=0.0, streaming=0.0, whole=logs)
     parts = {"own": total, "fixed": 0.0, "unsure": 0.0, "random": 0.0} | changes
     return Estimate(ground, **parts)

@@ -8,7 +8,7 @@ from difftest.simulator.trace import (
     Attributes,
     Engine,
     Event,
-    Kind,
+    EventKind,
     Region,
     Space,
     Trace,
@@ -44,7 +44,7 @@ class Builder:
         for region in reads:
             region.allocation.reads += 1
         attributes = {name: told.pop(name) for name in Attributes._fields if name in told}
-        kind = Kind(opcode, engine, Attributes(**attributes), told, purpose=purpose_of(opcode))
+        kind = EventKind(opcode, engine, Attributes(**attributes), told, purpose=purpose_of(opcode))
         kind = self.kinds.setdefault(repr(kind), kind)  # calls of one signature share it
         self.trace.events.append(Event(number, kind, tuple(writes), tuple(reads)))
         return number

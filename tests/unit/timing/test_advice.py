@@ -9,11 +9,11 @@ from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.nki import isa as nki_isa
 from difftest.simulator.frontend.nki import language as newer
-from difftest.simulator.frontend.nki.kernel import jit
+from difftest.simulator.frontend.nki.nki_kernel import jit
 from difftest.timing import predict
 from difftest.timing.advice import advise
-from difftest.timing.advice.worth import Advice, Removed, Units, numbers, ranked
-from difftest.timing.schedule import without
+from difftest.timing.advice.savings import Advice, RemovedWork, Units, event_numbers, ranked
+from difftest.timing.schedule import reschedule_without
 from tests.every import every
 from tests.unit.timing.advised import X, advice, loaded, stored, timeline_of
 from tests.unit.timing.shipped import shipped
@@ -347,7 +347,7 @@ def test_what_the_compiler_adds_is_no_evidence():
     trace = launch(turned, [X]).trace
     spans = predict(trace, TRN2, dge=True).schedule.spans
     assert len(spans) == len(trace) + 1  # the identity's load
-    assert numbers(spans) == tuple(event.number for event in trace)
+    assert event_numbers(spans) == tuple(event.number for event in trace)
 
 
 def test_instructions_of_several_lines_begin_with_the_busiest():
@@ -395,8 +395,8 @@ def test_a_gain_is_tried_where_it_can_be():
     """The copies are on the critical path, and the chain beside it takes nearly as long."""
     timeline = timeline_of(two_engines, X, copies=14)
     (found,) = (one for one in advise(timeline) if one.id == "redundant-copies")
-    bound = Units(timeline).without(Removed(timeline.span(n) for n in found.spared)).lost
-    gained = (timeline.end - without(timeline, found.spared).finish) / 1e3
+    bound = Units(timeline).without(RemovedWork(timeline.span(n) for n in found.spared)).lost
+    gained = (timeline.end - reschedule_without(timeline, found.spared).finish) / 1e3
     assert found.lost == pytest.approx(gained)
     assert 1 < found.lost < 0.9 * bound
     assert not any(
@@ -406,9 +406,9 @@ def test_a_gain_is_tried_where_it_can_be():
 
 def test_without_anything_spared_the_timeline_is_the_same():
     timeline = timeline_of(two_engines, X, copies=4)
-    assert without(timeline, {}).end == timeline.timeline.end
+    assert reschedule_without(timeline, {}).end == timeline.timeline.end
     all_gone = dict.fromkeys(range(len(timeline.program.instructions)), 1.0)
-    assert without(timeline, all_gone).finish < 0.1 * timeline.end
+    assert reschedule_without(timeline, all_gone).finish < 0.1 * timeline.end
 
 
 def test_a_kernel_that_streams_gets_no_advice():

@@ -9,7 +9,7 @@ from difftest.simulator.machine import TRN1
 from difftest.simulator.trace import Allocation, Space
 from difftest.timing import predict
 from difftest.timing.buffers import Memory
-from difftest.timing.costs import inner_stride
+from difftest.timing.cost_table import inner_stride
 from difftest.timing.report import Report, memory_usage
 from tests.every import every
 

@@ -4,11 +4,11 @@ from statistics import median
 import pytest
 
 from difftest.timing.calibration import (
+    CheckedPrediction,
     Comparison,
-    Judged,
     calibration,
-    grouped,
-    judge,
+    check_prediction,
+    comparisons,
     measurements,
     needed_scale,
     scale_for,
@@ -20,7 +20,7 @@ from tests.unit.timing.shipped import prediction_of
 
 
 def judged(kernel, needed):
-    return Judged(kernel, 100.0, 100.0, Interval(90.0, 110.0), needed)
+    return CheckedPrediction(kernel, 100.0, 100.0, Interval(90.0, 110.0), needed)
 
 
 def test_the_scale_that_just_reaches_a_measurement():
@@ -34,7 +34,9 @@ def test_the_scale_that_just_reaches_a_measurement():
 
 def test_inside_and_outside():
     one = estimate(100.0, 0.9, 1.2)
-    inside, outside = (judge("k", measured, 100.0, one.interval) for measured in (110.0, 300.0))
+    inside, outside = (
+        check_prediction("k", measured, 100.0, one.interval) for measured in (110.0, 300.0)
+    )
     assert inside.inside
     assert not outside.inside
     assert outside.needed > inside.needed
@@ -73,7 +75,7 @@ QUICK = {
 @every("kernel", QUICK)
 def test_published_latencies_lie_inside(kernel):
     name, keywords = QUICK[kernel]
-    groups = [g for g in grouped(measurements()) if g[0].kernel == kernel]
+    groups = [g for g in comparisons(measurements()) if g[0].kernel == kernel]
     measured = [group for group in groups if group[0].kind == "measured"]
     assert measured
     for group in measured:

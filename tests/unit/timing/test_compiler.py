@@ -20,7 +20,7 @@ from difftest.timing.compiler import (
     SLOWEST,
     Compiler,
     RepeatRule,
-    answer,
+    parse_answer,
 )
 from difftest.timing.dma import DmaEngines
 from difftest.timing.schedule import Schedule, planned_order
@@ -311,4 +311,4 @@ def test_of_a_narrow_interval_nothing_is_asked():
 def test_each_guess_has_a_question_and_answers():
     assert tuple(QUESTIONS) == Compiler._fields
     ends = [(one, other) for one, other in zip(FASTEST, SLOWEST, strict=True) if one != other]
-    assert all(answer(one) != answer(other) for one, other in ends)
+    assert all(parse_answer(one) != parse_answer(other) for one, other in ends)

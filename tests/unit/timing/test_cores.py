@@ -10,7 +10,7 @@ from difftest.simulator.frontend.install import embedded
 from difftest.simulator.trace import Space
 from difftest.timing import predict
 from difftest.timing.advice import advise
-from difftest.timing.advice.worth import Units
+from difftest.timing.advice.savings import Units
 from difftest.timing.compiler import FASTEST, LIKELY, SLOWEST
 from difftest.timing.report import Report, memory_usage, roofline
 from difftest.timing.views.perfetto import perfetto
@@ -196,8 +196,8 @@ def test_what_two_cores_share_makes_the_interval_wider():
     ends = [found.latency_interval.high / found.latency for found in (one, two)]
     own = two.middle / two.latency
     assert ends[1] > 1 + 0.15 * own
-    assert "what two cores share" not in {figure.subject for figure in one.foundation.ranges}
-    assert "what two cores share" in {figure.subject for figure in two.foundation.ranges}
+    assert "what two cores share" not in {figure.subject for figure in one.error_budget.ranges}
+    assert "what two cores share" in {figure.subject for figure in two.error_budget.ranges}
 
 
 def test_a_unit_is_that_of_one_core():

@@ -5,7 +5,7 @@ import pytest
 from difftest.simulator.machine import TRN1, TRN2, TRN3
 from difftest.simulator.trace import Engine
 from difftest.timing import predict
-from difftest.timing.compiler import ANY, KINDS, Toolchain, Way, ways
+from difftest.timing.compiler import ANY, KINDS, DescriptorSource, Toolchain, descriptor_sources
 from difftest.timing.evidence import Evidence, rows_of
 from tests.every import every
 from tests.unit.timing.programs import Builder, whole
@@ -14,7 +14,7 @@ from tests.unit.timing.programs import Builder, whole
 def test_each_row_says_from_where():
     for row in rows_of("descriptors"):
         assert row["kind"] in (ANY, *KINDS)
-        assert Way(row["way"])
+        assert DescriptorSource(row["way"])
         assert Evidence(row["evidence"])
         assert row["source"].partition(":")[0] in ("TRACE", "TODAY", "WRITEUP", "SWEEP", "DMA",
                                                    "ARCH3")  # fmt: skip
@@ -23,18 +23,23 @@ def test_each_row_says_from_where():
 @every("machine", [TRN1, TRN2, TRN3])
 def test_what_the_kernel_asks_for_is_done_whatever_compiles_it(machine):
     for toolchain in Toolchain:
-        found = ways(toolchain, machine)
+        found = descriptor_sources(toolchain, machine)
         assert set(found) == set(KINDS)
         asked = [found[kind] for kind in ("none", "swdge", "register", "index")]
-        assert asked == [Way.LAID_DOWN, *[Way.SOFTWARE] * 3]
-        hardware = Way.HARDWARE in found.values()
+        assert asked == [DescriptorSource.LAID_DOWN, *[DescriptorSource.SOFTWARE] * 3]
+        hardware = DescriptorSource.HARDWARE in found.values()
         assert hardware is (machine is not TRN1 and toolchain is not Toolchain.CLASSIC_PROFILE)
 
 
 def test_a_dma_of_todays_has_its_own_way():
     """Traced: one partition laid down, a run of HBM by software; else the hardware."""
-    found = ways(Toolchain.TODAY, TRN2)
-    expected = [Way.LAID_DOWN, Way.SOFTWARE, Way.HARDWARE, Way.IN_TURN]
+    found = descriptor_sources(Toolchain.TODAY, TRN2)
+    expected = [
+        DescriptorSource.LAID_DOWN,
+        DescriptorSource.SOFTWARE,
+        DescriptorSource.HARDWARE,
+        DescriptorSource.IN_TURN,
+    ]
     assert [found[kind] for kind in ("row", "run", "rows", "turned")] == expected
 
 

@@ -68,5 +68,5 @@ def test_a_loop_on_the_device_takes_several_times_as_long():
 
 def test_without_the_barriers_both_would_be_predicted_alike(monkeypatch):
     """Planted: loops on the device are taken for unrolled ones."""
-    monkeypatch.setattr(program_module._Builder, "_drain", lambda *_: None)
+    monkeypatch.setattr(program_module._ProgramBuilder, "_drain", lambda *_: None)
     assert predicted(True).middle == pytest.approx(predicted(False).middle, rel=0.01)

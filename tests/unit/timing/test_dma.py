@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from difftest.timing.clockwork import TRN1, TRN2, TRN3
 from difftest.timing.dma import DmaEngines, SharedHbm, Transfer
 from difftest.timing.interval import ELEMENTS
+from difftest.timing.parameters import TRN1, TRN2, TRN3
 from tests.every import every
 
 ALL = tuple((engine, 8) for engine in range(16))

@@ -10,9 +10,9 @@ from difftest.timing.interval import (
     GENERATED,
     SCALE,
     WIDE,
-    Basis,
+    ErrorBudget,
+    ErrorSource,
     Estimate,
-    Foundation,
     Interval,
     width_caution,
 )
@@ -51,20 +51,20 @@ def test_an_interval_is_around_its_prediction_and_grows_with_the_scale():
 def test_one_figure_errs_together_and_two_apart():
     def ends(figures):
         logs = (50 * math.log(2), 50 * math.log(2))
-        ground = Foundation(
+        ground = ErrorBudget(
             dict.fromkeys(figures, 50.0), dict.fromkeys(figures, logs), busiest=0.0, streaming=0.0
         )
         return Estimate(ground, 50.0 * len(figures), 0.0, 0.0, 0.0).interval(1.0)
 
-    one, other = Basis("measured", "DMAs"), Basis("measured", "products")
+    one, other = ErrorSource("measured", "DMAs"), ErrorSource("measured", "products")
     assert ends([one]).high == pytest.approx(100.0)
     assert ends([one, other]).high == pytest.approx(100 * 2 ** math.sqrt(0.5))
 
 
 def test_what_a_range_is_of_is_not_scaled():
     """A bet of nine to one on a figure stays one, however wrong the model is."""
-    figure = Basis("assumed", "rand")
-    ground = Foundation({figure: 50.0}, {figure: (50 * math.log(2),) * 2}, 0.0, 0.0)
+    figure = ErrorSource("assumed", "rand")
+    ground = ErrorBudget({figure: 50.0}, {figure: (50 * math.log(2),) * 2}, 0.0, 0.0)
     one = Estimate(ground, 50.0, 0.0, 0.0, 0.0)
     assert one.interval(0.0) == one.interval(10.0) == pytest.approx((25.0, 100.0))
 
@@ -112,7 +112,7 @@ def test_a_wide_interval_is_said_in_words():
 
 
 def test_shares_are_of_all_of_the_time():
-    shares = chained("rand", Engine.GPSIMD).foundation.shares
+    shares = chained("rand", Engine.GPSIMD).error_budget.shares
     assert sum(shares.values()) == pytest.approx(1.0)
     assert next(iter(shares)) == "assumed"
 
@@ -123,7 +123,7 @@ def test_generated_descriptors_are_less_sure_than_static_ones():
         prediction_of("vector_add.vector_add_stream", (256000,), (256000,), dge=dge, **keywords)
         for dge in (False, True)
     )
-    subjects = {figure.subject for figure in static.foundation.times}
+    subjects = {figure.subject for figure in static.error_budget.times}
     assert "DMAs" in subjects
     assert "DMAs with generated descriptors" not in subjects
     assert GENERATED.low < 0.95
@@ -137,7 +137,7 @@ def test_loads_whose_place_a_register_names_may_wait_for_places():
     shapes = (128, 1), (8, 128, 512), (1, 40)
     x, W, places = (np.zeros(shape, dtype) for shape, dtype in zip(shapes, "eei", strict=True))
     found = predict(launch(experts, [x, W, places]).trace, TRN2)
-    (subject,) = {one.subject for one, time in found.foundation.times.items() if time > 20}
+    (subject,) = {one.subject for one, time in found.error_budget.times.items() if time > 20}
     assert subject == "DMAs whose place a register names"
     assert found.latency_interval.high > found.latency * 219 / 185
 
@@ -150,7 +150,7 @@ def test_many_rows_of_single_elements_are_less_sure(columns, elements):
         source, tile = build.hbm((columns, 128)), build.tensor((128, columns))
         turned = Region(source, 0, (128, columns), (1, 128))
         build.emit("dma_copy", Engine.DMA, [whole(tile)], [turned])
-    subjects = {one.subject for one in predict(build.trace, TRN2, dge=True).foundation.times}
+    subjects = {one.subject for one in predict(build.trace, TRN2, dge=True).error_budget.times}
     assert ("DMAs in rows of single elements" in subjects) is elements
 
 
@@ -159,7 +159,7 @@ def test_a_wait_for_a_place_may_be_none_on_a_device():
     build = Builder()
     for _ in range(6):
         build.store(build.load((128, 30 * 1024)))
-    shares = predict(build.trace, TRN2, dge=False).foundation.shares
+    shares = predict(build.trace, TRN2, dge=False).error_budget.shares
     assert shares["inferred"] > 0.3
 
 
@@ -173,7 +173,7 @@ def test_what_is_hidden_may_be_the_limit():
         build.add(tile, tile)
     prediction = predict(build.trace, TRN2, dge=True)
     busy = sum(s.busy for s in prediction.schedule.spans if s.engine is Engine.GPSIMD) / 1e3
-    assert prediction.foundation.busiest == pytest.approx(4 * busy)
+    assert prediction.error_budget.busiest == pytest.approx(4 * busy)
     assert prediction.latency_interval.high >= 4 * busy
 
 
@@ -184,7 +184,7 @@ def test_nothing_is_faster_than_the_tensor_engine_streams():
         build.matmul(build.psum((128, 512)), stationary, moving)
     prediction = predict(build.trace, TRN2, dge=True)
     streaming = 2000 * 2 * 512 * 2 / 2.4e3
-    assert prediction.foundation.streaming == pytest.approx(streaming)
+    assert prediction.error_budget.streaming == pytest.approx(streaming)
     assert prediction.latency_estimate.interval(100 * SCALE).low > streaming
 
 

@@ -1,5 +1,5 @@
 from difftest.simulator import TRN2, Engine
-from difftest.timing.costing import evidence_of
+from difftest.timing.cost_model import cost_evidence
 from difftest.timing.evidence import Evidence
 from tests.every import every
 from tests.purposes import purpose_of
@@ -23,4 +23,4 @@ MEASURED, DOCUMENTED, ASSUMED = Evidence
     ],
 )
 def test_the_evidence_behind_a_cost(instruction, engine, known):
-    assert evidence_of(instruction, purpose_of(instruction), engine, TRN2) == known
+    assert cost_evidence(instruction, purpose_of(instruction), engine, TRN2) == known

@@ -2,7 +2,7 @@ import pytest
 
 from difftest.host.shipped import import_shipped
 from difftest.simulator.frontend.install import embedded
-from difftest.timing.calibration import Comparison, grouped, measurements
+from difftest.timing.calibration import Comparison, comparisons, measurements
 from difftest.timing.compiler import Toolchain
 from tests.unit.timing.estimates import estimate
 
@@ -34,7 +34,7 @@ def test_more_than_half_of_the_products_are_held_out():
 
 
 def test_profiles_of_one_kernel_are_compared_together():
-    groups = {(g[0].kernel, g[0].metric): g for g in grouped(measurements())}
+    groups = {(g[0].kernel, g[0].metric): g for g in comparisons(measurements())}
     group = groups["vector_add_stream FREE_DIM=1000", "profile total_time"]
     assert len(group) == 6
     estimates = {"profile total_time": estimate(26.6 * 1.1), "": estimate(1.0)}

@@ -5,7 +5,7 @@ from importlib.resources import files
 import pytest
 
 from difftest.timing import interval
-from difftest.timing.costs import all_costs
+from difftest.timing.cost_table import all_costs
 from difftest.timing.evidence import Evidence
 from difftest.timing.interval import (
     MEASURED,

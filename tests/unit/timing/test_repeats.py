@@ -9,7 +9,7 @@ from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.trace import Engine
 from difftest.timing import predict
 from difftest.timing.compiler import FASTEST, LIKELY, SLOWEST, RepeatRule
-from difftest.timing.renaming import Repeated
+from difftest.timing.renaming import RepeatedWork
 from tests.unit.timing import convolutions
 
 V = Engine.VECTOR
@@ -22,7 +22,7 @@ def traced(kernel, *shapes, dtype="float32"):
 
 def left_out(trace, compiler=LIKELY):
     """The opcodes of what is left out."""
-    gone = Repeated(trace, TRN2, compiler).events
+    gone = RepeatedWork(trace, TRN2, compiler).events
     return [event.opcode for event in trace.events if event.number in gone]
 
 
@@ -59,7 +59,7 @@ def test_transposes_of_what_the_loops_do_not_change_are_made_once_on_trn1():
     trace = convolution(convolutions.turned_weights, "float32")
     assert left_out(trace) == []
     for machine, compiler in ((TRN1, LIKELY), (TRN1, FASTEST), (TRN2, FASTEST)):
-        gone = Repeated(trace, machine, compiler).events
+        gone = RepeatedWork(trace, machine, compiler).events
         found = Counter(event.opcode for event in trace.events if event.number in gone)
         assert found == {"nc_transpose": 17 * 9, "tensor_copy": 17 * 9}
     each = predict(trace, TRN1, dge=False, compiler=SLOWEST).middle
@@ -74,7 +74,7 @@ def test_a_transpose_that_someone_else_reads_is_made():
         return nisa.tensor_copy(result) + nisa.tensor_copy(result, dtype=nl.float16)
 
     trace = traced(lambda x: looped(x, twice), (64, 64))
-    assert Repeated(trace, TRN1, LIKELY).events == set()
+    assert RepeatedWork(trace, TRN1, LIKELY).events == set()
 
 
 def looped(x, body):

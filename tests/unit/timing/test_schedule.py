@@ -9,8 +9,8 @@ from difftest.simulator.machine import TRN2
 from difftest.simulator.trace import Engine, Region, Space
 from difftest.timing import predict, scheduler
 from difftest.timing import program as program_module
-from difftest.timing.clockwork import SAME_ENGINE
 from difftest.timing.compiler import LIKELY
+from difftest.timing.parameters import SAME_ENGINE
 from difftest.timing.renaming import Renaming, refills
 from difftest.timing.schedule import schedule
 from tests.every import every

@@ -2,7 +2,7 @@ import pytest
 
 from difftest.simulator.machine import TRN1, TRN2
 from difftest.simulator.trace import Engine, Region
-from difftest.timing import clockwork
+from difftest.timing import parameters
 from difftest.timing.tensor_engine import Matmul, TensorEngine, Throttle, matmul
 from tests.every import every
 from tests.unit.timing.programs import Builder, whole
@@ -13,7 +13,7 @@ FP32 = Matmul(passes=2, rows=2 * 512, four_byte=True, strided=False, flops=0)
 
 def steady(work, count=400):
     """Result to result of the last of many matmuls, whose operands are always ready."""
-    engine = TensorEngine(clockwork.TRN2, 0.5)
+    engine = TensorEngine(parameters.TRN2, 0.5)
     now, results = 0.0, []
     for _ in range(count):
         visible, now = engine.issue(now, work)
@@ -60,13 +60,13 @@ def test_a_transpose_says_that_it_is_one():
 
 def test_a_transpose_alone():
     """Measured: 331 ns from LDWEIGHTS to the end of MATMUL for 128 x 128 float32, warm."""
-    engine = TensorEngine(clockwork.TRN2, 0.5)
+    engine = TensorEngine(parameters.TRN2, 0.5)
     engine.throttle.warm = True
     assert engine.issue(0.0, Matmul(1, 256, True, False, 0))[0] == pytest.approx(331, abs=3)
 
 
 def test_weights_load_behind_the_matmul_before():
-    engine = TensorEngine(clockwork.TRN2, 0.5)
+    engine = TensorEngine(parameters.TRN2, 0.5)
     first, following = engine.issue(0.0, FP16)
     second, _ = engine.issue(following, FP16)
     assert following == 47.0
@@ -76,12 +76,12 @@ def test_weights_load_behind_the_matmul_before():
 def test_it_warms_up_after_a_busy_window():
     """Half a window has passed at time 0, so that the second is the first whole one."""
     *_, engine = steady(FP16)
-    window = clockwork.TRN2.throttle_window.value
+    window = parameters.TRN2.throttle_window.value
     assert engine.throttle.cold_time == pytest.approx(1.5 * window, rel=0.1)
 
 
 def test_an_idle_window_makes_it_cold_again():
-    throttle = Throttle(clockwork.TRN2, 0.0)
+    throttle = Throttle(parameters.TRN2, 0.0)
     window = throttle.window
     throttle.edge = 0.0
     throttle.count(0.0, window, 4096)
@@ -91,7 +91,7 @@ def test_an_idle_window_makes_it_cold_again():
 
 
 def test_rows_count_in_the_window_in_which_they_stream():
-    throttle = Throttle(clockwork.TRN2, 0.0)
+    throttle = Throttle(parameters.TRN2, 0.0)
     throttle.edge = 0.0
     throttle.count(throttle.window - 100, throttle.window + 300, 400)
     assert throttle.counted == pytest.approx(300)
@@ -133,6 +133,6 @@ def test_float32_is_transposed_in_one_pass_from_trn2_on(machine, passes):
 
 
 def test_trn1_is_not_throttled():
-    engine = TensorEngine(clockwork.TRN1, 0.5)
+    engine = TensorEngine(parameters.TRN1, 0.5)
     first, following = engine.issue(0.0, FP16)
     assert engine.issue(following, FP16)[0] - first == pytest.approx(449 / (0.875 * 2.8))

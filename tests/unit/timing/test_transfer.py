@@ -6,10 +6,10 @@ import pytest
 from difftest.simulator import launch
 from difftest.simulator.machine import TRN1 as OLDER
 from difftest.simulator.machine import TRN2 as MACHINE
-from difftest.simulator.trace import Allocation, Engine, Event, Kind, Purpose, Region, Space
+from difftest.simulator.trace import Allocation, Engine, Event, EventKind, Purpose, Region, Space
 from difftest.timing import predict
-from difftest.timing.clockwork import TRN2
-from difftest.timing.dma import contiguous_run, in_software, transfer
+from difftest.timing.dma import contiguous_run, software_transfer, transfer
+from difftest.timing.parameters import TRN2
 from difftest.timing.units import SoftwareGenerator
 from tests.every import every
 from tests.purposes import purpose_of
@@ -26,7 +26,7 @@ def hbm(*shape, dtype="float32"):
 
 
 def moved(target, source):
-    event = Event(0, Kind("dma_copy", Engine.DMA, purpose=Purpose.COPY), (target,), (source,))
+    event = Event(0, EventKind("dma_copy", Engine.DMA, purpose=Purpose.COPY), (target,), (source,))
     return transfer(event, TRN2)
 
 
@@ -97,7 +97,7 @@ def test_a_store_writes_hbm():
 def test_what_transposes_the_hardware_makes_descriptors_for(shape, dtype, mode, kind):
     target, source = sbuf(*reversed(shape), dtype=dtype), hbm(*shape, dtype=dtype)
     how = {"options": {"dge_mode": mode}, "purpose": Purpose.TRANSPOSE}
-    kind_of_event = Kind("dma_transpose", Engine.DMA, **how)
+    kind_of_event = EventKind("dma_transpose", Engine.DMA, **how)
     event = Event(0, kind_of_event, (whole(target),), (whole(source),))
     assert transfer(event, TRN2).kind == kind
 
@@ -132,7 +132,7 @@ def indirect(opcode, target, source, indices):
     """A DMA that is told places; ``indices`` comes first or last among what it reads."""
     index = whole(sbuf(indices, 1, dtype="int32"))._replace(role="index")
     reads = (source, index) if opcode != "dma_copy" else (index, source)
-    kind = Kind(opcode, Engine.DMA, purpose=purpose_of(opcode))
+    kind = EventKind(opcode, Engine.DMA, purpose=purpose_of(opcode))
     return transfer(Event(0, kind, (target,), reads), TRN2)
 
 
@@ -151,7 +151,7 @@ def test_a_load_from_a_place_that_an_operand_names_moves_the_tile_and_not_the_nu
     tile, source = whole(sbuf(128, 512)), whole(hbm(128, 512))
     found = indirect("dma_copy", tile, source, 1)
     assert (found.row_bytes, found.rows, found.reads_hbm) == (2048, 128, True)
-    assert (in_software(found).row_bytes, in_software(found).rows) == (4096, 64)
+    assert (software_transfer(found).row_bytes, software_transfer(found).rows) == (4096, 64)
     assert found.kind == "register"
 
 
@@ -209,10 +209,10 @@ def test_software_joins_rows_that_follow_each_other():
         tile = whole(sbuf(128, count, dtype="float16"))
         source = whole(hbm(128, count, dtype="float16"))
         apart = Region(hbm(128, size, dtype="float16"), 0, (128, count), (size, 1))
-        found = in_software(indirect("dma_copy", tile, source, 1))
+        found = software_transfer(indirect("dma_copy", tile, source, 1))
         assert (found.row_bytes, found.rows) == (joined, rows)
         assert sum(each for _, each in found.busy) == rows
-        assert in_software(indirect("dma_copy", tile, apart, 1)).rows == 128
+        assert software_transfer(indirect("dma_copy", tile, apart, 1)).rows == 128
         assert (moved(tile, source).rows, moved(tile, source).kind) == (128, "run")
         assert moved(tile, apart).kind == "rows"
 

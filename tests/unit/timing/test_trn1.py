@@ -9,8 +9,8 @@ import pytest
 from difftest.simulator import TRN1, Engine
 from difftest.simulator.trace import Region
 from difftest.timing import predict
-from difftest.timing.calibration import probed, probes
-from difftest.timing.clockwork import TRN1 as TIMES
+from difftest.timing.calibration import predict_probe, probes
+from difftest.timing.parameters import TRN1 as TIMES
 from difftest.timing.program import lower
 from difftest.timing.tensor_engine import TensorEngine, matmul
 from tests.every import every
@@ -32,11 +32,11 @@ FITTED = [
 def test_an_instruction_takes_what_the_probe_shows(probe):
     usual = 0.37 if probe.engine is Engine.TENSOR else 0.07
     error = LOOSE.get(probe.what, usual)
-    assert probed(probe).predicted == pytest.approx(probe.measured, rel=error)
+    assert predict_probe(probe).predicted == pytest.approx(probe.measured, rel=error)
 
 
 def test_probes_of_which_no_cost_was_taken_judge_the_intervals():
-    judged = [probed(probe) for probe in probes() if not probe.fitted]
+    judged = [predict_probe(probe) for probe in probes() if not probe.fitted]
     assert len(judged) >= 7
     assert sum(one.inside for one in judged) >= 0.9 * len(judged)
     assert any(abs(one.predicted / one.measured - 1) > 0.2 for one in judged)

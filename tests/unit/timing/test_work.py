@@ -9,7 +9,7 @@ from difftest.simulator.frontend.classic import isa, language
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.timing import predict
-from difftest.timing.costs import variant, work
+from difftest.timing.cost_table import operand_variant, work
 from tests.every import every
 from tests.unit.timing.programs import Builder, whole
 
@@ -95,7 +95,7 @@ def test_select_reduce_takes_twice_as_long_from_sbuf_alone():
         predicate = build.tensor((128, 512), dtype="uint8")
         target = build.tensor((128, 512))
         build.emit("select_reduce", Engine.VECTOR, [whole(target)], [whole(true), whole(predicate)])
-        return variant(build.trace.events[0]), timed(build.trace, "select_reduce")[1]
+        return operand_variant(build.trace.events[0]), timed(build.trace, "select_reduce")[1]
 
     assert taken("psum") == ("psum", pytest.approx(512 / 0.96 + 312))
     assert taken("tensor") == ("sbuf", pytest.approx(2 * 512 / 0.96 + 312))

@@ -1,11 +1,11 @@
 import pytest
 
-from difftest.verdict.nursery import Limits, Nursery, Sandbox
+from difftest.verdict.fork_server import ForkServer, Limits, Sandbox
 
 
 @pytest.fixture(scope="session")
 def nursery():
-    with Nursery() as one:
+    with ForkServer() as one:
         yield one
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from difftest import sizes
 from difftest.harness.spec import KernelSpec
-from difftest.verdict.alone import Candidate, checked, loaded
+from difftest.verdict.candidate import Candidate, check_language, load_candidate
 from difftest.verdict.judge import Judge
 from difftest.verdict.judgement import Judgement
 from difftest.verdict.language import OutsideLanguage
@@ -81,12 +81,12 @@ def judged(worker, folder, text, cases=5, spec=spec_of, *, shrink=True, allow=()
     file.write_text(text)
     judgement = Judgement({"file": str(file), "name": "add"}, "test_add.py::test_add", 7)
     try:
-        language = checked(file, judgement.test, allow)
+        language = check_language(file, judgement.test, allow)
     except OutsideLanguage as outside:
         judgement.outcome, judgement.reason = Outcome.OUTSIDE_LANGUAGE, str(outside)
         return judgement
     try:
-        described = loaded(worker, language, "add")
+        described = load_candidate(worker, language, "add")
     except WorkerEnd as end:
         judgement.outcome, judgement.reason, judgement.report = end.outcome, str(end), end.report
         return judgement

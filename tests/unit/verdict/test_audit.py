@@ -10,9 +10,9 @@ from difftest import sizes
 from difftest.harness.spec import KernelSpec
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.kernel import jit
+from difftest.simulator.frontend.nki.nki_kernel import jit
 from difftest.verdict import command as audits
-from difftest.verdict.command import Audit, audited, verdict
+from difftest.verdict.command import Audit, audit_spec, verdict
 from tests.every import every
 
 
@@ -46,7 +46,7 @@ def spec_of(factor, **options):
     ],
 )
 def test_a_spec_that_an_impostor_passes_is_weak(factor, weak, passed):
-    audit = audited(spec_of(factor), 6)
+    audit = audit_spec(spec_of(factor), 6)
     assert audit.decided > 2
     assert tuple(one.partition(" in the place")[0] for one in audit.weaknesses) == weak
     assert (audit.passed[passed] == audit.decided) == bool(weak)
@@ -54,14 +54,14 @@ def test_a_spec_that_an_impostor_passes_is_weak(factor, weak, passed):
 
 
 def test_of_data_that_only_move_an_input_is_no_impostor():
-    assert audited(spec_of(1.0, reduction=0), 4).weaknesses == ()
+    assert audit_spec(spec_of(1.0, reduction=0), 4).weaknesses == ()
     passed = Counter({"zeros": 4, "the first input": 4})
     (weak,) = Audit(moves=True, cases=4, decided=4, passed=passed).weaknesses
     assert weak.startswith("zeros")
 
 
 def test_a_spec_of_which_no_case_decides_is_weak():
-    audit = audited(spec_of(float("nan")), 5)
+    audit = audit_spec(spec_of(float("nan")), 5)
     assert audit.decided == 0
     (why,) = audit.weaknesses
     assert "decides" in why
@@ -75,7 +75,7 @@ def test_a_kernel_that_is_wrong_audits_nothing():
         inputs={"x": "p n"},
         parameters=("factor",),
     )
-    audit = audited(spec, 5)
+    audit = audit_spec(spec, 5)
     assert audit.cases > audit.decided
     assert audit.reasons == {"the kernel is wrong"}
     assert pytest.approx(audit.decided, abs=2) == 0

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from difftest.cli.main import main
 from difftest.host.journal import Journal
 from difftest.host.pool import LostTask
-from difftest.verdict.alone import JudgeSettings
-from difftest.verdict.batch import BatchOrders, candidates, lost, remembered, summary
+from difftest.verdict.batch import BatchOrders, batch_summary, candidates, lost, memoize_pickled
+from difftest.verdict.candidate import JudgeSettings
 from difftest.verdict.outcome import Outcome
 from tests.every import every
 from tests.unit.verdict.kernels import RIGHT, WRONG
@@ -123,7 +123,7 @@ def test_a_reference_is_asked_once_for_the_same_bytes():
         asked.append(a)
         return 2.0 * a
 
-    known = remembered(double, most=4)
+    known = memoize_pickled(double, most=4)
     ones = np.ones(4)
     known(ones)[0] = 7  # what is kept is not what is given away
     assert known(ones.copy()).tolist() == [2.0] * 4
@@ -190,7 +190,7 @@ def test_what_agrees_is_ordered_by_its_time():
 
     rows = [verdict("slow", 9, "s"), verdict("none", None, "n"), verdict("quick", 2, "q")]
     rows += [verdict("twin", 9, "s"), verdict("bad", 1, "", "crashed")]
-    assert [*summary(rows)] == [
+    assert [*batch_summary(rows)] == [
         "5 candidates; agrees: 4, crashed: 1",
         "       2.0 us (predicted)  a.py:quick",
         "       9.0 us (predicted)  a.py:slow",

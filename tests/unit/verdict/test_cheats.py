@@ -5,7 +5,7 @@ Each run has one for each check; the nightly profile has all of them.
 
 from hypothesis import settings
 
-from difftest.verdict.nursery import Limits, Sandbox
+from difftest.verdict.fork_server import Limits, Sandbox
 from tests.every import every
 from tests.unit.verdict.cheats.known import KNOWN
 from tests.unit.verdict.cheats.no_work import WITHOUT_WORK, in_place

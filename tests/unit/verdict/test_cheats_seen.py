@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from difftest.verdict.backend import Shown, decoys
+from difftest.verdict.backend import Disclosure, decoys
 from difftest.verdict.outcome import Outcome
 from tests.every import every
 from tests.unit.verdict.cheats.known import HONEST, TURNS, spec_of_integers
@@ -12,10 +12,10 @@ from tests.unit.verdict.kernels import judged, source
 @every("number", [np.int32(0), np.int32(7), np.int8(127), np.bool_(True), np.bool_(False)])
 def test_an_integer_of_one_value_is_not_what_is_shown(number):
     arrays = (np.full((1, 1), number),)
-    shown = {decoys(arrays, Shown.NOTHING)[0].item() for _ in range(30)}
+    shown = {decoys(arrays, Disclosure.NOTHING)[0].item() for _ in range(30)}
     assert len(shown) > 1
     assert all(0 <= one <= number.item() + 3 for one in shown)
-    assert decoys(arrays, Shown.INTEGERS) == arrays
+    assert decoys(arrays, Disclosure.INTEGERS) == arrays
 
 
 def test_a_register_that_no_data_change_settles_nothing(worker, tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ import numpy as np
 
 from difftest.simulator.frontend.install import embedded, modules
 from difftest.verdict.language import ATTRIBUTES, BUILTINS
-from difftest.verdict.worker import ClosedWorld
+from difftest.verdict.worker import CandidateModules
 from tests.every import every
 
 WAYS_OUT = (types.ModuleType, types.FrameType, types.CodeType, io.IOBase, os.PathLike)
@@ -90,7 +90,7 @@ def test_what_a_kernel_holds_leads_nowhere(dialect):
 
 
 def test_the_lists_lead_to_no_module_that_is_not_listed():
-    world = ClosedWorld((), (), io.StringIO())
+    world = CandidateModules((), (), io.StringIO())
     shown = {name: world.imported(name, wanted=("x",)) for name in world._lists}
     found = reached(shown | {"builtins": world._builtins})
     out = [way for way in ways_out(found, [*shown.values()]) if not way.startswith("sys.std")]

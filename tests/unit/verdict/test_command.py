@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 from difftest.cli.main import main
 from difftest.lint.files import LintRequest
-from difftest.verdict.alone import JudgeSettings, judged
-from difftest.verdict.formats import text_of
-from difftest.verdict.nursery import Sandbox
+from difftest.verdict.candidate import JudgeSettings, judge_candidate
+from difftest.verdict.fork_server import Sandbox
+from difftest.verdict.formats import verdict_text
 from difftest.verdict.outcome import Outcome, Stage
 from tests.every import every
 from tests.unit.verdict.kernels import RIGHT, WRONG, source
@@ -61,7 +61,7 @@ def here(tmp_path, monkeypatch):
 
 
 def test_the_kernel_that_a_test_imports_is_not_run_beside_it(here, nursery):
-    judgement = judged(*here("from os import environ\n" + RIGHT + MARK), FEW, nursery)
+    judgement = judge_candidate(*here("from os import environ\n" + RIGHT + MARK), FEW, nursery)
     assert judgement.outcome is Outcome.AGREES, judgement.as_mapping()
     assert any("asks for os.environ" in doubt for doubt in judgement.evidence.doubts)
     assert "right" not in sys.modules
@@ -70,13 +70,13 @@ def test_the_kernel_that_a_test_imports_is_not_run_beside_it(here, nursery):
 def test_another_file_may_be_a_candidate_for_the_same_contract(here, nursery):
     _, test = here(RIGHT)
     candidate, _ = here(WRONG, "wrong")
-    judgement = judged(candidate, test, FEW, nursery)
+    judgement = judge_candidate(candidate, test, FEW, nursery)
     assert judgement.outcome is Outcome.WRONG_ALGORITHM
-    again = judged(candidate, test, JudgeSettings(case=judgement.case), nursery)
+    again = judge_candidate(candidate, test, JudgeSettings(case=judgement.case), nursery)
     assert again.outcome is Outcome.WRONG_ALGORITHM
     assert again.wrong == judgement.wrong
     assert again.case == judgement.case
-    own = judged("right.py:add", test, JudgeSettings(case=judgement.case), nursery)
+    own = judge_candidate("right.py:add", test, JudgeSettings(case=judgement.case), nursery)
     assert own.reason.startswith("1 case and ")
 
 
@@ -89,11 +89,11 @@ class Less(Sandbox):
 
 
 def test_what_the_system_lacks_is_said_and_may_be_required(here, nursery, monkeypatch):
-    monkeypatch.setattr("difftest.verdict.alone.Sandbox", Less)
-    shown = text_of(judged(*here(RIGHT), FEW, nursery).as_mapping())
+    monkeypatch.setattr("difftest.verdict.candidate.Sandbox", Less)
+    shown = verdict_text(judge_candidate(*here(RIGHT), FEW, nursery).as_mapping())
     assert "  missing:     network, writing\n" in shown
     with pytest.raises(click.UsageError, match="has no wall for network, writing"):
-        judged(*here(RIGHT), replace(FEW, require_isolation=True), nursery)
+        judge_candidate(*here(RIGHT), replace(FEW, require_isolation=True), nursery)
 
 
 def breaks(*_, **__):
@@ -104,7 +104,7 @@ def test_checks_of_ours_that_break_down_are_notes(here, nursery, monkeypatch):
     monkeypatch.setattr(LintRequest, "of_files", breaks)
     monkeypatch.setattr("difftest.verdict.judge.add_time", breaks)
     monkeypatch.setattr("difftest.inspection.inspector.detect", breaks)
-    judgement = judged(*here(RIGHT), FEW, nursery)
+    judgement = judge_candidate(*here(RIGHT), FEW, nursery)
     assert judgement.outcome is Outcome.AGREES, judgement.as_mapping()
     names = ("the linter", "the prediction of time and memory", "the search for hazards")
     told = [(name, note) for name in names for note in judgement.notes if note.startswith(name)]
@@ -156,14 +156,14 @@ def test_the_command_writes_the_object_that_it_shows(here, monkeypatch):
     ],
 )
 def test_what_is_wrong_with_a_file_is_told_where_it_shows(here, nursery, text, outcome, stage):
-    judgement = judged(*here(text), FEW, nursery)
+    judgement = judge_candidate(*here(text), FEW, nursery)
     assert (judgement.outcome, judgement.stage) == (outcome, stage), judgement.as_mapping()
 
 
 def test_bytes_that_are_no_text_are_outside(here, nursery, tmp_path):
     kernel, test = here(RIGHT)
     (tmp_path / "right.py").write_bytes(b"# caf\xe9\n" + RIGHT.encode())
-    judgement = judged(kernel, test, FEW, nursery)
+    judgement = judge_candidate(kernel, test, FEW, nursery)
     assert judgement.outcome is Outcome.OUTSIDE_LANGUAGE
     assert "right.py:1: it cannot be read: " in judgement.reason
 
@@ -182,7 +182,7 @@ def test_bytes_that_are_no_text_are_outside(here, nursery, tmp_path):
 def test_a_name_that_leads_nowhere_is_a_usage_error(here, nursery, kernel, test, said):
     here(RIGHT)
     with pytest.raises(click.UsageError) as caught:
-        judged(kernel, test, FEW, nursery)
+        judge_candidate(kernel, test, FEW, nursery)
     assert said in caught.value.message
     assert caught.value.exit_code == 2
 
@@ -192,4 +192,4 @@ def test_a_test_that_needs_code_of_the_kernels_file_is_told(here, nursery):
     with open("test_right.py", "a") as file:
         file.write("\n\nfrom right import TABLE\n")
     with pytest.raises(click.ClickException, match="TABLE"):
-        judged(kernel, test, FEW, nursery)
+        judge_candidate(kernel, test, FEW, nursery)

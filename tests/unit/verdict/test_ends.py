@@ -6,13 +6,13 @@ import subprocess
 import sys
 import time
 
-from difftest.verdict.nursery import Limits, Nursery, Sandbox
+from difftest.verdict.fork_server import ForkServer, Limits, Sandbox
 from tests.every import every
 
 CODE = """
 import time
-from difftest.verdict.nursery import Nursery
-with Nursery() as nursery:
+from difftest.verdict.fork_server import ForkServer
+with ForkServer() as nursery:
     pid, folder, way = nursery.fork()
     print(nursery._process.pid, pid, nursery.folder, flush=True)
     time.sleep(600)
@@ -45,7 +45,7 @@ def test_a_judge_that_is_killed_leaves_nothing(number):
 
 
 def test_a_nursery_that_is_killed_is_made_anew():
-    with Nursery() as nursery:
+    with ForkServer() as nursery:
         with Sandbox(Limits(30.0), nursery):
             worker, folder = nursery._process.pid, nursery.folder
             os.kill(nursery._process.pid, signal.SIGKILL)

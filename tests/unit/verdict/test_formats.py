@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from difftest.cli.main import main
 from difftest.report.page import markdown_text, page_text
 from difftest.verdict import formats
-from difftest.verdict.formats import FINDING, exit_code, junit_text, session_of, text_of
+from difftest.verdict.formats import FINDING, exit_code, junit_text, session_of, verdict_text
 from difftest.verdict.judgement import Judgement
 from difftest.verdict.outcome import Outcome, Stage
 from tests.every import every
@@ -65,7 +65,7 @@ def test_a_finding_that_the_report_tells_is_told_once(tmp_path, monkeypatch):
         "id": "race",
         "locations": [{"file": f"{tmp_path / 'a.py'}", "line": 2}],
     }
-    text = text_of(document | {"report": "add is wrong\nwarning: it never wrote x"})
+    text = verdict_text(document | {"report": "add is wrong\nwarning: it never wrote x"})
     assert text.count("never wrote") == 1
     assert "\n  error:       a.py:2: it raced [race]\n" in text
 

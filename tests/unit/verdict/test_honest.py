@@ -7,9 +7,9 @@ from pathlib import Path
 
 from hypothesis import settings
 
-from difftest.verdict import alone
-from difftest.verdict.alone import JudgeSettings
-from difftest.verdict.nursery import Limits, Sandbox
+from difftest.verdict import candidate
+from difftest.verdict.candidate import JudgeSettings
+from difftest.verdict.fork_server import Limits, Sandbox
 from difftest.verdict.outcome import Outcome
 from tests.every import every
 from tests.unit.verdict.honest.classic import KERNELS as CLASSIC
@@ -65,7 +65,7 @@ def test_a_kernel_of_the_project_agrees(nursery, monkeypatch, name):
     root = Path(__file__).parents[3]
     monkeypatch.chdir(root)
     settings = JudgeSettings(cases=2, shrink=False)
-    judgement = alone.judged(
+    judgement = candidate.judge_candidate(
         f"kernels/{name}", f"tests/kernels/test_{OURS[name]}", settings, nursery
     )
     assert judgement.outcome is Outcome.AGREES, judgement.as_mapping()

@@ -12,10 +12,10 @@ from difftest.host.output import write_file
 from difftest.simulator.errors import Location
 from difftest.simulator.tape import Tape, TapedCall
 from difftest.verdict import backend
-from difftest.verdict.formats import text_of
-from difftest.verdict.nursery import Limits, Sandbox
+from difftest.verdict.confinement import bubblewrap_command
+from difftest.verdict.fork_server import Limits, Sandbox
+from difftest.verdict.formats import verdict_text
 from difftest.verdict.outcome import Outcome, Stage
-from difftest.verdict.walls import boxed
 from difftest.verdict.wire import WorkerEnd
 from tests.every import every
 from tests.unit.verdict.kernels import RIGHT, judged, source
@@ -119,7 +119,7 @@ def test_the_words_of_a_candidate_look_like_no_others(nursery, tmp_path, text):
     with Sandbox(Limits(30.0), nursery) as worker:
         judgement = judged(worker, tmp_path, text, 2, shrink=False)
     write_file(tmp_path / "page.html", judgement.report)
-    shown = text_of(judgement.as_mapping())
+    shown = verdict_text(judgement.as_mapping())
     assert all(one.isprintable() or one == "\n" for one in shown)
     (reward,) = [line for line in shown.splitlines() if line.startswith("  reward")]
     assert not reward.endswith("1.000")
@@ -195,7 +195,7 @@ def test_bubblewrap_is_used_where_it_is_there_and_works(tmp_path, monkeypatch):
     for text, works in ((BOX.format(folder=tmp_path), True), ("#!/bin/sh\nexit 1\n", False)):
         (tmp_path / "bwrap").write_text(text)
         (tmp_path / "bwrap").chmod(0o755)
-        assert bool(boxed(str(tmp_path))) == works
+        assert bool(bubblewrap_command(str(tmp_path))) == works
     assert (tmp_path / "marker").exists()
 
 

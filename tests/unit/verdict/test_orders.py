@@ -5,8 +5,8 @@ import numpy as np
 
 from difftest.inspection import Inspector
 from difftest.simulator import launch
-from difftest.simulator.replay import replayed
-from difftest.simulator.witness import taping, witnessing
+from difftest.simulator.launch_listeners import listening, recording_tapes
+from difftest.simulator.replay import replay_tape
 from tests.every import every
 
 
@@ -28,9 +28,9 @@ def test_the_turns_of_a_loop_run_in_another_order(rows, ids):
         np.arange(128, dtype=np.float32).reshape(8, 16),
         np.array(rows, np.int32).reshape(2, 4, 1),
     ]
-    with taping() as tapes:
+    with recording_tapes() as tapes:
         launch(scatter, arrays)
     inspector = Inspector()
-    with witnessing(inspector):
-        launch(replayed(tapes[0]), arrays)
+    with listening(inspector):
+        launch(replay_tape(tapes[0]), arrays)
     assert [one.id for one in inspector.findings] == ids

@@ -5,7 +5,7 @@ import json
 import pytest
 from _pytest.pytester import LineMatcher
 
-from difftest.verdict.formats import text_of
+from difftest.verdict.formats import verdict_text
 from difftest.verdict.judgement import Judgement
 from difftest.verdict.outcome import Outcome, Stage
 from tests.every import every
@@ -47,9 +47,9 @@ def test_a_real_verdict_has_the_published_form(worker, tmp_path, text, outcome):
     document = json.loads(json.dumps(judgement.as_mapping(), allow_nan=False))
     assert document["outcome"] == outcome.value
     assert list(breaches(document, SCHEMA)) == []
-    assert f"add: {outcome.value.replace('_', ' ')} (stage:" in text_of(document)
+    assert f"add: {outcome.value.replace('_', ' ')} (stage:" in verdict_text(document)
     if text is WRONG:
-        LineMatcher(text_of(document).splitlines()).fnmatch_lines(WHOLE, consecutive=True)
+        LineMatcher(verdict_text(document).splitlines()).fnmatch_lines(WHOLE, consecutive=True)
     assert 0 <= document["reward"]["total"] <= 1
 
 

@@ -6,7 +6,7 @@ import json
 import numpy as np
 
 from difftest import KernelSpec, Rejection, sizes
-from difftest.verdict.nursery import Limits, Sandbox
+from difftest.verdict.fork_server import Limits, Sandbox
 from difftest.verdict.outcome import Outcome, Stage
 from tests.every import every
 from tests.unit.verdict.kernels import RIGHT, WRONG, judged, source, spec_of

@@ -32,7 +32,7 @@ from difftest.simulator.instructions.checks import need_number, need_tile
 from difftest.simulator.instructions.copy import tensor_copy
 from difftest.simulator.instructions.masked import Mask as Masks
 from difftest.simulator.instructions.masked import issue_masked
-from difftest.simulator.instructions.record import ON_CHIP, Instruction, Takes
+from difftest.simulator.instructions.record import ON_CHIP, Instruction, OperandKind
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.misuses import MASK_OF_TWO_AXES, SHAPE_OF_MASK
 from difftest.simulator.tile import Tile
@@ -99,7 +99,7 @@ def _expression(binder: Binder) -> str:
         expression += f" if {mask} is None else _issue({taken}, mask={mask})"
     if writes:
         expression = f"({expression}, None)[1]"
-    into = _into if binder.record.destinations[0].takes is Takes.TILE else _indexed
+    into = _into if binder.record.destinations[0].takes is OperandKind.TILE else _indexed
     binder.scope.update(_bare=gate.issue, _issue=issue, _into=into)
     return expression
 

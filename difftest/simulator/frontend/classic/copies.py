@@ -31,7 +31,7 @@ from difftest.simulator.instructions.copy import memset
 from difftest.simulator.instructions.dma import loaded_shape
 from difftest.simulator.instructions.record import DMA_SPACES, HBM
 from difftest.simulator.instructions.values import scalar_dtype
-from difftest.simulator.strictness import note
+from difftest.simulator.strictness import report_violation
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
 
@@ -87,7 +87,7 @@ def _predicate(condition: Mask, sides: tuple[Any, ...]) -> Tile:
     received = f"indices of shape {list(condition.shape)}"
     remedy = "use nisa.affine_select, or make a tile of the indices with nisa.iota"
     takes, got = "a tile as condition", "a comparison of indices"
-    note(not_taken("nl.where", takes, got, received, remedy=remedy))
+    report_violation(not_taken("nl.where", takes, got, received, remedy=remedy))
     shape = next((s._tile_shape() for s in sides if isinstance(s, Tile)), condition.shape)
     check_partitions_first(condition.shape, shape, "a condition")
     result: Any = None
@@ -162,7 +162,7 @@ def load_transpose2d(src, *, mask=None, dtype=None):
     except ShapeError as error:
         if src.shape[2:] != (1,):
             raise
-        note(error)
+        report_violation(error)
         src = src[:, :, 0]
     return locals()
 

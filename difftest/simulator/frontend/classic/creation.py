@@ -25,13 +25,13 @@ from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE, as_mask, as
 from difftest.simulator.frontend.classic.copies import copy
 from difftest.simulator.frontend.classic.memories import Placed, as_shape, memory_of
 from difftest.simulator.frontend.loops import of_first_turn
-from difftest.simulator.index import Index, as_integer, is_integer
+from difftest.simulator.index import Index, as_integer, is_index_integer
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions.checks import is_number, need_number, need_tile, wrong_kind
 from difftest.simulator.instructions.dma import dma_copy
 from difftest.simulator.instructions.record import HBM, ON_CHIP
 from difftest.simulator.misuses import VALUE_IN_HBM
-from difftest.simulator.strictness import note
+from difftest.simulator.strictness import report_violation
 from difftest.simulator.tile import Tile
 
 ANYWHERE = (*HBM, *ON_CHIP)
@@ -65,7 +65,7 @@ def full(shape, fill_value, dtype, *, buffer=None, name=""):
     constant = need_number(fill_value, "fill_value", "nl.full")
     tensor = ndarray(shape, dtype, buffer=buffer, name=name)
     if tensor._in_hbm:
-        note(VALUE_IN_HBM(f"buffer={buffer!r}"))
+        report_violation(VALUE_IN_HBM(f"buffer={buffer!r}"))
         small: Tile = issue(copies.memset, (constant,), ((1, 1),), dtype=tensor.dtype)
         row = tensor.reshape((1, tensor.size))
         issue(dma_copy, (small._broadcast_to(row.shape),), dst=row)
@@ -136,7 +136,7 @@ def memset(shape, value, dtype, *, mask=None, engine=engine.unknown):
 @ISA.issues(copies.iota)
 def iota(expr, dtype, *, mask=None):
     """A tile of the values of an index expression; of a loop's or a program's index [1, 1]."""
-    if is_integer(expr):
+    if is_index_integer(expr):
         expr = Index((1, 1), as_integer(expr, "nisa.iota of"), (0, 0))
     dtype = as_dtype(dtype)
     return locals()

@@ -15,7 +15,7 @@ from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.frontend.dispatch import entering
 from difftest.simulator.frontend.loops import awaits_other, joined
-from difftest.simulator.index import Index, Shape, as_integer, broadcast_shapes, is_integer
+from difftest.simulator.index import Index, Shape, as_integer, broadcast_shapes, is_index_integer
 from difftest.simulator.instructions.checks import wrong_kind
 from difftest.simulator.misuses import (
     AND_OF_MASKS,
@@ -24,13 +24,13 @@ from difftest.simulator.misuses import (
     PART_OF_INDEX,
     SHAPE_OF_MASK,
 )
-from difftest.simulator.strictness import note
+from difftest.simulator.strictness import report_violation
 
 Operand = Union["IndexExpression", SupportsIndex]
 
 
 def _is_affine(value: object) -> bool:
-    return isinstance(value, IndexExpression) or is_integer(value)
+    return isinstance(value, IndexExpression) or is_index_integer(value)
 
 
 class IndexExpression(Index):
@@ -87,7 +87,7 @@ class IndexExpression(Index):
     def __mul__(self, other: object) -> IndexExpression:
         if isinstance(other, IndexExpression):
             raise self._not_affine("the product of two indices")
-        if not is_integer(other):
+        if not is_index_integer(other):
             return NotImplemented
         k = int(other)  # type: ignore[call-overload]
         return IndexExpression(self.shape, self.start * k, tuple(step * k for step in self.steps))
@@ -168,7 +168,7 @@ class Mask:
 
     def __bool__(self) -> bool:
         if awaits_other(self):
-            note(AND_OF_MASKS("a mask on the left of 'and'"))
+            report_violation(AND_OF_MASKS("a mask on the left of 'and'"))
             return True
         remedy = "use the instruction's mask argument, and & instead of 'and'"
         raise _as_condition("a mask", remedy)

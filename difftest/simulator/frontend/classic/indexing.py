@@ -18,13 +18,13 @@ from difftest.simulator.index import (
     Index,
     broadcast_shapes,
     expand_ellipsis,
-    is_integer,
+    is_index_integer,
     no_element,
     no_index,
     slice_bounds,
     spell,
 )
-from difftest.simulator.indexing import Named, walked
+from difftest.simulator.indexing import Named, strided_view
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.checks import check_indices
 from difftest.simulator.misuses import (
@@ -33,7 +33,7 @@ from difftest.simulator.misuses import (
     SLICES_BESIDE_INDICES,
 )
 from difftest.simulator.pattern import Pattern, Shape
-from difftest.simulator.strictness import note
+from difftest.simulator.strictness import report_violation
 from difftest.simulator.tile import Tile
 
 
@@ -81,7 +81,7 @@ class MaskedOperand:
         mask = _as_mask(key)
         if mask is None:
             raise error
-        note(error)
+        report_violation(error)
         return MaskedOperand(self.tile, Mask(self.mask.terms + mask.terms))
 
 
@@ -186,7 +186,7 @@ def advanced(tile: Tile, items: tuple[Any, ...]) -> Named | IndexedTile | Masked
     if not any(isinstance(item, _ADVANCED) for item in items):
         return None
     if _is_element_beside_slices(items):
-        note(SLICES_BESIDE_INDICES(f"an element of a tile beside slices on {tile!r}"))
+        report_violation(SLICES_BESIDE_INDICES(f"an element of a tile beside slices on {tile!r}"))
         return IndexedTile(tile, _with_walks(tile, items))
     _check_advanced(tile, items)
     if len(items) < tile.ndim:
@@ -200,7 +200,7 @@ def _is_element_beside_slices(items: tuple[Any, ...]) -> bool:
     """Return whether elements of tiles stand beside slices, and nothing else but integers."""
     elements = [item for item in items if isinstance(item, _ADVANCED)]
     slices = [item for item in items if isinstance(item, _SLICES)]
-    others = len(items) - len(elements) - len(slices) - sum(map(is_integer, items))
+    others = len(items) - len(elements) - len(slices) - sum(map(is_index_integer, items))
     return bool(slices) and not others and all(map(_is_element, elements))
 
 
@@ -246,7 +246,7 @@ def basic(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:
     KernelError : one is no index of the dialect.
     """
     for axis, item in enumerate(items):
-        if not (isinstance(item, (*_BASIC, DynamicSlice)) or is_integer(item)):
+        if not (isinstance(item, (*_BASIC, DynamicSlice)) or is_index_integer(item)):
             kinds = "integers, slices, nl.ds, None, '...' or nl.arange / nl.mgrid expressions"
             raise no_index(item, kinds, f"axis {axis} of {tile!r}")
     return tuple(
@@ -258,17 +258,19 @@ def basic(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:
 def _check_advanced(tile: Tile, items: tuple[Any, ...]) -> None:
     """Raise unless ``items`` has an integer or an index of advanced indexing for each dimension."""
     for item in items:
-        if not (isinstance(item, _ADVANCED) or is_integer(item)):
+        if not (isinstance(item, _ADVANCED) or is_index_integer(item)):
             raise SLICES_BESIDE_INDICES(f"{spell(item)} beside nl.arange / nl.mgrid on {tile!r}")
     if len(items) == tile.ndim:
         return
     takes, got = "an index for every dimension", f"{len(items)} of {tile.ndim} advanced indices"
     error = not_taken("advanced indexing", takes, got, f"{tile!r}", error=ShapeError)
     kinds = (Index, Tile)
-    fits = any(all(isinstance(part, kind) or is_integer(part) for part in items) for kind in kinds)
+    fits = any(
+        all(isinstance(part, kind) or is_index_integer(part) for part in items) for kind in kinds
+    )
     if not tile._in_hbm or not fits or len(items) > tile.ndim:
         raise error
-    note(error)
+    report_violation(error)
 
 
 def _completed(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -309,7 +311,7 @@ def _by_expressions(tile: Tile, items: tuple[Any, ...]) -> Named:
     ]
     if not tile._in_hbm:
         _check_partition_walk(tile, walks, shape)
-    return walked(tile, walks, shape, 0)
+    return strided_view(tile, walks, shape, 0)
 
 
 def _check_partition_walk(tile: Tile, walks: list[tuple[int, Shape]], shape: Shape) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from difftest.annotations import signature_shown
 from difftest.simulator.core import Core, current, is_running
-from difftest.simulator.errors import KernelError, LimitError, ShapeError, missing_name, refused
+from difftest.simulator.errors import KernelError, LimitError, ShapeError, call_error, missing_name
 from difftest.simulator.frontend.arguments import nc_version, not_taken
 from difftest.simulator.frontend.classic.calls import ISA
 from difftest.simulator.frontend.dispatch import fitting
@@ -21,7 +21,7 @@ from difftest.simulator.index import Shape, as_integer, as_integers
 from difftest.simulator.instructions.checks import wrong_kind
 from difftest.simulator.machine import TRN2, Machine
 from difftest.simulator.misuses import BLOCK_INSIDE_BANK
-from difftest.simulator.strictness import note
+from difftest.simulator.strictness import report_violation
 from difftest.simulator.trace import Space
 
 Place = tuple[int, int]
@@ -107,7 +107,7 @@ def _turn(index: Shape, tiles: Shape) -> int:
         error = not_taken("modulo allocation", takes, got, got, error=ShapeError, remedy=remedy)
         if index:
             raise error
-        note(error)
+        report_violation(error)
         return 0
     number = 0
     for place, size in zip(index, shape, strict=True):
@@ -164,7 +164,9 @@ class Placed(Buffer):
                 f"bytes 0 to {most - size}",
             )
         if in_psum and (low or byte):
-            note(BLOCK_INSIDE_BANK(f"{place} for {partitions} partitions of {size} bytes"))
+            report_violation(
+                BLOCK_INSIDE_BANK(f"{place} for {partitions} partitions of {size} bytes")
+            )
         return low, bank * machine.psum_bank_bytes + byte
 
 
@@ -205,7 +207,7 @@ def whole(size: Any, received: str, where: str) -> Any:
     if not isinstance(size, float) or not size.is_integer():
         return size
     got, remedy = "a whole number as a float", "use // instead of /"
-    note(not_taken(where, _INTEGERS, got, received, error=ShapeError, remedy=remedy))
+    report_violation(not_taken(where, _INTEGERS, got, received, error=ShapeError, remedy=remedy))
     return int(size)
 
 
@@ -276,7 +278,7 @@ def note_mixed(core: Core) -> None:
         "decorate the kernel with ncc.force_auto_alloc",
         location=left[0].location,
     )
-    note(error)
+    report_violation(error)
 
 
 # -- the machine -----------------------------------------------------------------------------------
@@ -301,10 +303,10 @@ class TileSize:
     def __setattr__(self, name: str, value: Any) -> None:
         place, remedy = f"nl.tile_size.{name}", "give the kernel a parameter instead"
         value_set, rule = f"{place} = {value!r:.60}", "is the machine's, as AWS documents it"
-        error = refused(place, rule, "was set", value_set, remedy=remedy)
+        error = call_error(place, rule, "was set", value_set, remedy=remedy)
         if name not in _SIZES:
             raise error
-        note(error)
+        report_violation(error)
         self.__dict__[name] = as_integer(value, f"nl.tile_size.{name}")
 
     def __dir__(self) -> list[str]:

@@ -35,7 +35,7 @@ from difftest.simulator.instructions.copy import tensor_copy
 from difftest.simulator.instructions.record import SBUF_ONLY, Instruction, Number
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.instructions.values import promote, quotient_dtype
-from difftest.simulator.strictness import note
+from difftest.simulator.strictness import report_violation
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
 
@@ -185,7 +185,7 @@ def one_rank(left: Tile, right: Tile) -> tuple[Tile, Tile]:
         received=f"{left!r} and {right!r}",
         remedy="insert dimensions of size 1 behind the partitions: tile[:, :, None]",
     )
-    note(error)
+    report_violation(error)
     longer: Tile = short._as_tile().reshape(shape)
     return (longer, right) if short is left else (left, longer)
 
@@ -203,7 +203,7 @@ def copied_from_psum(
     """
     if not isinstance(tile, Tile) or tile._space is not Space.PSUM:
         return tile
-    note(wrong_buffer(tile, name, where, spaces))
+    report_violation(wrong_buffer(tile, name, where, spaces))
     return copy_to_sbuf(tile, mask)
 
 
@@ -255,7 +255,7 @@ def _of_indices(name: str, x: Any, y: Any) -> Any:
     got = "an index expression"
     received = f"{x!r:.60} and {y!r:.60}"
     remedy = "use Python's operator: i + 1"
-    note(not_taken(where, "tiles and numbers", got, received, remedy=remedy))
+    report_violation(not_taken(where, "tiles and numbers", got, received, remedy=remedy))
     return _OF_INDICES[name](x, y)
 
 

@@ -24,7 +24,7 @@ from difftest.simulator.instructions import reduce as instructions
 from difftest.simulator.instructions.alu import ALU_OPS, alu_op
 from difftest.simulator.instructions.checks import is_number
 from difftest.simulator.instructions.registers import Accumulate
-from difftest.simulator.strictness import note
+from difftest.simulator.strictness import report_violation
 from difftest.simulator.tile import Tile
 
 
@@ -92,7 +92,7 @@ def tensor_reduce(op, data, axis, *, mask=None, dtype=None, negate=False, keepdi
     axis = ascending(axis, data, "tensor_reduce")
     error = not_last(axis, data, "tensor_reduce")
     if error is not None:
-        note(error)
+        report_violation(error)
     return locals()
 
 

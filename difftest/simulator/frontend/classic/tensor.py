@@ -29,7 +29,7 @@ from difftest.simulator.instructions.copy import memset, tensor_copy
 from difftest.simulator.instructions.matmul import nc_transpose
 from difftest.simulator.instructions.record import ON_CHIP
 from difftest.simulator.misuses import ASSIGNMENT_TO_HBM, POWER_WITH_MODULUS
-from difftest.simulator.strictness import note
+from difftest.simulator.strictness import report_violation
 from difftest.simulator.tile import COMPARISONS, OPERATORS, Tile
 from difftest.simulator.trace import Space
 
@@ -86,7 +86,7 @@ class Tensor(Tile, AnyTensor):
         )
         if self._in_hbm or self.ndim != 2:
             raise error
-        note(error)
+        report_violation(error)
         source = copy_to_sbuf(self) if self._space is Space.PSUM else self
         return copy_to_sbuf(issue(nc_transpose, (source,)))
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn, cast
 
 from difftest.simulator.core import Core, current, entry
-from difftest.simulator.errors import KernelError, ShapeError, not_modelled, refused
+from difftest.simulator.errors import KernelError, ShapeError, call_error, not_modelled
 from difftest.simulator.frontend.arguments import (
     as_pairs,
     not_taken,
@@ -46,15 +46,15 @@ from difftest.simulator.instructions.record import (
     HBM,
     ON_CHIP,
     Instruction,
-    Issue,
+    InstructionUse,
+    OperandKind,
     Role,
-    Takes,
 )
 from difftest.simulator.instructions.reduce import AVERAGE
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.instructions.rules import other_sizes
 from difftest.simulator.misuses import OFFSETS_FOR_AN_ENGINE
-from difftest.simulator.strictness import doubt, note
+from difftest.simulator.strictness import report_undefined, report_violation
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
@@ -116,7 +116,7 @@ def commands(engine: str, *, infers: bool = False) -> Prepare:
             did = "was to read registers in which nothing was accumulated"
             received = f"reduce_res = {into!r} with reduce_cmd.idle"
             remedy = "pass reduce_cmd=nisa.reduce_cmd.reset_reduce"
-            raise refused(where, rule, did, received, remedy=remedy)
+            raise call_error(where, rule, did, received, remedy=remedy)
         values["reduce_cmd"] = Accumulate.READ
 
     return prepare
@@ -171,10 +171,12 @@ def issue(
     others: tuple[Any, ...] = (),
     engine: Engine = Engine.UNKNOWN,
 ) -> NkiInstruction:
-    """Issue an instruction that writes ``dst``; parameters as :class:`Issue` has them."""
+    """Issue an instruction that writes ``dst``; parameters as :class:`InstructionUse` has them."""
     if dst is None:
         need_tile(dst, "dst", record.name)
-    gate.run(core, placed(Issue(record, operands, options, dst, others, None, engine)))
+    gate.run_instruction(
+        core, placed(InstructionUse(record, operands, options, dst, others, None, engine))
+    )
     turns = core.loops.turns
     return NkiInstruction(turns) if turns else ISSUED
 
@@ -194,7 +196,7 @@ def perform(
 ) -> NkiInstruction:
     """Issue an effect on one tensor at each role."""
     targets = (dst, *others) if effect.destinations else ()
-    effects.issue(effect, [(operands, targets)], options, engine)
+    effects.issue_effect(effect, [(operands, targets)], options, engine)
     return issued()
 
 
@@ -207,10 +209,10 @@ def issue_new(
     **how: Any,
 ) -> Any:
     """:func:`gate.issue`, of views that move where their offsets put them."""
-    return gate.run(core, placed(Issue(instruction, operands, options, **how)))
+    return gate.run_instruction(core, placed(InstructionUse(instruction, operands, options, **how)))
 
 
-def placed(issued: Issue) -> Issue:
+def placed(issued: InstructionUse) -> InstructionUse:
     """What a kernel asks for, with views that move where their offsets put them."""
     accesses = (*issued.operands, issued.dst, *issued.others)
     if MOVING.isdisjoint(map(type, accesses)):
@@ -226,7 +228,7 @@ def placed(issued: Issue) -> Issue:
     return issued
 
 
-def _placed(issued: Issue, role: Role, operand: Any, indices: list[Any]) -> Any:
+def _placed(issued: InstructionUse, role: Role, operand: Any, indices: list[Any]) -> Any:
     """What stands at a role, where its offset puts it.
 
     A role that takes indices gets the view, if it has one for each row or may be skipped. To
@@ -238,7 +240,7 @@ def _placed(issued: Issue, role: Role, operand: Any, indices: list[Any]) -> Any:
     elif isinstance(operand, DynamicView):
         if isinstance(operand._index, DeviceValue):
             indices.append((role.name, operand._index.label))
-        if role.takes is Takes.TILE_OR_INDIRECT and operand._settled() is None:
+        if role.takes is OperandKind.TILE_OR_INDIRECT and operand._settled() is None:
             return operand
         indices += operand._index_tiles
         return settle(operand)
@@ -256,7 +258,7 @@ def need_operand(value: object, name: str, where: str) -> Any:
             error = wrong_buffer(tile, name, where, ON_CHIP)
             if tile.ndim < 2:
                 raise error
-            doubt(error)
+            report_undefined(error)
         return tile
     if value._in_hbm:
         raise wrong_buffer(value, name, where, ON_CHIP)
@@ -368,5 +370,5 @@ def to_one_size(where: str, x: Any, y: Any) -> tuple[Any, Any]:
         fits = (have in (1, size) for have, size in zip(tile.shape, shape, strict=False))
         if tile.ndim != rank or not all(fits):
             raise error
-    (note if x.shape[0] == y.shape[0] else doubt)(error)
+    (report_violation if x.shape[0] == y.shape[0] else report_undefined)(error)
     return x._broadcast_to(shape), y._broadcast_to(shape)

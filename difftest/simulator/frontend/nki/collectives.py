@@ -135,7 +135,7 @@ def _exchange(record: Instruction, dsts: Any, operands: Any, options: Any, **_: 
         takes = f"consecutive integers from 0, one for each of up to {MOST_CHANNELS} channels"
         raise wrong_kind(ids, takes, where, "channel_ids")
     uses = [(srcs, (dst,)) for *srcs, dst in zip(*operands, dsts, strict=True)]
-    effects.issue(record, uses, options)
+    effects.issue_effect(record, uses, options)
 
 
 # fmt: off

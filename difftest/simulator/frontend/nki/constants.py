@@ -13,9 +13,9 @@ from difftest.annotations import own_annotations
 from difftest.simulator.errors import SignatureError
 from difftest.simulator.frontend.arguments import Members, Numbered, as_member, no_member, not_taken
 from difftest.simulator.frontend.nki.levels import READ_AS, check_level
-from difftest.simulator.trace import Engine, Iteration, LoopKind, Quick, Space
+from difftest.simulator.trace import Engine, IdentityEnum, Iteration, LoopKind, Space
 
-Named: Any = new_class("Named", (Quick,), {"metaclass": Members})
+Named: Any = new_class("Named", (IdentityEnum,), {"metaclass": Members})
 engine: Any = Named(
     "engine",
     {"tensor": 1, "vector": 5, "scalar": 2, "gpsimd": 3, "dma": 4, "sync": 6, "unknown": 0},
@@ -36,7 +36,7 @@ READ_AS["nisa.sendrecv(use_gpsimd_dma)"] = lambda value, dst: {
 }
 
 
-class MemoryRegion(Quick, metaclass=Members):
+class MemoryRegion(IdentityEnum, metaclass=Members):
     """Where a tensor lies: ``nl.sbuf``, ``nl.psum``, ``nl.private_hbm``, ``nl.shared_hbm``."""
 
     sbuf = "sbuf"

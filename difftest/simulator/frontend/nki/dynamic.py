@@ -15,7 +15,7 @@ import numpy as np
 
 from difftest.simulator.core import current
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import Array, DType, name_of
+from difftest.simulator.dtypes import Array, DType, dtype_name
 from difftest.simulator.errors import (
     BufferError,
     KernelError,
@@ -29,12 +29,12 @@ from difftest.simulator.frontend.nki.views import Views
 from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
 from difftest.simulator.index import as_integer, left_tensor
 from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions.anomalies import record_anomaly
 from difftest.simulator.instructions.checks import check_indices, need_tile, wrong_kind
-from difftest.simulator.instructions.observing import see
 from difftest.simulator.instructions.record import SBUF_ONLY
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Seen
+from difftest.simulator.trace import AnomalyKind
 
 
 class Rows(NamedTuple):
@@ -158,7 +158,7 @@ class DynamicView(Moving, Views, IndirectTile):
             rows = self._offsets()
             in_bounds = (rows >= 0) & (rows < self._rows.size)
             inside = resolved[1].reshape(len(rows), -1)[:, 0]
-            see(current(), Seen.PATTERN_SKIPPED, "", in_bounds & ~inside, rows)
+            record_anomaly(current(), AnomalyKind.PATTERN_SKIPPED, "", in_bounds & ~inside, rows)
         return resolved
 
     def _locate(self, where: Array | None = None) -> tuple[tuple[Array, ...], Array]:
@@ -344,8 +344,9 @@ def access(
     if rest:
         raise ShapeError(
             "ap's dynamic offset counts whole elements of dtype",
-            happened=f"ap was to step by parts of {name_of(dtype)} elements",
-            received=f"steps of {tensor.strides[dim]} elements of {tensor!r} as {name_of(dtype)}",
+            happened=f"ap was to step by parts of {dtype_name(dtype)} elements",
+            received=f"steps of {tensor.strides[dim]} elements of {tensor!r} as "
+            f"{dtype_name(dtype)}",
         )
     rows = Rows(unit, tensor.shape[dim], dtype)
     if vector_offset is not None:
@@ -399,8 +400,8 @@ def _wanted(
         if rest:
             raise ShapeError(
                 "an access pattern of another dtype begins at one of its elements",
-                happened=f"a pattern of {name_of(dtype)} begins inside an element",
-                received=f"{tensor!r} with offset {tensor.offset} as {name_of(dtype)}",
+                happened=f"a pattern of {dtype_name(dtype)} begins inside an element",
+                received=f"{tensor!r} with offset {tensor.offset} as {dtype_name(dtype)}",
             )
     else:
         start = as_integer(offset, "ap with offset")

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 from difftest.simulator.errors import KernelError, OutOfBoundsError, ShapeError
 from difftest.simulator.frontend.nki.constants import MemoryRegion
 from difftest.simulator.frontend.nki.tensor import NkiTensor
-from difftest.simulator.index import as_integer, is_integer
+from difftest.simulator.index import as_integer, is_index_integer
 from difftest.simulator.memory import Shape
 from difftest.simulator.misuses import DATA_OF_SEVERAL_TILES
 
@@ -188,7 +188,7 @@ class NkiGrid:
         kept = []
         for axis, count, item in zip(self._axes, self.shape, spread, strict=True):
             first, last = self._range(item, count)
-            if not is_integer(item):
+            if not is_index_integer(item):
                 kept.append(axis)
             step = self._steps[axis]
             starts[axis] += first * step
@@ -198,7 +198,7 @@ class NkiGrid:
 
     def _range(self, item: Any, count: int) -> tuple[int, int]:
         """The first tile or block that an item selects, and the one after the last."""
-        if is_integer(item):
+        if is_index_integer(item):
             first = as_integer(item, "index")
             first, last = (first + count if first < 0 else first), 0
             last = first + 1

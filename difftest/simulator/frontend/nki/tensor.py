@@ -37,10 +37,10 @@ from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.checks import check_indices, is_number, need_tile
 from difftest.simulator.instructions.copy import memset, tensor_copy
 from difftest.simulator.instructions.dma import dma_copy
-from difftest.simulator.instructions.record import DMA_SPACES, Issue
+from difftest.simulator.instructions.record import DMA_SPACES, InstructionUse
 from difftest.simulator.misuses import ASSIGNMENT_BY_DMA
 from difftest.simulator.pattern import Pattern
-from difftest.simulator.strictness import note
+from difftest.simulator.strictness import report_violation
 from difftest.simulator.tile import COMPARISONS, OPERATORS, Tile
 from difftest.simulator.trace import Engine, Purpose, Space
 
@@ -96,7 +96,7 @@ class NkiTensor(Views, Tile, NKIObject):
             # AWS documents no such assignment, and devices were seen to run them.
             for side, role in ((target, "its target"), (value, "its value")):
                 need_tile(side, role, "assignment by DMA", DMA_SPACES)
-            note(ASSIGNMENT_BY_DMA(f"{target!r} = {value!r}"))
+            report_violation(ASSIGNMENT_BY_DMA(f"{target!r} = {value!r}"))
             gate.issue(dma_copy, (value,), dst=target)
         elif is_number(value):
             gate.issue(memset, (value,), dst=target)
@@ -377,7 +377,7 @@ def _agree(of_groups: list[Array]) -> bool:
     return all((group == of_groups[0]).all() for group in of_groups[1:])
 
 
-def check_use(issued: Issue, role: str, received: IndirectTensor) -> None:
+def check_use(issued: InstructionUse, role: str, received: IndirectTensor) -> None:
     """Raise unless an operand of an instruction may be indirect, in groups of its size."""
     record, group, index = issued.instruction, received._group, received._index
     name, engine = record.name, issued.engine

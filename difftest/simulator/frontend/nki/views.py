@@ -26,7 +26,7 @@ from difftest.simulator.index import (
     as_integer,
     as_integers,
     expand_ellipsis,
-    is_integer,
+    is_index_integer,
     left_tensor,
     no_element,
     no_index,
@@ -34,7 +34,7 @@ from difftest.simulator.index import (
 )
 from difftest.simulator.indexing import Patterned, completed, reshaped
 from difftest.simulator.pattern import Pattern, Shape
-from difftest.simulator.strictness import note
+from difftest.simulator.strictness import report_violation
 
 Self = TypeVar("Self", bound="Views")
 
@@ -106,7 +106,7 @@ class Views(Patterned):
     @public
     def select(self, dim: int, index: Any) -> Any:
         """One element of a dimension, which goes; ``index`` an integer, or held in SBUF."""
-        if isinstance(index, DeviceValue) or not is_integer(index):
+        if isinstance(index, DeviceValue) or not is_index_integer(index):
             return self._select_by(dim, index)
         key: list[object] = [slice(None)] * len(self.shape)
         key[self._axis(dim, "select")] = index
@@ -306,7 +306,7 @@ def _indexed(view: Views, items: tuple[Any, ...]) -> Pattern:
     for axis, (item, count, stride) in enumerate(zip(items, shape, strides, strict=True)):
         kind = type(item)
         # hasattr, of is_integer, is slow where it says no, and every access comes by here
-        if kind is int or (kind not in _RANGES and is_integer(item)):
+        if kind is int or (kind not in _RANGES and is_index_integer(item)):
             number = item if kind is int else as_integer(item, "index")
             if not -count <= number < count:
                 raise _outside(view, axis, f"index {number}", least=-count)
@@ -354,7 +354,7 @@ def _range(view: Views, axis: int, item: object) -> tuple[int, int, int]:
         error = no_index(item, kinds, f"dimension {axis} of {_said(view)}", remedy)
         if not isinstance(item, (range, LoopRange)):
             raise error
-        note(error)  # an example of AWS's migration to NKI 0.2 has such indices
+        report_violation(error)  # an example of AWS's migration to NKI 0.2 has such indices
         walk: range = item[:]
         end = walk[-1] + 1 if walk else walk.start
         start, stop, step = slice_bounds(slice(walk.start, end, walk.step), size)

@@ -22,7 +22,7 @@ from difftest.simulator.errors import NkiError, kernel_location
 from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.frontend.nki.constants import NKIObject
 from difftest.simulator.frontend.nki.levels import check_level
-from difftest.simulator.index import is_integer
+from difftest.simulator.index import is_index_integer
 from difftest.simulator.misuses import UNWRITTEN_REGISTER
 from difftest.simulator.trace import Iteration, Loop, LoopKind
 
@@ -174,7 +174,7 @@ class NkiScalar(DeviceValue):
             if other.dtype != self.dtype:
                 got = f"{self.dtype} and {other.dtype}"
                 raise not_taken("a sum of NkiScalars", "one dtype", got, got)
-        elif not is_integer(other) or isinstance(other, DeviceValue):
+        elif not is_index_integer(other) or isinstance(other, DeviceValue):
             return NotImplemented
         right = other.device_value() if isinstance(other, NkiScalar) else int(other)
         with np.errstate(all="ignore"):  # it wraps around

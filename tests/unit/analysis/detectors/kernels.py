@@ -7,7 +7,7 @@ from difftest.analysis.detectors.uninitialised import UNWRITTEN
 from difftest.inspection import Inspector
 from difftest.simulator import launch
 from difftest.simulator.frontend.classic import language as nl
-from difftest.simulator.witness import witnessing
+from difftest.simulator.launch_listeners import listening
 
 RNG = np.random.default_rng(0)
 
@@ -36,7 +36,7 @@ def findings_in(kernel, arrays, **options):
 def all_findings_in(kernel, arrays, **options):
     """The findings of one launch."""
     inspector = Inspector()
-    with witnessing(inspector):
+    with listening(inspector):
         launch(kernel, arrays, **options)
     return inspector.findings
 
@@ -44,7 +44,7 @@ def all_findings_in(kernel, arrays, **options):
 def detected_in(kernel, arrays, **options):
     """What the trace alone says."""
     kept = []
-    with witnessing(kept.append):
+    with listening(kept.append):
         launch(kernel, arrays, **options)
     (launched,) = kept
     return detect(launched.trace, launched.machine)

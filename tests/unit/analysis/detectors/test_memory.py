@@ -10,8 +10,8 @@ from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.nki import isa as nisa32
 from difftest.simulator.frontend.nki import language as nl32
-from difftest.simulator.frontend.nki.kernel import jit
-from difftest.simulator.trace import Allocation, Engine, Event, Kind, Region, Space, Trace
+from difftest.simulator.frontend.nki.nki_kernel import jit
+from difftest.simulator.trace import Allocation, Engine, Event, EventKind, Region, Space, Trace
 from tests.every import every
 from tests.unit.analysis.detectors.kernels import findings_in, found_in, normal
 
@@ -294,7 +294,7 @@ def trace_of(space, shape, dtype):
     """A trace with one DMA of a row of a tensor, made without the tensor's data."""
     tensor = Allocation(0, space, shape, np.dtype(dtype), 0, None)
     row = Region(tensor, 0, (1, shape[1]), (shape[1], 1), role="src")
-    event = Event(0, Kind("dma_copy", Engine.DMA), (), (row,))
+    event = Event(0, EventKind("dma_copy", Engine.DMA), (), (row,))
     return Trace(dialect="nki", machine="trn2", allocations=[tensor], events=[event, event])
 
 

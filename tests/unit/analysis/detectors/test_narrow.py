@@ -3,7 +3,7 @@
 import ml_dtypes
 import numpy as np
 
-from difftest.analysis.detectors.numbers import LONGEST
+from difftest.analysis.detectors.numeric_anomalies import LONGEST
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.install import embedded
 from tests.every import every

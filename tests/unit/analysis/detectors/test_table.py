@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from difftest.analysis.detectors import DETECTORS, order
-from difftest.analysis.finding import Severity, is_silenced
+from difftest.analysis.detectors import DETECTORS, affine_loops
+from difftest.analysis.finding import Severity, is_suppressed
 from difftest.simulator.trace import Location
 from tests.every import every
 
@@ -37,7 +37,7 @@ def test_each_detector_is_in_the_table_of_who_says_what():
 def test_ids_are_unique_and_lead_to_the_page():
     ids = [one.id for one in DETECTORS]
     assert len(set(ids)) == len(ids)
-    carried = next(one for one in DETECTORS if one.id == order.CARRIED.id)
+    carried = next(one for one in DETECTORS if one.id == affine_loops.CARRIED.id)
     assert (carried.page, carried.severity) == (
         "docs/reference/detectors/order-of-iterations.md#affine-carried",
         Severity.ERROR,
@@ -68,4 +68,4 @@ def test_a_comment_is_about_its_statement(tmp_path, line, ids):
         "    d = 1\n"
     )
     known = {"one", "text", "two", "three", "four"}
-    assert {id for id in known if is_silenced(id, Location(str(file), line))} == ids
+    assert {id for id in known if is_suppressed(id, Location(str(file), line))} == ids

@@ -4,8 +4,7 @@ import re
 import numpy as np
 import pytest
 
-from difftest.backends.base import BackendMissingError, Crashed, KernelCall, Ran, Rejected
-from difftest.backends.chosen import select_backends
+from difftest.backends.base import BackendMissingError, Completed, Crashed, KernelCall, Rejected
 from difftest.backends.device.core import (
     FAULTS,
     CoreLease,
@@ -15,6 +14,7 @@ from difftest.backends.device.core import (
     device_backend,
 )
 from difftest.backends.device.selftest import UntrustedDeviceError
+from difftest.backends.selection import select_backends
 from tests.every import every
 from tests.unit.backends.sdk_standin import (
     STUB_TEXT,
@@ -98,7 +98,7 @@ def test_one_process_serves_many_data_draws_on_the_leased_core_after_the_known_k
     """Which runs once, on two inputs."""
     for value in (1, 2, 3):
         outcome = run(backend, value=value)
-        assert isinstance(outcome, Ran)
+        assert isinstance(outcome, Completed)
         assert outcome.outputs[0].tolist() == [[value + 1] * 2] * 2
     assert [words[0] for words in ran()] == ["add"] * (2 + 3)
     assert {words[2] for words in ran()} == {"0"}
@@ -136,7 +136,7 @@ def test_a_core_that_another_holds_is_an_error_until_it_is_free(backend):
     with pytest.raises(NoCoreError, match=r"core 0 by process"):
         run(backend)
     taken.release()
-    assert isinstance(run(backend), Ran)
+    assert isinstance(run(backend), Completed)
     backend.close()
     taken = CoreLease()
     with pytest.raises(NoCoreError):
@@ -207,7 +207,7 @@ def test_a_kernels_fault_at_run_time_is_a_crash_and_not_run_again(backend, ran, 
 def test_a_busy_core_is_tried_once_more(backend, tmp_path, monkeypatch):
     monkeypatch.setenv("STANDIN_FLAG", str(tmp_path / "flag"))
     monkeypatch.setenv("STANDIN_FAULT", "busy once")
-    assert isinstance(run(backend), Ran)
+    assert isinstance(run(backend), Completed)
 
 
 def test_a_core_that_stays_busy_is_not_the_kernels_fault(backend, ran, monkeypatch):
@@ -232,7 +232,7 @@ def test_a_hung_kernel_ends_only_its_own_process(backend, monkeypatch):
     assert isinstance(outcome, Crashed)
     assert "no answer within 0.3 s: the process was killed" in str(outcome.error)
     monkeypatch.delenv("STANDIN_FAULT")
-    assert isinstance(run(backend), Ran), "the core serves the next kernel"
+    assert isinstance(run(backend), Completed), "the core serves the next kernel"
 
 
 def test_a_crash_ends_only_the_kernels_process(backend, monkeypatch):
@@ -241,7 +241,7 @@ def test_a_crash_ends_only_the_kernels_process(backend, monkeypatch):
     assert isinstance(outcome, Crashed)
     assert "killed by SIGSEGV" in str(outcome.error)
     monkeypatch.delenv("STANDIN_FAULT")
-    assert isinstance(run(backend), Ran)
+    assert isinstance(run(backend), Completed)
 
 
 def test_a_module_that_is_patched_between_two_tests_is_seen(backend, monkeypatch):

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from difftest.backends.device.timers import measured
+from difftest.backends.device.timers import measure_stage
 from difftest.course.assignment import TRANSPOSE
 from tests.every import every
 
@@ -23,7 +23,7 @@ class Timer:
 
 
 def result_of(*p99s):
-    return measured(replace(TRANSPOSE, shapes=((8, 4),)), len, Timer(*p99s))
+    return measure_stage(replace(TRANSPOSE, shapes=((8, 4),)), len, Timer(*p99s))
 
 
 def test_three_rounds_that_agree_are_enough():

@@ -6,7 +6,7 @@ import pytest
 from difftest.backends.base import BackendMissingError, KernelCall
 from difftest.backends.device.core import ARTIFACTS, DeviceError
 from difftest.backends.device.selftest import UntrustedDeviceError
-from difftest.backends.device.timers import opened_timer, p99_of
+from difftest.backends.device.timers import open_timer, p99_of
 from tests.unit.backends.nrtpy_standin import write_nrtpy
 from tests.unit.backends.sdk_standin import write_classic, write_newer
 
@@ -44,7 +44,7 @@ def timer(site, chip, monkeypatch, tmp_path_factory):
     monkeypatch.setenv(ARTIFACTS, str(tmp_path_factory.mktemp("artifacts")))
     monkeypatch.setenv("STANDIN_LATENCY", "100 110")
     with contextlib.ExitStack() as after:
-        yield lambda: after.enter_context(opened_timer(lambda: add))
+        yield lambda: after.enter_context(open_timer(lambda: add))
 
 
 def test_classic_kernels_are_timed_by_nki_benchmark(site, timer):

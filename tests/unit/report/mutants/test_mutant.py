@@ -3,8 +3,14 @@ import linecache
 import numpy as np
 import pytest
 
-from difftest.report.mutants.instructions import mutants_of
-from difftest.report.mutants.mutant import Mutant, functions_of, name_of, planted, source_of
+from difftest.report.mutants.generation import mutants_of
+from difftest.report.mutants.mutant import (
+    Mutant,
+    apply_mutant,
+    functions_of,
+    qualified_name,
+    read_source,
+)
 from difftest.simulator import launch
 from tests.unit.report.mutants import sample
 
@@ -27,7 +33,7 @@ def test_whatever_holds_the_function_runs_the_change_and_then_no_more():
         return launch(sample.twice, [ones]).outputs[0][0, 0]
 
     assert result() == 2.0
-    with planted(function, mutant):
+    with apply_mutant(function, mutant):
         assert result() == 0.0
         line = linecache.getline(mutant.file, mutant.lines[0])
     assert "classic_nl.subtract(tile, tile)" in line
@@ -49,7 +55,7 @@ def test_a_mutant_keeps_its_key_where_the_file_moves_around_it(tmp_path):
         text = f"{before}def f(a, b):\n    return a + b\n"
         file.write_text(text)
         at, line = text.index("a + b"), before.count("\n") + 1
-        changes = [source_of(str(file)).edit(at, at + 5, text) for text in "ab"]
+        changes = [read_source(str(file)).edit(at, at + 5, text) for text in "ab"]
         keys.append([Mutant(str(file), f"f:{line}", "term dropped", one).key for one in changes])
     assert keys[0] == keys[1]
     assert len(set(keys[0])) == 2
@@ -59,9 +65,9 @@ def test_what_is_no_python_is_refused():
     (function,) = functions_of(sample.twice)
     file = function.__code__.co_filename
     start = mutant_of(sample.twice, "last tile missing").change.start
-    change = source_of(file).edit(start, start, "]")
-    broken = Mutant(file, name_of(function), "nonsense", change)
+    change = read_source(file).edit(start, start, "]")
+    broken = Mutant(file, qualified_name(function), "nonsense", change)
     code = function.__code__
-    with pytest.raises(SyntaxError), planted(function, broken):
+    with pytest.raises(SyntaxError), apply_mutant(function, broken):
         pass
     assert function.__code__ is code

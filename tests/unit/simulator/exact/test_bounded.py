@@ -47,7 +47,7 @@ def assert_tight(made, most, roundings):
 
 OF_TWO = {
     **{name: getattr(bounded, name) for name in ("add", "subtract", "multiply", "divide", "power")},
-    **{name: bounded.extreme(getattr(np, name)) for name in ("maximum", "minimum")},
+    **{name: bounded.exact_extreme(getattr(np, name)) for name in ("maximum", "minimum")},
 }
 
 

@@ -17,7 +17,7 @@ from difftest.simulator.frontend.classic import isa as classic_isa
 from difftest.simulator.frontend.classic import language as classic
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.kernel import jit
+from difftest.simulator.frontend.nki.nki_kernel import jit
 from tests.every import every
 
 TERMS = np.array([1.0, -1.0, 1e-38, -1e-38, 2.0**60, -(2.0**60), 3.0, 2.0**-40], np.float32)

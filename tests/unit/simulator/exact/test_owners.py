@@ -5,7 +5,7 @@ import gc
 import numpy as np
 
 from difftest.simulator import launch
-from difftest.simulator.exact.held import Owners
+from difftest.simulator.exact.exact_values import ByteOwners
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from tests.every import every
@@ -84,7 +84,7 @@ def test_the_check_can_fail(monkeypatch):
     def forgetful(self, tile):
         return None
 
-    monkeypatch.setattr(Owners, "own", forgetful)
+    monkeypatch.setattr(ByteOwners, "own", forgetful)
 
     def kernel(x):
         first = scaled(placed(), loaded(placed(4096), x), 1 / 3)

@@ -11,7 +11,7 @@ from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.dispatch import CLOSED
 from difftest.simulator.frontend.kernel import as_kernel
 from difftest.simulator.frontend.nki import language as nki_nl
-from difftest.simulator.frontend.nki.kernel import jit
+from difftest.simulator.frontend.nki.nki_kernel import jit
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.trace import Engine
 from tests.every import every

@@ -15,7 +15,7 @@ from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic import typing as nt
 from difftest.simulator.frontend.kernel import baremetal_with, profile_with
-from difftest.simulator.frontend.nki import kernel as todays
+from difftest.simulator.frontend.nki import nki_kernel as todays
 from tests.every import every
 
 baremetal = baremetal_with(None)

@@ -10,8 +10,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from difftest.simulator.dtypes import DTYPES, name_of
-from difftest.simulator.instructions.record import INSTRUCTIONS, Takes
+from difftest.simulator.dtypes import DTYPES, dtype_name
+from difftest.simulator.instructions.record import INSTRUCTIONS, OperandKind
 from tests.every import every
 from tests.kernels.budget import NIGHTLY, half
 from tests.unit.simulator.instructions.calls.drawn import MODES, Operand, difference
@@ -19,7 +19,7 @@ from tests.unit.simulator.instructions.calls.examples import EXAMPLES, FORMS, dr
 
 EXAMPLES_EACH = 4
 """Drawn calls of each instruction; more where the profile draws more (nightly)."""
-WITHOUT_DATA = (Takes.NUMBER, Takes.INDEX)
+WITHOUT_DATA = (OperandKind.NUMBER, OperandKind.INDEX)
 
 
 def agree(call, modes=MODES):
@@ -68,7 +68,7 @@ def test_what_the_record_promises(name):
         try:
             agree(call, MODES if NIGHTLY else MODES[1:])
         except Exception as error:
-            shown = name_of(promised) if isinstance(promised, np.dtype) else promised.value
+            shown = dtype_name(promised) if isinstance(promised, np.dtype) else promised.value
             raise AssertionError(f"{name} promises {role} = {shown}\n{call!r}") from error
         kept.append(call)
     assert kept

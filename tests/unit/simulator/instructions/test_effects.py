@@ -21,7 +21,7 @@ from difftest.simulator import (
 from difftest.simulator.frontend.nki import collectives as ncc
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.kernel import jit
+from difftest.simulator.frontend.nki.nki_kernel import jit
 from difftest.simulator.instructions.record import EFFECTS
 from tests.every import every
 

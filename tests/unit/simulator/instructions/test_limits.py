@@ -6,8 +6,8 @@ import random
 import pytest
 
 from difftest.simulator import BufferError, DtypeError, KernelError, ShapeError, Space
-from difftest.simulator.dtypes import DTYPES, name_of
-from difftest.simulator.instructions.record import INSTRUCTIONS, Takes
+from difftest.simulator.dtypes import DTYPES, dtype_name
+from difftest.simulator.instructions.record import INSTRUCTIONS, OperandKind
 from tests.every import every
 from tests.unit.simulator.instructions.calls.drawn import Operand
 from tests.unit.simulator.instructions.calls.examples import LIMITS, drawn
@@ -17,8 +17,8 @@ SHAPED_BY_DST = ("memset", "rand", "rand2", "rng")
 """They fill what they are given."""
 RULES = [(name, rule) for name, record in sorted(INSTRUCTIONS.items()) for rule in record.rules]
 EDGES = [(*key, number) for key in sorted(LIMITS) for number in range(len(LIMITS[key]))]
-NUMBERS = (Takes.VECTOR_OR_NUMBER, Takes.TILE_OR_NUMBER)
-WITHOUT_DATA = (Takes.NUMBER, Takes.INDEX)
+NUMBERS = (OperandKind.VECTOR_OR_NUMBER, OperandKind.TILE_OR_NUMBER)
+WITHOUT_DATA = (OperandKind.NUMBER, OperandKind.INDEX)
 ROLES = [
     (name, role.name)
     for name, record in sorted(INSTRUCTIONS.items())
@@ -84,7 +84,7 @@ def use(name, role, **changes):
         one = call.role(at)
         if not isinstance(one, Operand):
             return one
-        made = {"dtype": name_of(one.dtype), "space": one.space}
+        made = {"dtype": dtype_name(one.dtype), "space": one.space}
         made |= changes if at == role else {}
         if one.at:  # as many elements as the other side has
             made["indexed"] = call.role("dst" if at == "src" else "src").array.shape
@@ -116,9 +116,9 @@ def test_a_dtype_that_a_record_does_not_declare(name, role):
     allowed = DTYPES if declared.dtypes is None else declared.dtypes
     for dtype in set(DTYPES) - set(allowed):
         with pytest.raises(DtypeError, match=f"{name} takes {role} of certain dtypes") as caught:
-            use(name, role, dtype=name_of(dtype)).check(record)
+            use(name, role, dtype=dtype_name(dtype)).check(record)
         check_structure(caught.value)
-        assert caught.value.happened == f"{name} got {role} of {name_of(dtype)}"
+        assert caught.value.happened == f"{name} got {role} of {dtype_name(dtype)}"
 
 
 @every("name, role", ROLES)
@@ -152,7 +152,7 @@ def test_a_destination_of_another_shape(name):
         made = [legal.dst, *legal.others]
         shape = made[number].shape
         longer = made[number]._replace(shape=(*shape[:-1], shape[-1] + 1))
-        if role.takes is Takes.INDIRECT:
+        if role.takes is OperandKind.INDIRECT:
             indexed = (*longer.indexed[:-1], longer.indexed[-1] + 1)
             longer = longer._replace(shape=shape, indexed=indexed)
         made[number] = longer

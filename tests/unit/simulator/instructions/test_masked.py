@@ -6,7 +6,7 @@ import pytest
 from difftest.simulator import OracleError, UnwrittenError, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
-from difftest.simulator.instructions import masked, unboxed
+from difftest.simulator.instructions import irregular_masks, masked
 from tests.every import every
 from tests.unit.simulator.on_tiles import written
 
@@ -56,7 +56,7 @@ def test_the_modes_agree_without_a_bug(kernel):
     assert agree(kernel)
 
 
-@every("name", unboxed.NEUTRAL)
+@every("name", irregular_masks.NEUTRAL)
 def test_an_identity_that_is_none(name, monkeypatch):
     """One that decides, or a zero of the other sign."""
 
@@ -64,23 +64,25 @@ def test_an_identity_that_is_none(name, monkeypatch):
         x = nl.copy(x, dtype=nl.int32) if "bitwise" in name else x
         return nisa.tensor_reduce(getattr(np, name), x, axis=1, dtype=x.dtype, mask=mask)
 
-    kernel, neutral = assigned((16, 1), reduced), unboxed.NEUTRAL[name]
+    kernel, neutral = assigned((16, 1), reduced), irregular_masks.NEUTRAL[name]
     data = -0.0 * DATA if name in ("add", "logical_or", "logical_xor") else DATA + 1024
     assert agree(kernel, data)
     other = {0: -1, -1: 0, 1: 0, np.inf: -np.inf, -np.inf: np.inf}[neutral]
-    monkeypatch.setitem(unboxed.NEUTRAL, name, 0.0 if name == "add" else other)
+    monkeypatch.setitem(irregular_masks.NEUTRAL, name, 0.0 if name == "add" else other)
     assert not agree(kernel, data)
 
 
 def test_a_difference_that_begins_with_what_was_left_out(monkeypatch):
-    monkeypatch.setattr(unboxed, "first_to_front", lambda values, inner, axes: values * inner)
+    monkeypatch.setattr(
+        irregular_masks, "first_to_front", lambda values, inner, axes: values * inner
+    )
     assert not agree(DIFFERENCE)
 
 
 def test_rows_that_keep_what_was_left_out(monkeypatch):
-    by_row = unboxed.by_row
+    by_row = irregular_masks.by_row
     monkeypatch.setattr(
-        unboxed, "by_row", lambda call, values, inner: by_row(call, values, inner | True)
+        irregular_masks, "by_row", lambda call, values, inner: by_row(call, values, inner | True)
     )
     assert not agree(STATISTICS)
 
@@ -96,12 +98,12 @@ def test_a_box_that_is_one_too_small(monkeypatch):
 
 
 def test_registers_of_other_partitions(monkeypatch):
-    registers_of = unboxed.registers_of
+    registers_of = irregular_masks.registers_of
 
     def first_ones(core, rows):
         return registers_of(core, None if rows is None else np.arange(len(rows)))
 
-    monkeypatch.setattr(unboxed, "registers_of", first_ones)
+    monkeypatch.setattr(irregular_masks, "registers_of", first_ones)
     monkeypatch.setattr(masked, "registers_of", first_ones)
     assert not agree(ADDED_UP)
 

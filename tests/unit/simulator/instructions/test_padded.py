@@ -10,7 +10,7 @@ import pytest
 from difftest.simulator import TRN3, UnwrittenError, launch
 from difftest.simulator.frontend.nki import isa as today
 from difftest.simulator.frontend.nki import language as today_nl
-from difftest.simulator.frontend.nki.kernel import jit
+from difftest.simulator.frontend.nki.nki_kernel import jit
 from tests.every import every
 
 MODES = every("plain", [False, True])

@@ -6,7 +6,7 @@ import pytest
 from difftest.simulator import UnwrittenError, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.kernel import jit
+from difftest.simulator.frontend.nki.nki_kernel import jit
 from tests.every import every
 
 MODES = every("plain", [False, True])

@@ -9,12 +9,12 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import TRN3, launch
-from difftest.simulator.baton import one_thread
 from difftest.simulator.dtypes import BFLOAT16
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import products
 from difftest.simulator.instructions.products import PADDINGS, chosen_padding, is_uniform
+from difftest.simulator.program_scheduler import one_thread
 from tests.every import every
 
 RANDOM = np.random.default_rng(0)

@@ -3,7 +3,7 @@
 import ml_dtypes
 import numpy as np
 
-from difftest.simulator.dtypes import as_dtype, name_of
+from difftest.simulator.dtypes import as_dtype, dtype_name
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions.values import promote_dtypes, scalar_dtype
 from tests.every import every
@@ -30,7 +30,7 @@ DOCUMENTED = [
 @every("a, b, result", DOCUMENTED)
 def test_the_documented_pairs(a, b, result):
     for first, second in ((a, b), (b, a)):
-        assert name_of(promote_dtypes(as_dtype(first), as_dtype(second))) == result
+        assert dtype_name(promote_dtypes(as_dtype(first), as_dtype(second))) == result
 
 
 @every(

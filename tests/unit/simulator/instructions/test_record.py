@@ -20,11 +20,11 @@ from difftest.simulator.frontend.nki import isa as todays_isa
 from difftest.simulator.frontend.nki import language as todays_language
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.alu import ALU_OPS
-from difftest.simulator.instructions.elementwise import like, tensor_tensor
+from difftest.simulator.instructions.elementwise import result_like, tensor_tensor
 from difftest.simulator.instructions.record import EFFECTS, INSTRUCTIONS, ISA, Role, instruction
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.trace import Attributes
-from difftest.timing.costing import evidence_of
+from difftest.timing.cost_model import cost_evidence
 from tests.every import every
 from tests.unit.simulator.instructions.calls.examples import EXAMPLES, drawn
 from tests.unit.simulator.on_tiles import normal, on_tiles
@@ -73,7 +73,9 @@ def test_the_timing_model_knows_each_instruction():
     known = {
         name
         for name, record in CLASSIC_RECORDS.items()
-        if any(evidence_of(record.name, record.purpose, engine, TRN2) for engine in record.engines)
+        if any(
+            cost_evidence(record.name, record.purpose, engine, TRN2) for engine in record.engines
+        )
     }
     assert set(CLASSIC_RECORDS) == known
 
@@ -81,7 +83,7 @@ def test_the_timing_model_knows_each_instruction():
 def test_a_name_is_registered_once():
     with pytest.raises(ValueError, match="instruction nc_matmul is registered twice"):
 
-        @instruction(Engine.TENSOR, operands=(Role(name="data"),), result=like("data"))
+        @instruction(Engine.TENSOR, operands=(Role(name="data"),), result=result_like("data"))
         def nc_matmul(call, data):
             """Another."""
 
@@ -109,8 +111,8 @@ def test_an_engine_that_does_not_have_the_instruction():
 def test_a_signature_is_checked_once(monkeypatch):
     """Another shape, dtype or memory is another signature; other data and places are not."""
     checked = []
-    check = gate.check
-    monkeypatch.setattr(gate, "check", lambda *args: checked.append(args) or check(*args))
+    check = gate.check_call
+    monkeypatch.setattr(gate, "check_call", lambda *args: checked.append(args) or check(*args))
 
     def kernel():
         current().calls.clear()
@@ -131,9 +133,9 @@ def test_a_signature_is_checked_once(monkeypatch):
 
 def test_what_was_checked_serves_later_launches_of_the_same_machine_and_dialect(monkeypatch):
     checked = []
-    check = gate.check
+    check = gate.check_call
     monkeypatch.setattr(gate, "_CALLS", {})
-    monkeypatch.setattr(gate, "check", lambda *args: checked.append(args) or check(*args))
+    monkeypatch.setattr(gate, "check_call", lambda *args: checked.append(args) or check(*args))
 
     def kernel():
         tile = nl.zeros((8, 16), nl.float32)

@@ -6,16 +6,16 @@ import importlib
 import numpy as np
 import pytest
 
-from difftest.backends.base import Crashed, KernelCall, Ran
+from difftest.backends.base import Completed, Crashed, KernelCall
 from difftest.backends.embedded import PlainSimulator
 from difftest.simulator import OracleError, launch
 from difftest.simulator.dtypes import FLOAT32
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki import views
-from difftest.simulator.frontend.nki.kernel import jit
+from difftest.simulator.frontend.nki.nki_kernel import jit
 from difftest.simulator.instructions import elementwise, gate
-from difftest.simulator.oracle import judge
+from difftest.simulator.oracle import comparison
 from difftest.simulator.oracle.use import MEANINGS
 from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles
@@ -37,7 +37,7 @@ def into(shape, dtype, fill):
 def test_without_either_the_oracle_cannot_be_imported(monkeypatch):
     monkeypatch.delitem(MEANINGS, "max8")
     with pytest.raises(TypeError, match="neither a meaning nor a reason to have none for max8"):
-        importlib.reload(judge)
+        importlib.reload(comparison)
 
 
 # -- planted bugs ---------------------------------------------------------------------------------
@@ -51,7 +51,7 @@ def doubled(x):
 
 def test_wrong_arithmetic_is_told_by_its_line(monkeypatch):
     np.testing.assert_array_equal(judged(doubled, X), 2 * X)
-    monkeypatch.setattr(elementwise, "apply", lambda op, left, right: left + right)
+    monkeypatch.setattr(elementwise, "apply_operator", lambda op, left, right: left + right)
     with pytest.raises(OracleError) as error:
         judged(doubled, X)
     happened, received, where = str(error.value).splitlines()
@@ -204,8 +204,8 @@ def test_the_backend_calls_a_disagreement_a_crash_of_its_own(monkeypatch):
         return out_of(doubled(nl.load(x)))
 
     call = KernelCall(kernel=kernel, inputs=(X,))
-    assert isinstance(PlainSimulator().run(call), Ran)
-    monkeypatch.setattr(elementwise, "apply", lambda op, left, right: left + right)
+    assert isinstance(PlainSimulator().run(call), Completed)
+    monkeypatch.setattr(elementwise, "apply_operator", lambda op, left, right: left + right)
     outcome = PlainSimulator().run(call)
     assert isinstance(outcome, Crashed)
     assert isinstance(outcome.error, OracleError)

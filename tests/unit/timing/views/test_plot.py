@@ -87,7 +87,7 @@ def check_lane(axis, report):
             assert shown == pytest.approx((first, last), abs=schedule.end / 1e3 / BINS)
     assert base.max() <= axis.get_ylim()[1]
     limits = {
-        "DMA": report.prediction.program.clockwork.hbm_bandwidth.value,
+        "DMA": report.prediction.program.parameters.hbm_bandwidth.value,
         "SBUF": memory_usage(schedule, Space.SBUF).capacity / 1024,
         "PSUM": memory_usage(schedule, Space.PSUM).capacity / 1024,
     }

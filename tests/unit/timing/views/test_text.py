@@ -9,7 +9,7 @@ from difftest.timing import predict
 from difftest.timing.advice import advise
 from difftest.timing.report import Report
 from difftest.timing.views import text
-from difftest.timing.views.text import findings
+from difftest.timing.views.text import format_findings
 from tests.unit.timing.programs import Builder, whole
 from tests.unit.timing.shipped import prediction_of
 
@@ -28,7 +28,7 @@ def printed(table):
 
 
 def test_the_first_three_lines_have_the_answer(report):
-    first, second, third, *_ = text.totals(report)
+    first, second, third, *_ = text.format_totals(report)
     assert first == (
         f"nc_latency {report.prediction.latency:,.1f} us predicted for trn2, of it the "
         f"kernel's own part {report.prediction.middle:,.1f} us"
@@ -40,14 +40,14 @@ def test_the_first_three_lines_have_the_answer(report):
         == "not measured; compiled as classic-benchmark: DMA descriptors all from one generator"
     )
     static = Report(prediction_of("transpose.transpose_by_tiles", (256, 256)))
-    assert next(text.totals(static)).startswith("total_time ")
+    assert next(text.format_totals(static)).startswith("total_time ")
 
 
 def test_no_total_with_an_unknown_cost():
     build = Builder()
     tile = build.load((128, 8))
     build.emit("sort", Engine.GPSIMD, [whole(tile)])
-    lines = list(text.totals(Report(predict(build.trace, TRN2, dge=True))))
+    lines = list(text.format_totals(Report(predict(build.trace, TRN2, dge=True))))
     assert lines[0].startswith(
         "NO TOTAL (predicted for trn2): the cost of 1 sort is unknown on trn2; without them"
     )
@@ -60,10 +60,10 @@ def test_what_rests_on_assumed_costs_is_said():
     for _ in range(20):
         build.emit("rand", Engine.GPSIMD, [whole(tile)])
     build.store(tile)
-    lines = list(text.totals(Report(predict(build.trace, TRN2, dge=True))))
+    lines = list(text.format_totals(Report(predict(build.trace, TRN2, dge=True))))
     caution = next(line for line in lines if line.startswith("CAUTION: "))
     assert "rests on assumed costs, so that it is an order of magnitude" in caution
-    assert not any(line.startswith("CAUTION") for line in text.totals(report_of_products()))
+    assert not any(line.startswith("CAUTION") for line in text.format_totals(report_of_products()))
 
 
 def report_of_products():
@@ -79,22 +79,24 @@ def test_what_does_not_fit_sbuf_is_said():
     tiles = [build.load((128, 64 * 256)) for _ in range(4)]
     for tile in tiles:
         build.store(tile)
-    lines = list(text.totals(Report(predict(build.trace, TRN2, dge=True))))
+    lines = list(text.format_totals(Report(predict(build.trace, TRN2, dge=True))))
     assert any("49,152 bytes a partition do not fit SBUF" in line for line in lines)
 
 
 def test_tables(report):
-    assert "tensor" in printed(text.engines(report))
-    assert re.search(r"transpose\.py:\d+ ", printed(text.lines("Source lines", report.by_line())))
+    assert "tensor" in printed(text.format_engines(report))
+    assert re.search(
+        r"transpose\.py:\d+ ", printed(text.format_lines("Source lines", report.by_line()))
+    )
 
 
 def test_findings_are_numbered_with_line_and_remedy():
     prediction = prediction_of("transpose.transpose_by_tiles", (512, 512), dge=True)
-    lines = list(findings(advise(prediction.schedule)))
+    lines = list(format_findings(advise(prediction.schedule)))
     assert lines[0].startswith("1. small-dmas: 16 DMAs move 65,536 bytes each, 512 a partition")
     assert lines[1].startswith("   transpose.py:")
     assert lines[1].endswith("us of work (predicted)")
     assert lines[2].startswith("   > nisa.dma_copy(")
     assert lines[3].startswith("   the DMA engines come near their full rate")
     assert lines[4].startswith("   load a larger block")
-    assert list(findings([])) == ["nothing found"]
+    assert list(format_findings([])) == ["nothing found"]

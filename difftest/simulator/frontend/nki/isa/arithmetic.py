@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import BFLOAT16, FLOAT32, TFLOAT32, is_float, name_of
+from difftest.simulator.dtypes import BFLOAT16, FLOAT32, TFLOAT32, dtype_name, is_float
 from difftest.simulator.errors import DtypeError, kernel_location, not_modelled, warn
 from difftest.simulator.frontend.arguments import last_axes, not_taken, reads_out
 from difftest.simulator.frontend.dispatch import declare
@@ -28,14 +28,14 @@ from difftest.simulator.frontend.nki.constants import engine as engines
 from difftest.simulator.frontend.nki.constants import reduce_cmd as registers
 from difftest.simulator.frontend.nki.levels import check_level, is_before, public
 from difftest.simulator.frontend.nki.tensor import IndirectTensor
-from difftest.simulator.index import as_integer, as_integers, is_integer
+from difftest.simulator.index import as_integer, as_integers, is_index_integer
 from difftest.simulator.instructions import activation as functions
 from difftest.simulator.instructions import gather, matmul, mx, reduce, select
 from difftest.simulator.instructions.alu import alu_op
 from difftest.simulator.instructions.checks import is_number, need_number, need_tile
 from difftest.simulator.instructions.record import DMA_SPACES, HBM, ON_CHIP
 from difftest.simulator.instructions.registers import Accumulate
-from difftest.simulator.strictness import note
+from difftest.simulator.strictness import report_violation
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
 
@@ -185,14 +185,14 @@ def affine_select(
     name=None,
 ):  # fmt: skip
     """``dst = on_true_tile`` where ``cmp_op(affine value, 0)`` holds, else a constant."""
-    if is_integer(on_true_tile):  # ``offset`` came third once, before the multiplier
+    if is_index_integer(on_true_tile):  # ``offset`` came third once, before the multiplier
         check_level("nisa.affine_select with offset third")
         offset, channel_multiplier, on_true_tile, on_false_value, cmp_op = (
             channel_multiplier,
             on_true_tile,
             on_false_value,
             cmp_op,
-            _EQUAL if is_integer(offset) else offset,
+            _EQUAL if is_index_integer(offset) else offset,
         )
     need_tile(on_true_tile, "on_true_tile", "affine_select", DMA_SPACES)
     pred = affine(locals(), "affine_select")
@@ -260,14 +260,15 @@ def nc_transpose(dst, data, engine=UNKNOWN, name=None):
     if isinstance(dst, Tile) and isinstance(data, Tile) and dst.dtype != data.dtype:
         error = DtypeError(
             "nc_transpose's dst has the dtype of its data",
-            happened=f"nc_transpose was to cast {name_of(data.dtype)} to {name_of(dst.dtype)}",
-            received=f"dst {name_of(dst.dtype)}, data {name_of(data.dtype)}",
+            happened=f"nc_transpose was to cast {dtype_name(data.dtype)} to "
+            f"{dtype_name(dst.dtype)}",
+            received=f"dst {dtype_name(dst.dtype)}, data {dtype_name(data.dtype)}",
             remedy="transpose into a tile of the data's dtype, then cast with nisa.tensor_copy",
         )
         wide = dst.dtype == FLOAT32 and dst._space is Space.PSUM and is_float(data.dtype)
         if not wide or engine is engines.vector:
             raise error
-        note(error)  # what NKI 0.2 took, and what NeuronCore-v2's compiler asks for
+        report_violation(error)  # what NKI 0.2 took, and what NeuronCore-v2's compiler asks for
     return locals()
 
 
@@ -286,7 +287,7 @@ def _check_dtypes(dst, stationary, moving, *, transposes):
         return  # the record says what is wrong
     if (stationary.dtype in _WIDE) != (moving.dtype in _WIDE):
         takes = "float32 and tfloat32 with each other only"
-        got = f"{name_of(stationary.dtype)} with {name_of(moving.dtype)}"
+        got = f"{dtype_name(stationary.dtype)} with {dtype_name(moving.dtype)}"
         remedy = "cast both operands to one dtype"
         raise not_taken("nc_matmul", takes, got, got, error=DtypeError, remedy=remedy)
     if dst.dtype is FLOAT32:
@@ -296,10 +297,10 @@ def _check_dtypes(dst, stationary, moving, *, transposes):
     if transposes:
         allowed.add(stationary.dtype)
     if dst.dtype not in allowed:
-        limit = " or ".join(sorted(name_of(dtype) for dtype in allowed))
+        limit = " or ".join(sorted(dtype_name(dtype) for dtype in allowed))
         raise DtypeError(
             f"nc_matmul dst dtype must be {limit} on gen{version}",
-            happened=f"nc_matmul got a dst of {name_of(dst.dtype)}",
+            happened=f"nc_matmul got a dst of {dtype_name(dst.dtype)}",
             received=f"dst = {dst!r}",
             limit=limit,
         )
@@ -336,7 +337,7 @@ def _grouped(name: str, operands: tuple[Any, ...], *, tiles: bool) -> tuple[Any,
         raise not_taken(name, takes, got, repr(indirect[0]))
     dst = operands[0]
     if wide := [operand for operand in indirect if operand.dtype in _WIDE and operand is not dst]:
-        takes, got = "indirect operands of two bytes or one", f"one of {name_of(wide[0].dtype)}"
+        takes, got = "indirect operands of two bytes or one", f"one of {dtype_name(wide[0].dtype)}"
         raise not_taken(name, takes, got, repr(wide[0]), error=DtypeError)
     if isinstance(dst, IndirectTensor) and dst.dtype == FLOAT32:
         warn(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import INT32, is_integer, name_of
+from difftest.simulator.dtypes import INT32, dtype_name, is_integer
 from difftest.simulator.errors import DtypeError, kernel_location, warn, warn_of_hazard
 from difftest.simulator.frontend.arguments import no_member, not_taken
 from difftest.simulator.frontend.dispatch import declare
@@ -50,7 +50,7 @@ def memset(dst, value, engine=UNKNOWN, name=None):
     if isinstance(value, float) and isinstance(dst, Tile) and is_integer(dst.dtype):
         if not value.is_integer():
             takes, remedy = "a value of dst's own kind", "give dst a float dtype"
-            got = f"the float {value!r} for a dst of {name_of(dst.dtype)}"
+            got = f"the float {value!r} for a dst of {dtype_name(dst.dtype)}"
             received = f"value={value!r} for {dst!r}"
             raise not_taken("memset", takes, got, received, error=DtypeError, remedy=remedy)
         check_level("a float as nisa.memset's value for integers")
@@ -242,7 +242,7 @@ def register_move(dst, src):
 def _load(record, dst, operands, options, **_):
     """Do the load of a register, which then has its value."""
     (target,) = options
-    target.set(effects.issue(record, [(operands, ())], (target.label,)), record.name)
+    target.set(effects.issue_effect(record, [(operands, ())], (target.label,)), record.name)
     return issued()
 
 
@@ -258,7 +258,7 @@ def register_store(dst, src):
 def scalar_load(src):
     """An integer in HBM or SBUF as a scalar."""
     label = new_label()
-    value = effects.issue(effects.scalar_load, [((src,), ())], (label,))
+    value = effects.issue_effect(effects.scalar_load, [((src,), ())], (label,))
     return NkiScalar(value, INT32, label)
 
 

@@ -16,7 +16,7 @@ from difftest.simulator.frontend.nki.language.functions import FUNCTIONS
 from difftest.simulator.frontend.nki.levels import LIFETIMES, api_of, check_name, ending
 from difftest.simulator.frontend.nki.tensor import NkiTensor
 from difftest.simulator.frontend.nki.virtual_registers import NkiScalar
-from difftest.simulator.strictness import note
+from difftest.simulator.strictness import report_violation
 
 _PLAIN = ("float32", "float16", "int8", "int16", "int32", "uint8", "uint16", "uint32")
 _NARROW = (
@@ -60,7 +60,9 @@ def __getattr__(name: str) -> Any:
     if name in _CHECKED:
         return _CHECKED[name]
     if name == "range":
-        note(missing_name("nki.language", name, (), ended=" that AWS documents: use range"))
+        report_violation(
+            missing_name("nki.language", name, (), ended=" that AWS documents: use range")
+        )
         return range
     names = [*NAMES, *_CHECKED]
     raise missing_name("nki.language", name, names, ended=ending(f"nl.{name}"))

@@ -37,7 +37,7 @@ from difftest.simulator.instructions import matmul as products
 from difftest.simulator.instructions.checks import need_tile, wrong_kind
 from difftest.simulator.instructions.record import DMA_SPACES
 from difftest.simulator.misuses import LOOP_IN_ORDER, PRODUCT_OF_BFLOAT16
-from difftest.simulator.strictness import note
+from difftest.simulator.strictness import report_violation
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, LoopKind, Space
 
@@ -83,7 +83,9 @@ def _without_trailing_one(src: Any) -> Any:
     takes, got = "a 2-D tensor in hbm", f"a tensor of {src.ndim} dimensions"
     remedy = "write src[:, :, 0]"
     received = f"src = {src!r:.80}"
-    note(not_taken("nl.load_transpose2d", takes, got, received, error=ShapeError, remedy=remedy))
+    report_violation(
+        not_taken("nl.load_transpose2d", takes, got, received, error=ShapeError, remedy=remedy)
+    )
     return src[:, :, 0]
 
 
@@ -134,7 +136,7 @@ def matmul(x, y, transpose_x=False):
     stationary = x if transpose_x else gate.issue(copies.tensor_copy, (transpose(x),))
     product = gate.issue(products.nc_matmul, (stationary, y), (False, (), (), "none"))
     if BFLOAT16 in (x.dtype, y.dtype) and current().machine.nc_version < 3:
-        note(PRODUCT_OF_BFLOAT16(f"{x!r} and {y!r}"))
+        report_violation(PRODUCT_OF_BFLOAT16(f"{x!r} and {y!r}"))
     return product
 
 

@@ -13,7 +13,7 @@ from difftest.simulator import KernelError
 from difftest.simulator.arrays import SharedArgumentWarning
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.kernel import jit, modules, simulate
+from difftest.simulator.frontend.nki.nki_kernel import jit, modules, simulate
 from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import stored as result_of
 

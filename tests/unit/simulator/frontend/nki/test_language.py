@@ -14,7 +14,7 @@ from difftest.simulator import (
 )
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.kernel import jit
+from difftest.simulator.frontend.nki.nki_kernel import jit
 from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, raised, stored, values
 

@@ -13,7 +13,7 @@ from difftest.simulator import NkiError, launch
 from difftest.simulator.frontend.classic import language as classic
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.kernel import simulate
+from difftest.simulator.frontend.nki.nki_kernel import simulate
 from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import stored, tile
 

@@ -16,7 +16,7 @@ from difftest.simulator.frontend.classic import language as classic
 from difftest.simulator.frontend.kernel import baremetal_with, benchmark_with, profile_with
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.kernel import jit, simulate
+from difftest.simulator.frontend.nki.nki_kernel import jit, simulate
 from tests.every import every
 from tests.unit.simulator.frontend.nki.torch_standin import standin
 from tests.unit.simulator.frontend.test_benchmark import Predictor

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from difftest.simulator import Engine
-from difftest.simulator.dtypes import name_of
+from difftest.simulator.dtypes import dtype_name
 from difftest.simulator.instructions.activation import PRELU
 from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.registers import Accumulate
@@ -29,7 +29,7 @@ Said = dict[str, str]
 
 def named(dtype: Any) -> str:
     """A dtype's name in ``nki.language``."""
-    return name_of(dtype).replace("bool", "bool_")
+    return dtype_name(dtype).replace("bool", "bool_")
 
 
 def said(value: Any, name: str) -> str:

@@ -12,8 +12,8 @@ from difftest.simulator import TRN2, Engine, Machine, Space, launch
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import NKI_NAMES
 from difftest.simulator.frontend.classic.indexing import IndexedTile
-from difftest.simulator.instructions.checks import check
-from difftest.simulator.instructions.record import Call, Instruction, Issue
+from difftest.simulator.instructions.checks import check_call
+from difftest.simulator.instructions.record import CheckedCall, Instruction, InstructionUse
 
 
 class Tensor(NamedTuple):
@@ -48,7 +48,7 @@ class Use:
     engine: Engine = Engine.UNKNOWN
     machine: Machine = field(default=TRN2)
 
-    def check(self, record: Instruction) -> Call:
+    def check(self, record: Instruction) -> CheckedCall:
         """Check the use against a record.
 
         Raises
@@ -63,8 +63,8 @@ class Use:
             dtype = None if self.dtype is None else np.dtype(NKI_NAMES[self.dtype])
             how = {"dst": dst, "others": tuple(others), "dtype": dtype, "engine": self.engine}
             core = current()
-            core.issued = Issue(record, operands, self.options, **how)
-            calls.append(check(core, core.issued))
+            core.issued = InstructionUse(record, operands, self.options, **how)
+            calls.append(check_call(core, core.issued))
 
         launch(kernel, machine=self.machine)
         return calls[0]

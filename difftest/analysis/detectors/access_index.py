@@ -1,0 +1,252 @@
+"""Who touches what, for several readers: the accesses of a trace by the tensor that they touch.
+
+And of loops that claim to be independent, who touches one tensor in each turn.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+from difftest.analysis.detectors.element_map import are_disjoint
+from difftest.analysis.finding import group_by
+from difftest.simulator.trace import (
+    Allocation,
+    Engine,
+    Event,
+    Iteration,
+    Loop,
+    LoopKind,
+    Purpose,
+    Region,
+    Space,
+    Trace,
+)
+
+
+class OperandAccess(NamedTuple):
+    """One operand of one instruction."""
+
+    event: Event
+    region: Region
+    writes: bool
+
+
+def is_accumulating_dma(event: Event) -> bool:
+    """Whether a DMA adds to what its destination holds."""
+    return event.engine is Engine.DMA and any(region.role == "dst" for region in event.reads)
+
+
+def register_reductions(trace: Trace) -> Iterator[tuple[Event, object, tuple[object, ...]]]:
+    """The events that use the reduction registers of an engine: how, and which registers."""
+    for event in trace.events:
+        command = event.kind.options.get("reduce_cmd", "idle")
+        if command != "idle":
+            yield event, command, (event.program, event.engine)
+
+
+class AccessIndex:
+    """What several readers need of a trace, gathered in one pass over its events.
+
+    Attributes
+    ----------
+    seen : the events in whose values something stood out.
+    has_affine : whether a loop of the launch is an ``affine_range``.
+    has_scatter : whether an instruction writes through indices in HBM.
+    has_reduce_res : whether an instruction makes a reduction beside its result.
+    accesses : by the id of the allocation, the accesses to it in program order, an instruction's
+        reads before its writes. Left out are tensors that nothing writes, a kernel's inputs, and
+        those of which no reader can say anything: in SBUF, or in HBM where nothing scatters, all
+        accesses by one program in the one turn of the loops that made the tensor. Tensors of
+        ``sharing`` are never left out.
+    sharing : the tensors in shared HBM that the kernel placed on the same bytes, group by group.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self.seen: list[Event] = []
+        self.has_affine = False
+        self.has_scatter = False
+        self.has_reduce_res = False
+        self._begins: list[int] = []
+        """Numbers of the events at which another turn of a loop, or another program, begins."""
+        self._loops: list[tuple[Iteration, ...]] = []
+        """The loops around the events from each of them on."""
+        self._divide(trace)
+        self.sharing = sharing_bytes(trace.allocations)
+        self.accesses = self._gathered(trace)
+
+    def _divide(self, trace: Trace) -> None:
+        loops: tuple[Iteration, ...] | None = None
+        program: tuple[int, ...] | None = None
+        for event in trace.events:
+            if event.seen:
+                self.seen.append(event)
+            if event.purpose is Purpose.SCATTER:
+                self.has_scatter = True
+            if len(event.writes) > 1:
+                self.has_reduce_res |= event.operand("reduce_res") is not None
+            if event.loops is not loops or event.program is not program:
+                loops, program = event.loops, event.program
+                self._begins.append(event.number)
+                self._loops.append(loops)
+                if not self.has_affine:
+                    self.has_affine = any(turn.loop.kind is LoopKind.AFFINE for turn in loops)
+
+    def _gathered(self, trace: Trace) -> dict[int, list[OperandAccess]]:
+        shared = {base for base in trace.allocations if base.writes and not self._is_local(base)}
+        for tensors in self.sharing:
+            shared.update(tensors)
+        accesses: dict[int, list[OperandAccess]] = {}
+        if not shared:
+            return accesses
+        for event in trace.events:
+            for regions, writes in ((event.reads, False), (event.writes, True)):
+                for region in regions:
+                    if region.allocation in shared:
+                        touch = OperandAccess(event, region, writes)
+                        accesses.setdefault(region.allocation.id, []).append(touch)
+        return accesses
+
+    def _is_local(self, tensor: Allocation) -> bool:
+        """Whether no reader can say anything of a tensor's accesses."""
+        if tensor.space is Space.PSUM or (self.has_scatter and tensor.space.is_hbm):
+            return False
+        turn = bisect_right(self._begins, tensor.first)
+        if turn < len(self._begins) and self._begins[turn] <= tensor.last:
+            return False
+        return not tensor.loops or tensor.loops is self._loops[turn - 1]
+
+
+def sharing_bytes(tensors: Iterable[Allocation]) -> list[list[Allocation]]:
+    """Return the groups of tensors in shared HBM that overlap by their addresses.
+
+    Two tensors of one group share a byte, or a chain of tensors between them does. A tensor that
+    shares nothing is in no group.
+    """
+    placed = [
+        (area.low, area.high, tensor)
+        for tensor in tensors
+        if tensor.space is Space.SHARED_HBM and (area := tensor.area) is not None
+    ]
+    groups: list[list[Allocation]] = []
+    reached = -1
+    for low, high, tensor in sorted(placed, key=lambda place: place[:2]):
+        if low >= reached:
+            groups.append([])
+        groups[-1].append(tensor)
+        reached = max(reached, high)
+    return [group for group in groups if len(group) > 1]
+
+
+_SURVEYS: WeakKeyDictionary[Trace, AccessIndex] = WeakKeyDictionary()
+
+
+def access_index(trace: Trace) -> AccessIndex:
+    """The survey of a trace that is over; made once."""
+    survey = _SURVEYS.get(trace)
+    if survey is None:
+        survey = _SURVEYS[trace] = AccessIndex(trace)
+    return survey
+
+
+class IterationAccess(NamedTuple):
+    """A touch in one turn of a loop."""
+
+    number: int
+    """Of the iteration, from 0."""
+    value: int
+    """Of the loop variable."""
+    access: OperandAccess
+
+
+class AffineLoopRun(NamedTuple):
+    """A run of an ``affine_range`` in which several turns touch a tensor that one writes."""
+
+    depth: int
+    """How many loops are around it."""
+    touches: list[OperandAccess]
+    """In program order."""
+
+    @property
+    def loop(self) -> Loop:
+        """The loop."""
+        return self.touches[0].event.loops[self.depth].loop
+
+    @property
+    def accesses(self) -> list[IterationAccess]:
+        """Each touch with its iteration."""
+        depth = self.depth
+        return [IterationAccess(*touch.event.loops[depth][1:], touch) for touch in self.touches]
+
+    @property
+    def regions(self) -> Iterator[tuple[int, Region]]:
+        """What each touch has of the tensor, behind its iteration's number."""
+        depth = self.depth
+        return ((touch.event.loops[depth].number, touch.region) for touch in self.touches)
+
+
+def affine_runs(accesses: Sequence[OperandAccess]) -> Iterator[AffineLoopRun]:
+    """The runs of each ``affine_range`` that are worth a look.
+
+    ``accesses`` are all of them to one tensor.
+    """
+    loops = accesses[0].event.loops
+    if all(touch.event.loops is loops for touch in accesses):
+        return
+    tensor, last = accesses[0].region.allocation, accesses[-1].event
+    # What ends in the turn that made it has nothing to do with the other turns of those loops.
+    yield from _runs(accesses, len(tensor.loops) if is_within(tensor.loops, last) else 0)
+
+
+def _runs(accesses: Sequence[OperandAccess], depth: int) -> Iterator[AffineLoopRun]:
+    """The same of loops that have ``depth`` others around them."""
+    within = (touch for touch in accesses if len(touch.event.loops) > depth)
+    for inside in group_by(within, lambda touch: touch.event.loops[depth].loop.id).values():
+        if all(map(is_psum_accumulation, inside)) or not any(touch.writes for touch in inside):
+            continue
+        turns = group_by(inside, lambda touch: touch.event.loops[depth].number)
+        if len(turns) > 1:
+            owned = ((id(touch.event.loops), touch.region) for touch in inside)
+            if are_disjoint(inside[0].region.allocation, owned):
+                continue  # turns share no element, of this loop and of those inside
+            run = AffineLoopRun(depth, inside)
+            if run.loop.kind is LoopKind.AFFINE:
+                yield run
+        for group in turns.values():
+            if len(group) > 1:
+                yield from _runs(group, depth + 1)
+
+
+def is_psum_accumulation(touch: OperandAccess) -> bool:
+    """Whether a touch is of what a matmul adds to in PSUM, a scatter in HBM, or nl.loop_reduce."""
+    event = touch.event
+    if event.attributes.loop_indices:
+        return True
+    into = event.attributes.accumulate or (
+        event.purpose is Purpose.SCATTER and is_accumulating_dma(event)
+    )
+    return into and (touch.writes or touch.region.role == "dst")
+
+
+def loses_additions(touch: OperandAccess) -> bool:
+    """Return whether a touch is a scatter's addition in HBM that another addition can undo.
+
+    ``nl.atomic_rmw`` names its operator, and all its additions arrive.
+    """
+    event = touch.event
+    return (
+        is_psum_accumulation(touch)
+        and event.purpose is Purpose.SCATTER
+        and event.attributes.op is None
+    )
+
+
+def is_within(loops: tuple[Iteration, ...], event: Event) -> bool:
+    """Whether an event belongs to a turn of loops."""
+    around, inner = (
+        [(turn.loop.id, turn.number) for turn in turns]
+        for turns in (loops, event.loops[: len(loops)])
+    )
+    return around == inner

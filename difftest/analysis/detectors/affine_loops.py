@@ -1,0 +1,392 @@
+"""Iterations of ``affine_range`` that are not independent of each other.
+
+For each run of a loop and each tensor that several of its turns touch, the turns are replayed on a
+canvas, in program order: who wrote an element last, and who read it before writing it. A matmul
+that accumulates in PSUM may do so in any order; everything else may not.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from difftest.analysis.detectors.access_index import (
+    IterationAccess,
+    OperandAccess,
+    access_index,
+    affine_runs,
+    is_psum_accumulation,
+    register_reductions,
+)
+from difftest.analysis.detectors.element_map import Cells, ElementMap, are_disjoint, first_true
+from difftest.analysis.finding import (
+    ERROR,
+    NOTE,
+    WARNING,
+    Finding,
+    Found,
+    Hazard,
+    InconclusiveFinding,
+    deduplicated,
+    unique_locations,
+)
+from difftest.simulator.machine import Machine
+from difftest.simulator.trace import Event, Location, Loop, LoopKind, Space, Trace
+
+CARRIED = Hazard(
+    "affine-carried", ERROR, "an iteration of affine_range reads what another one writes"
+)
+REDUCTION = Hazard(
+    "affine-reduction", WARNING, "iterations of affine_range add to one tensor outside PSUM"
+)
+REWRITTEN = Hazard(
+    "affine-rewritten", ERROR, "iterations of affine_range share what each writes and reads"
+)
+WRITTEN_TWICE = Hazard(
+    "affine-written-twice", ERROR, "several iterations of affine_range write one element"
+)
+ORDER = Hazard(
+    "affine-order", ERROR, "outputs depend on the order of affine_range, through indices"
+)
+HAZARDS = (CARRIED, REDUCTION, REWRITTEN, WRITTEN_TWICE, ORDER)
+
+ASSOCIATIVE = {"add", "multiply", "maximum", "minimum", "max", "min"}
+ASSOCIATIVE |= {f"{kind}_{op}" for kind in ("bitwise", "logical") for op in ("and", "or", "xor")}
+"""Operators whose reduction AWS's documentation does not count as carried by a loop."""
+
+_NOBODY = -1
+_SEVERAL = -2
+
+_RULE = (
+    "iterations of nl.affine_range claim to be independent: the compiler may run them in any "
+    "order, or at once; only a matmul's accumulation in PSUM may go on from one to the next"
+)
+_SEQUENTIAL = "use nl.sequential_range, which keeps the order"
+
+
+@deduplicated
+def find_loop_conflicts(trace: Trace, machine: Machine) -> Found:
+    """What the iterations of a launch's ``affine_range`` loops have to do with each other."""
+    survey = access_index(trace)
+    if not survey.has_affine:
+        return
+    unrolled = trace.dialect == "nki"
+    for accesses in survey.accesses.values():
+        if unrolled and accesses[0].region.allocation.space is Space.PSUM:
+            continue  # its chains are looked at by other detectors
+        for run in affine_runs(accesses):
+            if are_disjoint(accesses[0].region.allocation, run.regions):
+                continue
+            loop, turns = run.loop, run.accesses
+            conflicts = list(_conflicts(turns))
+            if not conflicts:
+                continue
+            if unrolled:
+                yield from _unrolled(loop, conflicts)
+            else:
+                yield from _judged(loop, conflicts, turns, accesses)
+    if not unrolled:
+        yield from _registers(trace)
+
+
+def _registers(trace: Trace) -> Iterator[Finding]:
+    """Iterations that go on with what others left in the reduction registers of an engine.
+
+    Where all only add, and their sum leaves the registers after the loop, it is a reduction.
+    """
+    begun: dict[tuple[object, ...], Event] = {}
+    before: dict[tuple[object, ...], Event] = {}
+    for event, command, key in register_reductions(trace):
+        if command not in ("reduce", "read"):
+            begun[key] = event
+        elif key in before and (depth := affine_depth(before[key], event)) is not None:
+            yield _of_registers(event, before[key], begun.get(key), depth)
+        before[key] = event
+
+
+def affine_depth(earlier: Event, later: Event) -> int | None:
+    """How many loops are around the ``affine_range`` of which the two are other iterations."""
+    for depth, (turn, other) in enumerate(zip(earlier.loops, later.loops, strict=False)):
+        if turn.loop.id != other.loop.id:
+            return None
+        if turn.number != other.number:
+            return depth if turn.loop.kind is LoopKind.AFFINE else None
+    return None
+
+
+def _of_registers(event: Event, before: Event, begun: Event | None, depth: int) -> Finding:
+    turn, earlier = event.loops[depth], before.loops[depth]
+    inside = begun is not None and any(other.loop.id == turn.loop.id for other in begun.loops)
+    shown = event.operand("reduce_res") is not None and before.operand("reduce_res") is not None
+    carried = inside or shown
+    where = f" at line {turn.loop.location.line}" if turn.loop.location else ""
+    return (CARRIED if carried else REDUCTION).finding(
+        f"iteration {turn.value} of the affine_range{where} goes on with what iteration "
+        f"{earlier.value} left in the reduction registers of the {event.engine.value} engine",
+        _RULE,
+        f"reset them in each iteration (reduce_cmd.reset_reduce), or {_SEQUENTIAL}",
+        event,
+        before,
+        lines=_locations(event, before, turn.loop),
+    )
+
+
+class Conflict(NamedTuple):
+    """Two turns that touch one element, of which one writes it."""
+
+    kind: str
+    """"carried": a turn reads what an earlier one wrote; "overwritten": it writes what an earlier
+    one read; "written": it writes what an earlier one wrote."""
+    earlier: IterationAccess
+    later: IterationAccess
+    element: tuple[int, ...]
+    exact: bool = True
+    """Whether both surely touch the element."""
+
+
+def _conflicts(turns: list[IterationAccess]) -> Iterator[Conflict]:
+    """One conflict of each kind for each pair of source lines."""
+    allocation = turns[0].access.region.allocation
+    canvas = ElementMap([allocation], [turn.access.region for turn in turns])
+    replay = _IterationReplay(canvas, turns)
+    for turn in turns:
+        yield from replay.write(turn) if turn.access.writes else replay.read(turn)
+
+
+class _IterationReplay:
+    """The turns of one run, replayed on a canvas."""
+
+    def __init__(self, canvas: ElementMap, turns: list[IterationAccess]) -> None:
+        self.canvas = canvas
+        self.turns = turns
+        self.writer: Cells = canvas.filled(_NOBODY)
+        """The place in ``turns`` of the last write of each cell."""
+        self.reader: Cells = canvas.filled(_NOBODY)
+        """That of the first read of what the turn had not written itself."""
+        self.number = np.array([turn.number for turn in turns] + [_SEVERAL, _NOBODY], np.int32)
+        """The iteration of each place; of nobody, nobody."""
+        self.place = -1
+        self.said: set[tuple[object, ...]] = set()
+
+    def read(self, turn: IterationAccess) -> Iterator[Conflict]:
+        """A read: of what another turn wrote, or of what no turn did."""
+        self.place += 1
+        region = turn.access.region
+        writer = self.canvas.read(self.writer, region)
+        others = self.number[writer]
+        foreign = others != turn.number
+        if not foreign.any() or is_psum_accumulation(turn.access):
+            return
+        carried = foreign & (others != _NOBODY)
+        if carried.any():
+            yield from self._say("carried", turn, writer, carried)
+        reader = self.canvas.read(self.reader, region)
+        first = np.where(foreign & (reader == _NOBODY), self.place, reader)
+        self.canvas.write(self.reader, region, first)
+
+    def write(self, turn: IterationAccess) -> Iterator[Conflict]:
+        """A write: over what another turn wrote, or read before."""
+        self.place += 1
+        region = turn.access.region
+        writer = self.canvas.read(self.writer, region)
+        reader = self.canvas.read(self.reader, region)
+        others = self.number[writer]
+        twice = (others != turn.number) & (others != _NOBODY)
+        if is_psum_accumulation(
+            turn.access
+        ):  # what others have put in stays in: whoever reads depends
+            self.canvas.write(self.writer, region, np.where(twice, writer, self.place))
+            return
+        if twice.any():
+            yield from self._say("written", turn, writer, twice)
+        others = self.number[reader]
+        early = (others != turn.number) & (others != _NOBODY)
+        if early.any():
+            yield from self._say("overwritten", turn, reader, early)
+        self.canvas.write(self.writer, region, self.place)
+
+    def _say(
+        self, kind: str, turn: IterationAccess, places: Cells, wrong: NDArray[Any]
+    ) -> Iterator[Conflict]:
+        other = self.turns[int(places[first_true(wrong)])]
+        key = kind, other.access.event.location, turn.access.event.location
+        exact = all(self.canvas.is_exact(side.access.region) for side in (other, turn))
+        if (*key, exact) not in self.said:
+            self.said.add((*key, exact))
+            element = self.canvas.element(turn.access.region, wrong)
+            yield Conflict(kind, other, turn, element, exact)
+
+
+def is_read_modify_write(event: Event) -> bool:
+    """Whether an event adds to what it reads: ``x += y``, with an associative operator."""
+    if not event.writes:
+        return False
+    target = event.writes[0]
+    return event.attributes.op in ASSOCIATIVE and any(
+        region.allocation is target.allocation and region[1:4] == target[1:4]
+        for region in event.reads
+    )
+
+
+def _unrolled(loop: Loop, conflicts: list[Conflict]) -> Found:
+    """The same in today's dialect, where the loop is an alias of ``range`` and claims nothing."""
+    carried = [c for c in conflicts if c.exact and c.kind == "carried" and not _both_update(c)]
+    if carried:
+        yield replace(
+            _finding(CARRIED, loop, carried[0]),
+            severity=NOTE,
+            rule="in today's dialect nl.affine_range is a deprecated alias of range: the order is "
+            "kept. In the classic one this would be wrong",
+            remedy="use range, which says what is meant",
+        )
+
+
+def _both_update(conflict: Conflict) -> bool:
+    """Whether both sides are parts of one reduction: of what both add to, not of what is added."""
+    return all(
+        is_read_modify_write(touch.event) and touch.region[1:4] == touch.event.writes[0][1:4]
+        for touch in (conflict.earlier.access, conflict.later.access)
+    )
+
+
+def _judged(
+    loop: Loop,
+    conflicts: list[Conflict],
+    turns: list[IterationAccess],
+    accesses: Sequence[OperandAccess],
+) -> Found:
+    """What is to be said of the conflicts in one run of a loop; ``accesses`` are the tensor's."""
+    exact = [conflict for conflict in conflicts if conflict.exact]
+    if not exact:
+        yield InconclusiveFinding(_finding(ORDER, loop, conflicts[0]), None, loop.location)
+        return
+    reads = [clash for kind in ("carried", "overwritten") for clash in exact if clash.kind == kind]
+    if reads:
+        other = next((c for c in reads if not _both_update(c)), None) or _used_on_the_way(turns)
+        yield _finding(CARRIED if other else REDUCTION, loop, other or reads[0])
+        return
+    if all(turn.access.writes for turn in turns) or _outlives(turns, accesses):
+        if not all(turn.access.region.whole for turn in (exact[0].earlier, exact[0].later)):
+            yield InconclusiveFinding(_finding(ORDER, loop, exact[0]), None, loop.location)
+            return  # a row that nobody reads, as of dummy indices, may have anything
+        yield _finding(WRITTEN_TWICE, loop, exact[0])
+        return
+    in_hbm = exact[0].later.access.region.allocation.space.is_hbm
+    # The compiler can give each iteration a tile of its own; memory in HBM is what it is.
+    finding, later = _finding(REWRITTEN, loop, exact[0]), exact[0].later
+    readers = [turn for turn in turns if not turn.access.writes]
+    reader = next((turn for turn in readers if turn.number == later.number), readers[0])
+    yield replace(
+        finding,
+        severity=ERROR if in_hbm else WARNING,
+        happened=f"{finding.happened}; iteration {reader.value} reads it back",
+        locations=_locations(later.access.event, reader.access.event, loop),
+        evidence=(*finding.evidence, reader.access.event.number),
+    )
+
+
+def _used_on_the_way(turns: list[IterationAccess]) -> Conflict | None:
+    """A turn that takes what others have added up so far: in another order it is another number."""
+    canvas = ElementMap([turns[0].access.region.allocation], [turn.access.region for turn in turns])
+    first = canvas.filled(_NOBODY)
+    """The place in ``turns`` of the first that put something into what each cell holds."""
+    number = np.array([turn.number for turn in turns] + [_NOBODY], np.int32)
+    for place, turn in enumerate(turns):
+        event, region = turn.access.event, turn.access.region
+        cells = canvas.read(first, region)
+        if turn.access.writes:
+            anew = canvas.is_exact(region) and not is_read_modify_write(event)
+            canvas.write(first, region, np.where(anew | (cells == _NOBODY), place, cells))
+        elif canvas.is_exact(region) and not is_read_modify_write(event):
+            others = number[cells]
+            foreign = (others != turn.number) & (others != _NOBODY)
+            if foreign.any():
+                earlier = turns[int(cells[first_true(foreign)])]
+                return Conflict("carried", earlier, turn, canvas.element(region, foreign))
+    return None
+
+
+def _outlives(turns: list[IterationAccess], accesses: Sequence[OperandAccess]) -> bool:
+    """Whether anything after a run reads, not written anew, what several of its turns wrote."""
+    end = bisect_right(
+        accesses, turns[-1].access.event.number, key=lambda touch: touch.event.number
+    )
+    many = 2 * len(turns)
+    while True:  # most often the next run overwrites it: no need to look at all that follows
+        later = accesses[end : end + many]
+        canvas = ElementMap(
+            [turns[0].access.region.allocation],
+            [turn.access.region for turn in turns] + [touch.region for touch in later],
+        )
+        answer = _is_read(_contested(canvas, turns), canvas, later)
+        if answer is not None or end + many >= len(accesses):
+            return bool(answer)
+        many *= 2
+
+
+def _contested(canvas: ElementMap, turns: list[IterationAccess]) -> Cells:
+    """1 in the cells that several turns write, else 0."""
+    writer, contested = canvas.filled(_NOBODY), canvas.filled(0)
+    for turn in turns:
+        if turn.access.writes:
+            region = turn.access.region
+            before = canvas.read(writer, region)
+            several = (before != _NOBODY) & (before != turn.number)
+            canvas.write(contested, region, canvas.read(contested, region) | several)
+            canvas.write(writer, region, turn.number)
+    return contested
+
+
+def _is_read(contested: Cells, canvas: ElementMap, later: Sequence[OperandAccess]) -> bool | None:
+    """Whether a touch reads a contested cell before one writes it; None if none does either."""
+    for touch in later:
+        if not touch.writes:
+            if canvas.read(contested, touch.region).any():
+                return True
+        elif canvas.is_exact(touch.region):
+            canvas.write(contested, touch.region, 0)
+            if not contested.any():
+                return False
+    return None
+
+
+_WORDS = {
+    "carried": ("reads", "wrote"),
+    "overwritten": ("writes", "read"),
+    "written": ("writes", "wrote too"),
+}
+
+
+def _finding(hazard: Hazard, loop: Loop, conflict: Conflict) -> Finding:
+    later, earlier = conflict.later, conflict.earlier
+    region = later.access.region
+    verb, other = _WORDS[conflict.kind]
+    where = f" at line {loop.location.line}" if loop.location else ""
+    return hazard.finding(
+        f"iteration {later.value} of the affine_range{where} {verb} element "
+        f"{list(conflict.element)} of {region.allocation}, which iteration {earlier.value} {other}",
+        _RULE,
+        _REMEDIES[hazard],
+        later.access.event,
+        earlier.access.event,
+        lines=_locations(later.access.event, earlier.access.event, loop),
+    )
+
+
+_REMEDIES = {
+    CARRIED: _SEQUENTIAL,
+    REDUCTION: f"{_SEQUENTIAL}, or accumulate in PSUM by a matmul",
+    REWRITTEN: "create the tensor inside the loop, so that each iteration has its own",
+    WRITTEN_TWICE: f"write disjoint parts, or {_SEQUENTIAL}",
+    ORDER: f"index disjoint parts, or {_SEQUENTIAL}",
+}
+
+
+def _locations(*things: Event | Loop) -> tuple[Location, ...]:
+    """Their lines, each once."""
+    return unique_locations(*(thing.location for thing in things))

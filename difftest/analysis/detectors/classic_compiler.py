@@ -1,0 +1,110 @@
+"""The classic compiler's traps: legal Python that it refuses, or compiles to something else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from difftest.analysis.detectors.access_index import access_index, is_within, register_reductions
+from difftest.analysis.detectors.affine_loops import affine_depth, is_read_modify_write
+from difftest.analysis.finding import ERROR, WARNING, Finding, Found, Hazard, deduplicated
+from difftest.simulator.machine import Machine
+from difftest.simulator.trace import Allocation, Event, Iteration, Location, LoopKind, Trace
+
+SCOPE = Hazard("tensor-scope", ERROR, "a tensor is used outside the loop that makes it")
+REDUCTION = Hazard(
+    "reduce-res-accumulated", WARNING, "reduce_res of an instruction is added up over iterations"
+)
+
+
+@deduplicated
+def find_compiler_violations(trace: Trace, machine: Machine) -> Found:
+    """What a kernel of the classic dialect does that its compiler is known to trip over."""
+    if trace.dialect != "classic":
+        return
+    yield from _scopes(trace)
+    yield from _reductions(trace)
+    yield from _registers(trace)
+
+
+def _scopes(trace: Trace) -> Iterator[Finding]:
+    """Tensors that are made in a loop and touched when that turn of it is over."""
+    for touches in access_index(trace).accesses.values():
+        last = touches[-1]
+        tensor = last.region.allocation
+        scope = _scope(tensor)
+        if scope and not is_within(scope, last.event):
+            first = next(touch.event for touch in touches if not is_within(scope, touch.event))
+            loop = scope[-1].loop.location
+            where = f" at line {loop.line}" if loop else ""
+            yield SCOPE.finding(
+                f"{tensor} is made inside the loop{where} and {first.opcode} uses it when "
+                "that iteration is over",
+                "a tensor lives in the block that makes it (err_local_variable_used_out_of_"
+                "scope): the compiler refuses a use after the loop, or in another iteration",
+                "make it before the loop with nl.ndarray, and write it with tile[...] = ...",
+                first,
+                lines=(first.location, tensor.location, loop),
+            )
+
+
+def _scope(tensor: Allocation) -> tuple[Iteration, ...]:
+    """The turn in which a tensor lives: static_range is unrolled when the kernel is traced."""
+    loops = tensor.loops
+    while loops and loops[-1].loop.kind is LoopKind.STATIC:
+        loops = loops[:-1]
+    return loops
+
+
+def _reductions(trace: Trace) -> Iterator[Finding]:
+    """Sums that an instruction makes beside its result, accumulated from turn to turn."""
+    writers: dict[int, Event] = {}
+    """By the id of a tensor, the event that wrote it as a ``reduce_res``."""
+    added: dict[int, tuple[Location, ...]] = {}
+    """The lines that added to it last: a turn before, of Python's ``range`` too, if these are."""
+    if not access_index(trace).has_reduce_res:
+        return
+    for event in trace.events:
+        if writers and is_read_modify_write(event):
+            total = event.writes[0].allocation
+            again = added.get(total.id) == event.stack
+            added[total.id] = event.stack
+            for region in event.reads:
+                source = writers.get(region.allocation.id)
+                if (
+                    source is not None
+                    and region.allocation is not total
+                    and source.loops == event.loops
+                    and again
+                ):
+                    fate = f"is added up over iterations in {total}"
+                    yield _spoilt(event, source, fate, "reduce with nisa.tensor_reduce")
+        for region in event.writes:
+            if region.role == "reduce_res":
+                writers[region.allocation.id] = event
+            else:
+                writers.pop(region.allocation.id, None)
+
+
+def _registers(trace: Trace) -> Iterator[Finding]:
+    """Reductions that the turns of a loop, or of Python's range, take on from each other."""
+    before: dict[tuple[object, ...], Event] = {}
+    for event, command, key in register_reductions(trace):
+        last = before.get(key)
+        again = last is not None and last.stack == event.stack and last.opcode == event.opcode
+        # Turns of an affine_range that go on from each other are order.affine's to tell of.
+        if command == "reduce" and again and last is not None and affine_depth(last, event) is None:
+            fate = f"goes on in the registers of the {event.engine.value} engine from turn to turn "
+            remedy = "reset them in each turn (reduce_cmd.reset_reduce)"
+            yield _spoilt(event, last, f"{fate}of a loop", remedy)
+        before[key] = event
+
+
+def _spoilt(event: Event, maker: Event, fate: str, remedy: str) -> Finding:
+    return REDUCTION.finding(
+        f"the reduction that {maker.opcode} makes beside its result {fate}",
+        "the classic compiler was seen to run the instruction once more for its reduction, and to "
+        "spoil sums over several iterations (trn2)",
+        f"{remedy}, or keep each one's sum in a column of its own and add them up after the loop",
+        event,
+        maker,
+    )

@@ -1,0 +1,337 @@
+"""Values that a device treats otherwise than the kernel's author thinks: NaN, infinities, integers.
+
+What stood out in the values is in the trace (:class:`~difftest.simulator.trace.Anomaly`). Sums that
+grow in a narrow dtype, which rounds at each addition, are told from the trace alone.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+import numpy as np
+
+from difftest.analysis.detectors.access_index import access_index, is_accumulating_dma
+from difftest.analysis.finding import (
+    ERROR,
+    NOTE,
+    WARNING,
+    Finding,
+    Found,
+    Hazard,
+    deduplicated,
+    group_by,
+)
+from difftest.simulator.machine import Machine
+from difftest.simulator.trace import Anomaly, AnomalyKind, Event, Purpose, Region, Trace
+
+NAN_MADE = Hazard("nan-made", WARNING, "an instruction makes a NaN of numbers, and it counts")
+INFINITY_MADE = Hazard(
+    "infinity-made", WARNING, "an instruction makes an infinity of finite numbers"
+)
+ACTIVATION_RANGE = Hazard(
+    "activation-range", WARNING, "an activation gets an argument outside its range"
+)
+INTEGER_ROUNDED = Hazard("integer-rounded", WARNING, "an integer beyond 2**24 goes through float32")
+FLOAT8_CODES = Hazard("float8-codes", ERROR, "float8 codes that trn1 and trn2 do not have")
+NAN_SEARCHED = Hazard("nan-searched", ERROR, "a search for the largest values gets a NaN")
+HAZARDS = (NAN_MADE, INFINITY_MADE, ACTIVATION_RANGE, INTEGER_ROUNDED, FLOAT8_CODES, NAN_SEARCHED)
+
+_WIDE = 4
+"""Bytes of an integer that float32 may not hold."""
+
+Noted = list[tuple[Event, Anomaly]]
+
+
+def find_numeric_anomalies(trace: Trace, machine: Machine) -> Iterator[Finding]:
+    """What is to be said of the values of a launch."""
+    sights = ((event, sight) for event in access_index(trace).seen for sight in event.seen)
+    noted = group_by(sights, lambda pair: pair[1].what)
+    if not noted:
+        return
+    nans, infinities = noted.get(AnomalyKind.NAN_MADE, []), noted.get(AnomalyKind.INFINITY_MADE, [])
+    compared = noted.get(AnomalyKind.NAN_COMPARED, [])
+    yield from _made(NAN_MADE, "NaN", nans, noted.get(AnomalyKind.NAN_STORED, []) + compared)
+    stored = noted.get(AnomalyKind.INFINITY_STORED, [])
+    yield from _made(INFINITY_MADE, "infinity", infinities, stored)
+    if not any(is_output(event) for event, _ in stored):
+        constants = Purpose.FILL, Purpose.SELECT  # which may be a minimum that is an infinity
+        made = [pair for pair in infinities if pair[0].purpose not in constants]
+        lost = [pair for pair in made if pair[1].value is not None]
+        yield from map(_lost, anomalies_by_line(_that_count(lost, trace)))
+    yield from map(_out_of_range, anomalies_by_line(noted.get(AnomalyKind.OUT_OF_RANGE, [])))
+    if AnomalyKind.INTEGER_ROUNDED in noted:
+        harmless = _random(trace) | _products_of_floats(trace)
+        counted = [
+            pair for pair in noted[AnomalyKind.INTEGER_ROUNDED] if pair[0].number not in harmless
+        ]
+        yield from map(_rounded, anomalies_by_line(counted))
+    for events in anomalies_by_line(noted.get(AnomalyKind.FLOAT8_CODE, [])):
+        yield _float8(events, machine)
+    for events in anomalies_by_line(noted.get(AnomalyKind.NAN_SEARCHED, [])):
+        yield _searched(events, trace)
+
+
+def anomalies_by_line(noted: Noted) -> list[Noted]:
+    """What was noted at each of the kernel's lines."""
+    return list(group_by(noted, lambda pair: pair[0].location).values())
+
+
+def describe_share(sight: Anomaly) -> str:
+    """How many elements, and the first."""
+    place = f" at {list(sight.first)}" if sight.of > 1 else ""
+    return f"{sight.elements} of {sight.of} elements, the first{place}"
+
+
+def is_output(event: Event) -> bool:
+    """Whether what an event writes leaves the kernel."""
+    return event.writes[0].allocation.output is not None
+
+
+def _made(hazard: Hazard, what: str, makers: Noted, stores: Noted) -> Iterator[Finding]:
+    """The first that came of numbers, if one reaches an output afterwards."""
+    outputs = [
+        pair for pair in stores if is_output(pair[0]) or pair[1].what is AnomalyKind.NAN_COMPARED
+    ]
+    if not makers or not outputs:
+        return
+    maker, sight = next((pair for pair in makers if not _is_fill(*pair)), makers[0])
+    operands = "operands that have none" if hazard is NAN_MADE else "finite operands"
+    store, stored = next((pair for pair in outputs if is_output(pair[0])), outputs[0])
+    if stored.what is AnomalyKind.NAN_COMPARED:
+        end = f"{_named(store)} compared {stored.elements} elements that are {what}, which hides it"
+    else:
+        end = f"{stored.elements} elements that are {what} were stored to "
+        end += str(store.writes[0].allocation)
+    origin = "" if sight.value is None else f", of {sight.value:g}"
+    # exp of what is large is what the kernel asked for; a number that a cast loses is not
+    expected = hazard is INFINITY_MADE and (sight.value is None or _is_fill(maker, sight))
+    yield hazard.finding(
+        f"{_named(maker)} made the first {what} of {operands} "
+        f"({describe_share(sight)}{origin}), and {end}",
+        "a device computes on with it, and engines need not treat it as NumPy does; a run "
+        "that ends with one can be reported as a numerical error",
+        "guard the operand (a maximum before a division, an epsilon under a root), subtract "
+        "the row's maximum before exp, scale before a cast to a narrow dtype",
+        maker,
+        store,
+        severity=NOTE if expected else WARNING,
+    )
+
+
+def _that_count(lost: Noted, trace: Trace) -> Noted:
+    """Without what `tensor_reduce` alone reads and passes over: the largest, rounded before."""
+    tensors = [event.writes[0].allocation.id for event, _ in lost]
+    ends: dict[int, set[str]] = {tensor: set() for tensor in tensors}
+    for event in trace.events if ends else ():
+        reduces = str(event.attributes.op)[:3] if event.opcode == "tensor_reduce" else ""
+        for region in event.reads:
+            if region.allocation.id in ends:
+                ends[region.allocation.id].add(reduces)
+    passed = [{"max" if (sight.value or 0) < 0 else "min"} for _, sight in lost]
+    return [lost[n] for n, tensor in enumerate(tensors) if ends[tensor] != passed[n]]
+
+
+def _lost(noted: Noted) -> Finding:
+    """A number that a cast made an infinity of, of which the outputs show nothing."""
+    event, sight = noted[0]
+    return INFINITY_MADE.finding(
+        f"{_named(event)} made an infinity of {sight.value:g} ({describe_share(sight)}), "
+        f"which a later "
+        "instruction hides: no output has one",
+        "a number beyond the largest of a narrow dtype is lost, whatever a minimum or a quotient "
+        "makes of the infinity",
+        "scale before the cast, or keep the tile in float32 or bfloat16",
+        *(event for event, _ in noted),
+    )
+
+
+def _is_fill(event: Event, sight: Anomaly) -> bool:
+    """Whether an infinity is range_select's fill in a narrow dtype, which cannot be chosen."""
+    return event.purpose is Purpose.SELECT and sight.value == float(np.finfo(np.float32).min)
+
+
+def _out_of_range(noted: Noted) -> Finding:
+    event, sight = noted[0]
+    return ACTIVATION_RANGE.finding(
+        f"{_named(event)} got {sight.value!r}, outside its range ({describe_share(sight)})",
+        "outside its valid range the hardware's result of an activation function is invalid",
+        "scale or clamp the input first; a row that nobody uses does no harm",
+        *(event for event, _ in noted),
+    )
+
+
+def _rounded(noted: Noted) -> Finding:
+    event, sight = noted[0]
+    value = "" if sight.value is None else f" {sight.value:.0f}"
+    return INTEGER_ROUNDED.finding(
+        f"{_named(event)} computed the integer{value} in float32, which does not have it "
+        f"({describe_share(sight)})",
+        "but for the sums, differences and products of two 32-bit integer tiles, the engines "
+        "compute in float32, exact for integers up to 2**24",
+        "keep the numbers below 2**24, split them into two, or use nisa.tensor_tensor on "
+        "int32 tiles",
+        *(event for event, _ in noted),
+    )
+
+
+def _random(trace: Trace) -> set[int]:
+    """The numbers of the events that make floats of random bits, of which none is the right one."""
+    bits: set[int] = set()
+    scaled: set[int] = set()
+    for event in trace.events:
+        follows = any(region.allocation.id in bits for region in event.reads)
+        for region in event.writes:
+            tensor = region.allocation
+            if event.purpose is Purpose.BITS or (follows and tensor.dtype.kind in "iu"):
+                bits.add(tensor.id)
+            else:
+                bits.discard(tensor.id)
+                if follows:
+                    scaled.add(event.number)
+    return scaled
+
+
+def _products_of_floats(trace: Trace) -> set[int]:
+    """The numbers of matrix products of which no copy makes 32-bit integers.
+
+    Float data may be whole numbers by chance: their products are rounded as any others are.
+    """
+    sums: dict[int, set[int]] = {}
+    floats: set[int] = set()
+    for event in trace.events:
+        held: set[int] = set()
+        for region in event.reads:
+            held |= sums.get(region.allocation.id, set())
+        if event.purpose is Purpose.PRODUCT:
+            floats.add(event.number)
+            held.add(event.number)
+        elif event.purpose not in (Purpose.COPY, Purpose.TRANSPOSE):
+            held = set()
+        for region in event.writes:
+            before = sums.get(region.allocation.id, set())
+            sums[region.allocation.id] = held and before | held  # tiles are written in parts
+            dtype = region.allocation.dtype
+            if dtype.kind in "iu" and dtype.itemsize == _WIDE:
+                floats -= held
+    return floats
+
+
+def _float8(noted: Noted, machine: Machine) -> Finding:
+    event, sight = noted[0]
+    return FLOAT8_CODES.finding(
+        f"{_named(event)} read {sight.value!r} as float8_e4m3fn on {machine.name} "
+        f"({describe_share(sight)})",
+        "NeuronCore-v2 and v3 have float8_e4m3 with a largest value of 240: they read the "
+        "codes of 256 to 448 as an infinity or NaN",
+        "scale the data to at most 240 and pass float8_e4m3, or use trn3",
+        *(event for event, _ in noted),
+    )
+
+
+def _searched(noted: Noted, trace: Trace) -> Finding:
+    """A search among NaN; worse where what it found names elements in memory."""
+    event, sight = noted[0]
+    access = _addressed(event, trace)
+    happened = f"{_named(event)} searched among NaN ({describe_share(sight)} of its {sight.role})"
+    if access is not None:
+        happened += f", and {_named(access)} takes the indices that came of it"
+    return NAN_SEARCHED.finding(
+        happened,
+        "a NaN is not among the largest values on a device: the indices of a row of NaN are "
+        "0xFFFFFFFF, and a gather that uses them faults",
+        "select before the search: another number where the data are not equal to "
+        "themselves (nl.maximum gives NaN)",
+        *(event for event, _ in noted),
+        severity=WARNING if access is None else ERROR,
+        lines=(event.location, None if access is None else access.location),
+    )
+
+
+def _addressed(search: Event, trace: Trace) -> Event | None:
+    """The first event that takes as indices what follows from a search."""
+    follows = {region.allocation.id for region in search.writes}
+    for event in trace.events:
+        if event.number <= search.number:
+            continue
+        read = [region for region in event.reads if region.allocation.id in follows]
+        if any(region.role == "index" for region in read):
+            return event
+        if read:
+            follows |= {region.allocation.id for region in event.writes}
+    return None
+
+
+def _named(event: Event) -> str:
+    op = event.attributes.op
+    return f"{event.opcode}({op})" if op else event.opcode
+
+
+NARROW = Hazard("narrow-accumulation", WARNING, "a running sum is kept in a narrow dtype")
+
+LONGEST = {"bfloat16": 16, "float16": 128, "float8_e4m3": 4, "float8_e5m2": 4, "float8_e4m3fn": 4}
+"""Additions in a row from which on the roundings together can be a sixteenth of the sum, at least
+four: half a unit in the last place each."""
+_longest = functools.cache(lambda dtype: LONGEST.get(dtype.name))
+
+Part = tuple[int, int, tuple[int, ...], tuple[int, ...]]
+
+
+@deduplicated
+def find_narrow_accumulation(trace: Trace, machine: Machine) -> Found:
+    """Chains of additions whose running sum is kept in a narrow dtype."""
+    narrow = {base.id: longest for base in trace.allocations if (longest := _longest(base.dtype))}
+    if not narrow:
+        return
+    sums: dict[Part, int] = {}
+    for event in trace.events:
+        if not event.writes:
+            continue
+        region = event.writes[0]
+        longest = narrow.get(region.allocation.id)
+        if longest is None or region.view is not None:
+            continue
+        length = _length(event, region, sums)
+        if length:
+            sums[_part(region)] = length
+        elif sums:
+            sums.pop(_part(region), None)
+        if length == longest:
+            yield _narrow_sum(event, region, length)
+
+
+def _length(event: Event, written: Region, sums: dict[Part, int]) -> int:
+    """How many additions in a row the sum has that an event writes; 0 if it adds nothing to one."""
+    if not _adds(event):
+        return 0
+    dtype, elements = written.allocation.dtype, written.elements
+    longest = 0
+    for term in event.reads:
+        if term.allocation.dtype == dtype and term.elements == elements and term.view is None:
+            longest = max(longest, 1 + sums.get(_part(term), 0))
+    return longest
+
+
+def _adds(event: Event) -> bool:
+    """Whether a result is the sum of tensors: each addition rounds."""
+    if event.attributes.accumulate:
+        return True
+    does = event.purpose
+    if does is Purpose.COMBINE:
+        return (event.attributes.op or "").rpartition("+")[2] in ("add", "subtract")
+    return len(event.reads) > 1 if does is Purpose.SUM else is_accumulating_dma(event)
+
+
+def _part(region: Region) -> Part:
+    return region.allocation.id, region.offset, region.shape, region.strides
+
+
+def _narrow_sum(event: Event, region: Region, length: int) -> Finding:
+    return NARROW.finding(
+        f"{length} additions in a row were each rounded to {region.dtype.name}, in "
+        f"{region.allocation}",
+        "an instruction rounds its result to the destination's dtype: a running sum in a "
+        "narrow one loses what is smaller than half a unit in its last place",
+        "keep the running sum in float32 (PSUM accumulates so), and round it once at the end",
+        event,
+    )

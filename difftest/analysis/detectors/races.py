@@ -1,0 +1,516 @@
+"""Programs of a grid, and cores of a logical NeuronCore, that touch one place with no order.
+
+Where programs meet (a barrier, a sendrecv) they divide their events into epochs: what one did
+before the meeting is over when the other goes on. Inside an epoch nothing orders two programs. A
+barrier orders what touches its own tensor, for it blocks one engine and no other
+(``nisa.core_barrier`` at v2.32.0), and what dependences tie to that.
+
+What a rank sends lands in its peers' receive buffers when it enters an all-to-all, whether they
+have come there or not: a buffer that two exchanges share gets the second one's data while the first
+is still read.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from difftest.analysis.detectors.access_index import (
+    OperandAccess,
+    access_index,
+    is_psum_accumulation,
+    loses_additions,
+)
+from difftest.analysis.detectors.element_map import Cells, ElementMap, first_true
+from difftest.analysis.detectors.happens_before import (
+    HappensBefore,
+    collective_calls,
+    is_synchronization,
+)
+from difftest.analysis.finding import (
+    ERROR,
+    NOTE,
+    WARNING,
+    Finding,
+    Found,
+    Hazard,
+    InconclusiveFinding,
+    deduplicated,
+    group_by,
+    unique_locations,
+)
+from difftest.analysis.footprint import footprint
+from difftest.simulator.machine import Machine
+from difftest.simulator.trace import Allocation, Event, Loop, LoopKind, Purpose, Space, Trace
+
+RACE = Hazard("program-race", ERROR, "a program touches what another one writes, unordered")
+WRITTEN_TWICE = Hazard("program-written-twice", WARNING, "several programs write one element")
+IGNORED_ID = Hazard(
+    "program-id-ignored", WARNING, "all programs write one place by one instruction"
+)
+ORDER = Hazard("program-order", ERROR, "outputs depend on the order of programs, through indices")
+OTHER_BARRIER = Hazard(
+    "program-other-barrier", WARNING, "the barrier between two programs is on another tensor"
+)
+TRIP_COUNTS = Hazard(
+    "program-trip-counts", ERROR, "a device loop turns differently often in two programs"
+)
+ADDRESSES = Hazard(
+    "program-other-address", WARNING, "two programs exchange tensors that lie at other addresses"
+)
+NAME_TWICE = Hazard("shared-name-twice", WARNING, "two tensors in shared HBM have one name")
+HAZARDS = (
+    RACE,
+    WRITTEN_TWICE,
+    IGNORED_ID,
+    ORDER,
+    OTHER_BARRIER,
+    TRIP_COUNTS,
+    ADDRESSES,
+    NAME_TWICE,
+)
+
+_NOBODY = -1
+_RULE = (
+    "programs of a grid run at once, or in any order: what one writes, another may touch only "
+    "after a barrier on that tensor"
+)
+_BARRIER = "let each program write a part of its own (nl.program_id), or put nisa.core_barrier on "
+_BARRIER += "this tensor between the two"
+_PARTS = "let each program write a part of its own (nl.program_id), and what reads the others' "
+_PARTS += "parts be another kernel: a classic grid has no barriers"
+
+
+class _Epochs(NamedTuple):
+    """How often programs had met when an event was issued, by the event's number."""
+
+    any: Mapping[int, int]
+    own: Mapping[int, Mapping[int, int]]
+    """By the id of a tensor: at barriers on it alone. Tensors without any have none."""
+
+    def of(self, event: Event, tensors: Iterable[Allocation]) -> int:
+        """Return the number of meetings that surely order accesses to these tensors."""
+        owns = (self.own.get(tensor.id) for tensor in tensors)
+        return sum(own[event.number] for own in owns if own is not None)
+
+
+def find_races(trace: Trace, machine: Machine) -> Found:
+    """What the programs of a launch have to do with each other."""
+    if len({event.program for event in trace.events}) < 2:
+        return
+    for race in _told_once(_all_races(trace)):
+        yield race if trace.dialect == "nki" else _without_barriers(race)
+    yield from _trip_counts(trace)
+    yield from _addresses(trace)
+    if trace.dialect == "nki":
+        yield from _names(trace)
+
+
+def _without_barriers(race: Finding | InconclusiveFinding) -> Finding | InconclusiveFinding:
+    """The same with a remedy that the classic dialect has."""
+    if isinstance(race, InconclusiveFinding):
+        return race._replace(differs=replace(race.differs, remedy=_PARTS))
+    return replace(race, remedy=_PARTS) if race.remedy is _BARRIER else race
+
+
+def _told_once(results: Found) -> Found:
+    """The same, but a kernel that ignores which program it is is told so at the first place.
+
+    Where there is nothing else, no program reads what another one writes: all of them write the
+    same, in any order, and no run need show it.
+    """
+    races = list(results)
+    doubts = [race.agrees for race in races if isinstance(race, InconclusiveFinding)]
+    ignored = [doubt for doubt in doubts if doubt is not None and doubt.id == IGNORED_ID.id]
+    if ignored and len(ignored) == len(races):
+        yield ignored[0]
+        return
+    for race in races:
+        if isinstance(race, InconclusiveFinding) and race.agrees in ignored[1:]:
+            yield race._replace(agrees=None)
+        else:
+            yield race
+
+
+def _all_races(trace: Trace) -> Found:
+    epochs, chains = _epochs(trace), HappensBefore(trace)
+    accesses = access_index(trace).accesses
+    facts = _RaceFacts(trace.divided, at_once=trace.dialect == "nki" or len(set(trace.cores)) > 1)
+    for tensors in _memories(trace):
+        touched = [touch for tensor in tensors for touch in accesses.get(tensor.id, ())]
+        touches = [touch for touch in touched if not is_synchronization(touch.event)]
+        if len(tensors) > 1:
+            touches.sort(key=lambda touch: (touch.event.number, touch.writes))
+        if len({touch.event.program for touch in touches}) > 1:
+            yield from _races(touches, tensors, epochs, chains, facts)
+
+
+def _memories(trace: Trace) -> Iterator[list[Allocation]]:
+    """Tensors in shared HBM that may be touched by several programs.
+
+    Tensors that the kernel placed on the same bytes are one list, any other is a list of its own.
+    """
+    survey = access_index(trace)
+    grouped_ids = {tensor.id for tensors in survey.sharing for tensor in tensors}
+    yield from survey.sharing
+    for number, touches in survey.accesses.items():
+        tensor = touches[0].region.allocation
+        if tensor.space is Space.SHARED_HBM and number not in grouped_ids:
+            yield [tensor]
+
+
+class _RaceFacts(NamedTuple):
+    """Facts of a launch that decide how severe a race is.
+
+    Attributes
+    ----------
+    divided : whether the kernel asks which program it is.
+    at_once : whether the programs surely run at once, on cores of their own.
+    """
+
+    divided: bool
+    at_once: bool
+
+
+def _epochs(trace: Trace) -> _Epochs:
+    total: dict[tuple[int, ...], int] = {}
+    own: dict[int, dict[tuple[int, ...], int]] = {}
+    for event in trace.events:
+        if event.purpose is Purpose.BARRIER:
+            own.setdefault(event.writes[0].allocation.id, {})
+    by_any: dict[int, int] = {}
+    by_own: dict[int, dict[int, int]] = {tensor: {} for tensor in own}
+    for event in trace.events:
+        program, number = event.program, event.number
+        if is_synchronization(event):
+            total[program] = total.get(program, 0) + 1
+        if event.purpose is Purpose.BARRIER:
+            counts = own[event.writes[0].allocation.id]
+            counts[program] = counts.get(program, 0) + 1
+        by_any[number] = total.get(program, 0)
+        for tensor, counts in own.items():
+            by_own[tensor][number] = counts.get(program, 0)
+    return _Epochs(by_any, by_own)
+
+
+class Race(NamedTuple):
+    """Two programs that touch one element, of which one writes it, with no order between them."""
+
+    kind: str
+    """"read": the second one reads what the first one writes; "written": both write it; "added":
+    both add to it, through indices."""
+    first: OperandAccess
+    second: OperandAccess
+    element: tuple[int, ...]
+    own: bool = False
+    """Of a read: whether its program has written the element too, since they met last."""
+    exact: bool = True
+    """Whether both surely touch the element."""
+
+
+def _races(
+    touches: list[OperandAccess],
+    tensors: list[Allocation],
+    epochs: _Epochs,
+    chains: HappensBefore,
+    facts: _RaceFacts,
+) -> Found:
+    """One race of each kind for each pair of source lines."""
+    said: set[tuple[object, ...]] = set()
+    canvas = ElementMap(tensors, [touch.region for touch in touches])
+    told: set[tuple[object, ...]] = set()
+    for inside in _grouped(touches, lambda touch: epochs.any[touch.event.number]):
+        for race in _Epoch(canvas, inside).races():
+            lines = race.first.event.location, race.second.event.location
+            if (race.kind, *lines, race.exact, race.own) not in told:
+                told.add((race.kind, *lines, race.exact, race.own))
+                said.add(lines)
+                yield _judged(race, facts)
+    for inside in _grouped(touches, lambda touch: epochs.of(touch.event, tensors)):
+        met = {epochs.any[touch.event.number] for touch in inside}
+        if len(met) > 1 and any(_Epoch(canvas, inside).races()):
+            yield from _behind_other_barriers(canvas, inside, chains, said)
+
+
+def _behind_other_barriers(
+    canvas: ElementMap,
+    touches: list[OperandAccess],
+    chains: HappensBefore,
+    said: set[tuple[object, ...]],
+) -> Iterator[Finding]:
+    """Accesses of two programs that met, but not at a barrier that orders these.
+
+    ``said`` are the pairs of lines of which something is said already.
+    """
+    for write in (touch for touch in touches if touch.writes and canvas.is_exact(touch.region)):
+        cells = canvas.filled(0)
+        canvas.write(cells, write.region, 1)
+        for touch in touches:
+            lines = write.event.location, touch.event.location
+            is_known = lines in said or lines[::-1] in said or not canvas.is_exact(touch.region)
+            if is_known or touch.event.program == write.event.program:
+                continue
+            common = canvas.read(cells, touch.region) == 1
+            if common.any() and not chains.precedes(write.event, touch.event):
+                said.add(lines)
+                kind = "written" if touch.writes else "read"
+                element = canvas.element(touch.region, common)
+                yield _finding(OTHER_BARRIER, Race(kind, write, touch, element))
+
+
+def _grouped(
+    touches: list[OperandAccess], epoch: Callable[[OperandAccess], int]
+) -> Iterable[list[OperandAccess]]:
+    """The touches of each epoch in which there are several programs."""
+    together = group_by(touches, epoch).values()
+    return (group for group in together if len({touch.event.program for touch in group}) > 1)
+
+
+class _Epoch:
+    """The accesses of several programs to one tensor, of which nothing orders any two."""
+
+    def __init__(self, canvas: ElementMap, touches: list[OperandAccess]) -> None:
+        self.canvas = canvas
+        self.writes = [touch for touch in touches if touch.writes]
+        self.by_program = group_by(touches, lambda touch: touch.event.program)
+        self.number = {program: number for number, program in enumerate(self.by_program)}
+        programs = [self.number[touch.event.program] for touch in self.writes]
+        self.program = np.array([*programs, _NOBODY], np.int32)
+        self.adds = np.array([*map(is_psum_accumulation, self.writes), False])
+        self.loses = np.array([*map(loses_additions, self.writes), False])
+        """By the place of a write, whose it is, whether it adds, and whether another addition can
+        undo that; of nobody, nobody's."""
+
+    def races(self) -> Iterator[Race]:
+        """Two programs' writes of an element, then reads of what another program writes."""
+        last, before = self.canvas.filled(_NOBODY), self.canvas.filled(_NOBODY)
+        """The place in ``writes`` of each cell's last one, and of the last one of another program
+        than that."""
+        for place, touch in enumerate(self.writes):
+            under = self.canvas.read(last, touch.region)
+            foreign = (under != _NOBODY) & (self.program[under] != self.program[place])
+            others = np.where(foreign, under, _NOBODY)
+            yield from self._race("written", touch, others)
+            yield from self._additions(touch, others)
+            other = self.canvas.read(before, touch.region)
+            self.canvas.write(before, touch.region, np.where(foreign, under, other))
+            self.canvas.write(last, touch.region, place)
+        for program, touches in self.by_program.items():
+            mine = self.program[last] == self.number[program]
+            yield from self._reads(touches, np.where(mine, before, last))
+
+    def _reads(self, touches: list[OperandAccess], foreign: Cells) -> Iterator[Race]:
+        """A program's reads of what others write: ``foreign`` has the last write of each cell."""
+        if not (foreign != _NOBODY).any():
+            return
+        own = self.canvas.filled(0)
+        for touch in touches:
+            if not touch.writes:
+                written = self.canvas.read(own, touch.region)
+                others = self.canvas.read(foreign, touch.region)
+                yield from self._race("read", touch, np.where(written, _NOBODY, others))
+                yield from self._race("read", touch, np.where(written, others, _NOBODY), own=True)
+            elif self.canvas.is_exact(touch.region):
+                self.canvas.write(own, touch.region, 1)
+
+    def _race(
+        self, kind: str, touch: OperandAccess, others: Cells, *, own: bool = False
+    ) -> Iterator[Race]:
+        """A touch of cells of which some are another program's: ``others`` has its writes."""
+        wrong = others != _NOBODY
+        if is_psum_accumulation(touch):  # two that both add are a race of their own kind
+            wrong &= ~self.adds[others]
+        if wrong.any():
+            first = self.writes[int(others[first_true(wrong)])]
+            exact = self._knows(first, touch)
+            yield Race(kind, first, touch, self.canvas.element(touch.region, wrong), own, exact)
+
+    def _additions(self, touch: OperandAccess, others: Cells) -> Iterator[Race]:
+        """Additions to cells to which another program adds: ``others`` has its writes."""
+        if not loses_additions(touch):
+            return
+        wrong = (others != _NOBODY) & self.loses[others]
+        if wrong.any():
+            first = self.writes[int(others[first_true(wrong)])]
+            if self._knows(first, touch):
+                yield Race("added", first, touch, self.canvas.element(touch.region, wrong))
+
+    def _knows(self, *touches: OperandAccess) -> bool:
+        """Whether the canvas has exactly what is touched."""
+        return all(self.canvas.is_exact(touch.region) for touch in touches)
+
+
+def _statement(touch: OperandAccess) -> tuple[object, ...]:
+    """What tells a write from another one, whichever program makes it."""
+    return (touch.event.stack, *touch.region[1:4])
+
+
+def _judged(race: Race, facts: _RaceFacts) -> Finding | InconclusiveFinding:
+    if race.kind == "added":  # sums agree in any order of a simulator
+        severity = ERROR if facts.at_once else WARNING
+        return replace(_finding(RACE, race), severity=severity)
+    in_part = not (race.first.region.whole and race.second.region.whole)
+    if not race.exact or (race.kind == "written" and in_part):
+        return InconclusiveFinding(_finding(ORDER, race))
+    if race.kind == "read":
+        finding = _finding(RACE, race)
+        # Who reads what it wrote itself gets the same from the other one where each program does
+        # all of the work. The writes are told of in any case.
+        return InconclusiveFinding(finding) if race.own else finding
+    if not facts.divided:  # all programs do the same
+        agrees = _finding(IGNORED_ID, race)
+    else:  # who asks for its number and writes the same has nothing to divide
+        replicated = _statement(race.first) == _statement(race.second)
+        mild = NOTE if replicated else WARNING
+        agrees = replace(_finding(WRITTEN_TWICE, race), severity=mild)
+    return InconclusiveFinding(_finding(RACE, race), agrees)
+
+
+_REMEDIES = {
+    RACE: _BARRIER,
+    ORDER: _BARRIER,
+    WRITTEN_TWICE: "let one program write it, or each a part of its own (nl.program_id)",
+    IGNORED_ID: "divide the work by nl.program_id, or launch the kernel without a grid",
+    OTHER_BARRIER: "put the barrier on the tensor that the programs share",
+}
+
+
+_VERBS = {
+    "read": ("reads", "writes"),
+    "written": ("writes", "writes too"),
+    "added": ("adds to", "adds to as well"),
+}
+
+
+def _finding(hazard: Hazard, race: Race) -> Finding:
+    first, second = race.first, race.second
+    verb, other = _VERBS[race.kind]
+    happened = (
+        f"program {_named(second.event)} {verb} element {list(race.element)} of "
+        f"{second.region.allocation}, which program {_named(first.event)} {other}"
+    )
+    if first.region.allocation is not second.region.allocation:
+        happened += f" by the name of {first.region.allocation}, placed on the same bytes"
+    if hazard is OTHER_BARRIER:
+        happened += "; the barrier or sendrecv between them is on another tensor"
+    finding = hazard.finding(happened, _RULE, _REMEDIES[hazard], second.event, first.event)
+    return replace(finding, evidence=(first.event.number, second.event.number))
+
+
+def _named(event: Event) -> str:
+    return ", ".join(map(str, event.program))
+
+
+def _trip_counts(trace: Trace) -> Found:
+    """Loops that turn differently often in two programs.
+
+    On the device that hangs. Loops that are unrolled may; the outermost of them is worth a note.
+    """
+    turns: dict[Loop, dict[tuple[int, ...], dict[int, int]]] = {}
+    """By the loop's kind and line, by program, how often each run of it turns."""
+    everyone: set[tuple[int, ...]] = set()
+    for event in trace.events:
+        everyone.add(event.program)
+        for loop, number, _ in event.loops:
+            runs = turns.setdefault(loop._replace(id=0), {}).setdefault(event.program, {})
+            runs[loop.id] = max(runs.get(loop.id, 0), number + 1)
+    noted = trace.dialect != "nki"
+    for loop, by_program in turns.items():
+        counts = {program: tuple(runs.values()) for program, runs in by_program.items()}
+        on_device = loop.kind is LoopKind.DYNAMIC
+        if len(set(counts.values())) == 1 and (len(counts) == len(everyone) or not on_device):
+            continue
+        if not on_device and noted:
+            continue
+        noted |= not on_device
+        shown = "; ".join(
+            f"program {', '.join(map(str, program))}: {', '.join(map(str, counts[program]))}"
+            for program in sorted(counts)
+        )
+        where = "on the device" if on_device else "that is unrolled"
+        yield TRIP_COUNTS.finding(
+            f"a loop {where} turns differently often in two programs: {shown}",
+            "the cores of a logical NeuronCore run the same control flow: loops on the device "
+            "with other trip counts hang, and with other blocks the kernel does not compile",
+            "give every program the same trip counts, and mask what one has not to do",
+            severity=ERROR if on_device else NOTE,
+            lines=(loop.location,),
+        )
+
+
+def _addresses(trace: Trace) -> Found:
+    """Tensors that two programs exchange and the kernel placed at other addresses in each."""
+    said: set[tuple[object, ...]] = set()
+    for pair in collective_calls(trace):
+        for role in ("src", "dst"):
+            regions = [event.operand(role) for event in pair]
+            placed = {region.allocation.address for region in regions if region is not None}
+            lines = unique_locations(*(event.location for event in pair))
+            if None in placed or len(placed) == 1 or (*lines, role) in said:
+                continue
+            said.add((*lines, role))
+            yield ADDRESSES.finding(
+                f"the programs of a sendrecv have its {role} at other addresses: "
+                + "; ".join(
+                    f"program {_named(event)} at {region.allocation.address}"
+                    for event, region in zip(pair, regions, strict=True)
+                    if region is not None
+                ),
+                "what two cores exchange lies at equal addresses on both (trn2)",
+                "place the tensor at one address in all programs",
+                *pair,
+            )
+
+
+def _names(trace: Trace) -> Found:
+    """Tensors in shared HBM to which a program gives a name that it has given before.
+
+    Each program makes them all, so that a tensor is in the trace once for all programs.
+    """
+    shared = (base for base in trace.allocations if base.space is Space.SHARED_HBM and base.name)
+    for name, (first, *others) in group_by(shared, lambda base: base.name).items():
+        for other in others:
+            yield NAME_TWICE.finding(
+                f"the kernel makes {first} and {other} by the name {name!r}",
+                "the compiler links the cores' tensors in shared HBM by their names: tensors of "
+                "one name point to the same memory (SDK 2.28)",
+                "give each tensor a name of its own, or none",
+                lines=(other.location, first.location),
+            )
+
+
+SHARED = Hazard("exchange-buffer-shared", WARNING, "two exchanges of ranks share a buffer")
+
+
+@deduplicated
+def find_reused_buffers(trace: Trace, machine: Machine) -> Found:
+    """Exchanges that write to a buffer of an earlier one."""
+    earlier: dict[tuple[int, ...], list[Event]] = {}
+    for event in trace.events:
+        if event.purpose is not Purpose.EXCHANGE:
+            continue
+        before = earlier.setdefault(event.program, [])
+        shared = (
+            (other, mine.allocation)
+            for mine in event.writes
+            for other in before
+            for theirs in (*other.writes, *other.reads)
+            if theirs.allocation is mine.allocation
+            if footprint(theirs).overlaps(footprint(mine))
+        )
+        for other, buffer in itertools.islice(shared, 1):
+            yield SHARED.finding(
+                f"two exchanges share a buffer: {event.opcode} receives into {buffer}, "
+                f"which an earlier {other.opcode} sent from or received into",
+                "what a rank sends lands in its peers' buffers before they have come to the "
+                "collective: of two exchanges through one pair of buffers, 8 ranks got wrong data, "
+                "and none with a pair each (inf2, SDK 2.32)",
+                "give each exchange of a kernel buffers of its own",
+                event,
+                other,
+            )
+        before.append(event)

@@ -1,0 +1,78 @@
+"""When a tensor holds something that is read later: the parts of its live range.
+
+A tensor that is read, and written anew as a whole before it is read again, holds nothing between.
+A compiler that sees that can use its place for others meanwhile; one that gives each tensor one
+place for all its time cannot.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from difftest.analysis.footprint import footprint
+from difftest.simulator.trace import Allocation, Region, Space, Trace
+
+Range = tuple[int, int]
+"""Numbers of the events with which it begins and ends."""
+
+
+def live_ranges(trace: Trace, allocations: Iterable[Allocation]) -> dict[int, list[list[Range]]]:
+    """By the id of each tensor, of each of its blocks the parts of its live range, in order.
+
+    A tensor without block dimensions is one, and so is one in PSUM, or that the kernel placed.
+    """
+    held: dict[int, list[list[Range]]] = {
+        tensor.id: [[] for _ in block_allocations(tensor)] for tensor in allocations
+    }
+    for event in trace.events:
+        number = event.number
+        read = {
+            (region.allocation.id, block)
+            for region in event.reads
+            if region.allocation.id in held
+            for block in _touched(region)
+        }
+        for tensor, block in read:
+            _go_on(held[tensor][block], number)
+        for region in event.writes:
+            tensor = region.allocation.id
+            if tensor not in held:
+                continue
+            touched = _touched(region)
+            anew = _is_all(region, len(touched))
+            for block in touched:
+                if anew and (tensor, block) not in read:
+                    held[tensor][block].append((number, number))
+                else:
+                    _go_on(held[tensor][block], number)
+    return held
+
+
+def block_allocations(tensor: Allocation) -> range:
+    """The blocks of a tensor that have live ranges of their own."""
+    own = tensor.space is Space.SBUF and not tensor.areas
+    return range(math.prod(tensor.shape[: tensor.partition_axis]) if own else 1)
+
+
+def _touched(region: Region) -> range:
+    """The blocks that a region touches."""
+    tensor, blocks = region.allocation, len(block_allocations(region.allocation))
+    if blocks == 1:
+        return range(1)
+    mark = footprint(region)
+    each = tensor.partition_bytes // blocks
+    each //= 1 if tensor.viewed else tensor.dtype.itemsize
+    return range(mark.low // each, (mark.high - 1) // each + 1)
+
+
+def _go_on(ranges: list[Range], number: int) -> None:
+    first = ranges.pop()[0] if ranges else number
+    ranges.append((first, number))
+
+
+def _is_all(region: Region, touched: int) -> bool:
+    """Whether a write leaves nothing of what the blocks held that it touches."""
+    tensor = region.allocation
+    size = region.elements * region.dtype.itemsize * len(block_allocations(tensor))
+    return region.whole and size == tensor.partitions * tensor.partition_bytes * touched

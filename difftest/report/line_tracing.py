@@ -1,0 +1,171 @@
+"""A launch that is followed line by line: which line issues an instruction, and what is there.
+
+Nothing in the simulator knows of it: Python tells of each line of the kernel before it runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pdb
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.core import Core, current, is_running
+from difftest.simulator.exact.exact_values import raw_values
+from difftest.simulator.tile import Tile, contents
+from difftest.simulator.trace import Event
+
+Seen = Callable[[FrameType, Core], None]
+_SLACK = 2.0**-20
+"""Of a bound: what float64 may lose on the way to it."""
+
+
+def trace_lines(folder: Path, run: Callable[[], Any], callback: Seen) -> None:
+    """Run something; ``seen`` is told of each line of a file below ``folder`` before it runs.
+
+    What the run raises is not raised here: another run has told of it.
+    """
+    prefix = str(folder)
+
+    def line(frame: FrameType) -> None:
+        if is_running():
+            callback(frame, current())
+
+    # what is raised was raised in the run that was judged, too
+    wanted = trace_code(lambda code: code.co_filename.startswith(prefix), line)
+    with contextlib.suppress(Exception), wanted:
+        run()
+
+
+@contextlib.contextmanager
+def trace_code(
+    wanted: Callable[[CodeType], bool], callback: Callable[[FrameType], Any]
+) -> Iterator[None]:
+    """Tell ``seen`` of each line of the code that is wanted, in any thread, and of its return."""
+
+    def begin(frame: FrameType, event: str, argument: Any) -> Any:
+        return line if wanted(frame.f_code) else None
+
+    def line(frame: FrameType, event: str, argument: Any) -> Any:
+        if event in ("line", "return"):
+            callback(frame)
+        return line
+
+    before = sys.gettrace()
+    threading.settrace(begin)
+    sys.settrace(begin)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+        threading.settrace(before)
+
+
+class IssuingLines:
+    """Who issued which instruction, and which tensor left the bounds of its exact run first.
+
+    Attributes
+    ----------
+    at : instructions issued so far -> the last line that began there, as file and number.
+    outside : the number of the first instruction after which a tensor lay outside, and its name.
+    """
+
+    def __init__(self) -> None:
+        self.at: dict[int, tuple[str, int]] = {}
+        self.outside: tuple[int, str] | None = None
+        self._looked = 0
+
+    def __call__(self, frame: FrameType, core: Core) -> None:
+        """Be told of a line."""
+        if self.outside is None and core.followers.shadow and core.instructions > self._looked:
+            name = _outside(core, frame)
+            if name:
+                self.outside = core.instructions - 1, name
+            self._looked = core.instructions
+        self.at[core.instructions] = frame.f_code.co_filename, frame.f_lineno
+
+    def of(self, number: int) -> tuple[str, int, int] | None:
+        """File and line that issued an instruction, and how many had been issued before it."""
+        before = max((start for start in self.at if start <= number), default=None)
+        return None if before is None else (*self.at[before], before)
+
+
+def _outside(core: Core, frame: FrameType) -> str:
+    """The name of a tensor in a frame whose values lie outside their exact bounds; or nothing."""
+    for name, tile in _tiles(frame).items():
+        held = core.followers.shadow.held(tile)
+        if held is None or held.partial:
+            continue
+        missing = tile._unwritten()
+        with np.errstate(all="ignore"):
+            error = 0.0 if held.error is None else held.error
+            allowed = error * (1 + _SLACK) + 2.0**-50 * np.abs(held.value)
+            values = raw_values(tile).astype(np.float64)
+            wrong = ~(np.abs(values - held.value) <= allowed) & np.isfinite(held.value)
+        if missing is not None:
+            wrong &= ~missing
+        if wrong.any():
+            return name
+    return ""
+
+
+def _tiles(frame: FrameType | None) -> dict[str, Tile]:
+    """The tensors that a frame has by name."""
+    values = {} if frame is None else frame.f_locals
+    tiles = {name: value for name, value in values.items() if isinstance(value, Tile)}
+    return {name: tile for name, tile in tiles.items() if tile._axes is None}
+
+
+class OperandSnapshot:
+    """What an instruction's tensors hold after it, as text by role.
+
+    Tensors that no variable names when the line has run are not shown.
+    """
+
+    def __init__(self, event: Event) -> None:
+        self.event = event
+        self.said: dict[str, str] = {}
+
+    def __call__(self, frame: FrameType, core: Core) -> None:
+        """Be told of a line; the first after the instruction counts."""
+        if self.said or core.instructions <= self.event.number:
+            return
+        here: dict[int, tuple[str, Tile]] = {}
+        at: FrameType | None = frame
+        while at is not None:
+            for name, tile in _tiles(at).items():
+                here.setdefault(tile._storage.allocation.id, (name, tile))
+            at = at.f_back
+        for region in (*self.event.writes, *self.event.reads):
+            if region.allocation.id in here:
+                name, tile = here[region.allocation.id]
+                values = contents(tile._values(unwritten=True), tile._unwritten())
+                self.said[region.role] = f"{name}, {region.allocation}\n{values}"
+
+
+def debug_at(run: Callable[[], Any], file: str, line: int, before: int) -> None:
+    """Run something in Python's debugger, which stops at a line of the kernel.
+
+    Parameters
+    ----------
+    before : how many instructions have been issued when it stops.
+    """
+    debugger = pdb.Pdb()
+    where = "__import__('difftest.simulator.core', fromlist=['current']).current().instructions"
+    problem = debugger.set_break(file, line, cond=f"{where} == {before}")
+    if problem:
+        raise RuntimeError(problem)
+    debugger.reset()
+    debugger.botframe = sys._getframe()  # it goes on from here, to the line
+    debugger.set_continue()
+    sys.settrace(debugger.trace_dispatch)
+    try:
+        run()
+    finally:
+        sys.settrace(None)

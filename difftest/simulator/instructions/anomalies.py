@@ -1,0 +1,388 @@
+"""Values that stand out in an instruction, for whoever reads the trace afterwards.
+
+NaN and infinities are found at no cost: the processor raises a flag where an operation makes one,
+NumPy looks at the flags anyway, and only then are the values looked at
+(:meth:`Observer.ring`). Matrix products, whose flags may be raised in other
+threads, and casts to narrow floats, which raise none, are asked for their largest value. What else
+is looked at costs nothing where the dtypes say that there is nothing to see.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.core import Core, current, is_running
+from difftest.simulator.dtypes import FLOAT8_E4M3FN, WIDE_INTEGERS, Array, is_float
+from difftest.simulator.follower import NOBODY, Follower, Followers
+from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions.record import CheckedCall, InstructionUse, MaskedValues
+from difftest.simulator.lifted import step
+from difftest.simulator.memory import FROM_MASKED, MASKED_OUT, POISON_INTEGER
+from difftest.simulator.strictness import muted
+from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Anomaly, AnomalyKind, Origin
+
+EXACT_INTEGER = 2**24
+"""Integers up to here are float32 numbers."""
+LARGEST_INTEGER = 2.0**32
+"""No integer dtype holds more."""
+LARGEST_E4M3 = 240.0
+"""Of NeuronCore-v2 and v3: the codes that are 256 to 448 in float8_e4m3fn are none of theirs."""
+_ORDERINGS = ("greater", "greater_equal", "less", "less_equal")
+"""Comparisons that no NaN keeps; that of a number with itself asks for one."""
+
+Watch = Callable[[Core, CheckedCall, InstructionUse], None]
+"""Looks at the operands of an instruction before it runs."""
+
+
+class Observer(Follower):
+    """What looks for such values in a launch that is recorded.
+
+    Attributes
+    ----------
+    sights : what stands out in the instruction that is being issued.
+    made : what instructions made so far of NaN and infinities.
+    alarm : whether arithmetic made one of those since the instruction began.
+    """
+
+    name = "observer"
+
+    def __init__(self) -> None:
+        self.anomalies: list[Anomaly] = []
+        self.made: set[AnomalyKind] = set()
+        self.alarm = False
+
+    def ring(self, kind: str, flag: int) -> None:
+        """NumPy tells of a NaN or an infinity."""
+        self.alarm = True
+
+    def beside(self, core: Core) -> Observer:
+        return Observer()
+
+    def look(self, call: CheckedCall, issued: InstructionUse, results: Any) -> None:
+        """Look at results that have what operands have not, and at integers that were rounded."""
+        if self.alarm and issued.inner is None:
+            self.alarm = False
+            _look(current(), issued, results, in_place=call.instruction.in_place)
+        if call.counts and issued.undefined is None and (self.anomalies or is_rounded(results)):
+            look_for_rounding(current(), call, issued, results)
+
+    def note(self, what: AnomalyKind) -> None:
+        """An instruction made such values: from now on what is stored is looked at."""
+        if not self.made:
+            self.after = self._stored
+            core = current()
+            core.followers = Followers(*core.followers.all)
+        self.made.add(what)
+
+    def _stored(self, call: CheckedCall, issued: InstructionUse) -> None:
+        """Whether something that instructions made goes to HBM."""
+        dst = issued.dst
+        if not (dst._in_hbm and is_float(dst.dtype)):
+            return
+        tile = dst._base if isinstance(dst, IndirectTile) else dst
+        values = tile._values(unwritten=True)
+        if AnomalyKind.NAN_MADE in self.made:
+            record_anomaly(current(), AnomalyKind.NAN_STORED, "dst", np.isnan(values))
+        if AnomalyKind.INFINITY_MADE in self.made:
+            record_anomaly(current(), AnomalyKind.INFINITY_STORED, "dst", np.isinf(values))
+
+
+def anomaly_checks(call: CheckedCall) -> tuple[Watch, ...]:
+    """The looks that each use of a call is worth, by its name and dtypes."""
+    watches: list[Watch] = []
+    if call.instruction.orders:
+        watches.append(_search)
+    if any(getattr(option, "name", None) in _ORDERINGS for option in call.options.values()):
+        watches.append(_compare)
+    tiles = call.tiles.values()
+    if call.machine.nc_version < 4 and FLOAT8_E4M3FN in {tile.dtype for tile in tiles}:
+        watches.append(_float8)
+    if any(getattr(tile, "indirect", "") for tile in (*tiles, *call.destinations.values())):
+        watches.append(_indices)
+    return tuple(watches)
+
+
+def record_anomaly(
+    core: Core,
+    what: AnomalyKind,
+    role: str,
+    chosen: Array,
+    values: Array | None = None,
+    origin: Origin | None = None,
+) -> None:
+    """Note the elements of an operand that ``chosen`` has, if it has any."""
+    observer = core.followers.observer
+    count = 0 if observer is None else int(np.count_nonzero(chosen))
+    if not count:
+        return
+    first = tuple(int(place) for place in np.unravel_index(int(chosen.argmax()), chosen.shape))
+    value = None if values is None else float(values[first])
+    observer.anomalies.append(Anomaly(what, role, count, chosen.size, first, value, origin))
+
+
+# -- NaN and infinities ----------------------------------------------------------------------------
+
+
+def _look(core: Core, issued: InstructionUse, results: Any, *, in_place: bool) -> None:
+    """After an alarm: whether an instruction's results have what its operands have not.
+
+    Of one that has written its result already, nothing is told apart.
+    """
+    tiles = [tile for tile in issued.operands if isinstance(tile, Tile)]
+    read = [tile._engine_values(unwritten=True) for tile in tiles]
+    if in_place:
+        finite = all(np.isfinite(held).all() for held in read)
+        if isinstance(issued.dst, Tile) and is_float(issued.dst.dtype) and finite:
+            _judge(core, issued.dst._values(unwritten=True), [])
+        return
+    first = results[0] if type(results) is tuple else results
+    values = first.values if type(first) is MaskedValues else first
+    if isinstance(values, np.ndarray) and values.dtype.kind == "f":
+        _judge(core, values, [held for held in read if held.dtype.kind == "f"])
+
+
+def overflowed(values: Array, rounded: Array) -> None:
+    """Note the infinities of a narrow float that were none before they were rounded to it."""
+    core = current()
+    mask = np.isinf(rounded) & np.isfinite(values)
+    if core.followers.observer is not None and mask.any():
+        record_anomaly(
+            core, AnomalyKind.INFINITY_MADE, "dst", mask, np.broadcast_to(values, mask.shape)
+        )
+        core.followers.observer.note(AnomalyKind.INFINITY_MADE)
+
+
+def _judge(core: Core, values: Array, read: list[Array]) -> None:
+    """Note the NaN and infinities of ``values`` that those of what was read do not explain."""
+    for what, test in ((AnomalyKind.NAN_MADE, np.isnan), (AnomalyKind.INFINITY_MADE, np.isinf)):
+        mask = test(values)
+        if not mask.any():
+            continue
+        for operand in read:
+            causes = test(operand) if what is AnomalyKind.NAN_MADE else ~np.isfinite(operand)
+            if not causes.any():
+                continue
+            if causes.shape != mask.shape:
+                break  # which of its elements each result follows from is not told apart
+            mask = mask & ~causes
+        else:
+            if mask.any():
+                record_anomaly(core, what, "dst", mask)
+                core.followers.observer.note(what)
+
+
+def _search(core: Core, call: CheckedCall, issued: InstructionUse) -> None:
+    """Note NaN among what a search orders: it is no number."""
+    for name, tile in _tiles(call, issued.operands):
+        if is_float(tile.dtype):
+            record_anomaly(
+                core, AnomalyKind.NAN_SEARCHED, name, np.isnan(tile._engine_values(unwritten=True))
+            )
+
+
+def _compare(core: Core, call: CheckedCall, issued: InstructionUse) -> None:
+    """Note NaN that is compared: the result is a number, in which nobody sees it."""
+    kinds = core.followers.observer.made
+    for name, tile in _tiles(call, issued.operands) if AnomalyKind.NAN_MADE in kinds else ():
+        if is_float(tile.dtype):
+            record_anomaly(
+                core, AnomalyKind.NAN_COMPARED, name, np.isnan(tile._engine_values(unwritten=True))
+            )
+
+
+def _tiles(call: CheckedCall, operands: tuple[Any, ...]) -> Iterator[tuple[str, Tile]]:
+    """The tiles among operands, by role; of an indirect one its base."""
+    for role, operand in zip(call.instruction.operands, operands, strict=True):
+        tile = operand._base if isinstance(operand, IndirectTile) else operand
+        if isinstance(tile, Tile):
+            yield role.name, tile
+
+
+# -- dtypes ----------------------------------------------------------------------------------------
+
+
+def _float8(core: Core, call: CheckedCall, issued: InstructionUse) -> None:
+    for name, tile in _tiles(call, issued.operands):
+        if tile.dtype == FLOAT8_E4M3FN:
+            values = tile._values(unwritten=True)
+            record_anomaly(
+                core, AnomalyKind.FLOAT8_CODE, name, np.abs(values) > LARGEST_E4M3, values
+            )
+
+
+@step
+def rounded_integers(values: Array) -> None:
+    """32-bit integers on their way into float32: those that it does not have."""
+    if not is_running():
+        return
+    core, wide = current(), values.astype(np.int64)
+    if (
+        core.followers.observer is not None
+        and wide.size
+        and max(-int(wide.min()), int(wide.max())) > EXACT_INTEGER
+    ):
+        lost = values.astype(np.float32).astype(np.int64) != wide
+        lost &= values.view(np.int32) != POISON_INTEGER
+        record_anomaly(core, AnomalyKind.INTEGER_ROUNDED, "", lost, wide)
+
+
+def rounded_sum(total: Array, exact: Array) -> None:
+    """Integers that were added up in float32, and what they are."""
+    if is_running() and total.size and np.abs(exact).max() > EXACT_INTEGER:
+        record_anomaly(
+            current(), AnomalyKind.INTEGER_ROUNDED, "dst", total.astype(np.float64) != exact, exact
+        )
+
+
+def may_count(product: Array) -> bool:
+    """Return whether a matrix product looks like one of integers that somebody looks at.
+
+    The first element tells, of most others.
+    """
+    if not product.size or not float(product.item(0)).is_integer() or not is_running():
+        return False
+    return current().followers.observer is not None
+
+
+def look_at_counts(total: Array, exact: Array) -> None:
+    """Note integers that a matrix product has summed in float32, which does not have them.
+
+    Parameters
+    ----------
+    total : the sums in float32.
+    exact : the same in float64, of operands that are integers.
+    """
+    lost = (np.abs(exact) > EXACT_INTEGER) & (np.abs(exact) <= LARGEST_INTEGER) & (total != exact)
+    record_anomaly(current(), AnomalyKind.INTEGER_ROUNDED, "dst", lost, exact)
+
+
+def counts(call: CheckedCall) -> bool:
+    """Whether a call makes 32-bit integers of integers, and may compute in float32."""
+    written = (call.result.dtype, *(dst.dtype for dst in call.destinations.values()))
+    read = [tile.dtype for tile in call.tiles.values()]
+    wide = any(dtype in WIDE_INTEGERS for dtype in written)
+    return wide and bool(read) and not any(map(is_float, read)) and not call.instruction.in_place
+
+
+def is_rounded(results: Any) -> bool:
+    """Whether numbers were computed in float32 that are beyond what integers it has."""
+    outputs = results if type(results) is tuple else (results,)
+    values = [output.values if type(output) is MaskedValues else output for output in outputs]
+    return any(
+        isinstance(value, np.ndarray)
+        and value.dtype == np.float32
+        and value.size
+        and not np.abs(value).max() < EXACT_INTEGER  # NaN may hide others
+        for value in values
+    )
+
+
+# -- indices ---------------------------------------------------------------------------------------
+
+
+def origin_of(call: CheckedCall, *tiles: Tile | IndirectTile) -> Origin | None:
+    """The origin of undefined elements in one of them; of those left out, who reads it first."""
+    for tile in tiles:
+        gaps = tile._storage.validity
+        if gaps is not None and gaps.origin is None and gaps.masked:
+            gaps.origin = tile._origin(f"read by {call.name}")
+        if gaps is not None and gaps.origin is not None:
+            return gaps.origin
+    return None
+
+
+def _indices(core: Core, call: CheckedCall, issued: InstructionUse) -> None:
+    """Note indices that depend on what a mask left out, of the rows that a mask leaves."""
+    where, accesses = issued.where, (issued.dst, *issued.operands)
+    indirect = [access for access in accesses if isinstance(access, IndirectTile)]
+    for tile in itertools.chain.from_iterable(access._index_tiles for access in indirect):
+        missing = tile._unwritten(FROM_MASKED, MASKED_OUT)
+        if missing is None:
+            continue
+        if where is not None:
+            if where.shape[:1] != missing.shape[:1]:
+                continue
+            rows = where.reshape(len(where), -1).any(axis=1)
+            missing = missing & rows.reshape(-1, *(1,) * (missing.ndim - 1))
+        record_anomaly(
+            core, AnomalyKind.UNDEFINED_INDEX, "index", missing, None, origin_of(call, tile)
+        )
+
+
+def record_lost_update(core: Core, dst: IndirectTile, held: Array, moved: Array) -> None:
+    """Note values that others took the place of, where a scatter's indices name one place twice.
+
+    Parameters
+    ----------
+    held, moved : what is there, and what was written there, of the elements that it moved.
+    """
+    if core.followers.observer is None:
+        return
+    bits = np.dtype(f"V{held.itemsize}")  # NaN is equal to itself
+    values = np.ascontiguousarray(np.broadcast_to(moved, held.shape)).astype(held.dtype, copy=False)
+    lost = np.ascontiguousarray(held).view(bits) != values.view(bits)
+    numbers = dst._numbers() if lost.any() else None
+    if numbers is not None:
+        first = np.unravel_index(numbers[lost.argmax()], dst._base._storage.allocation.shape)
+        place = tuple(int(index) for index in first)
+        count = int(np.count_nonzero(lost))
+        core.followers.observer.anomalies.append(
+            Anomaly(AnomalyKind.PLACE_TWICE, "dst", count, lost.size, place)
+        )
+
+
+# -- computed again in other numbers, which leaves no trace ----------------------------------------
+
+
+def look_for_rounding(core: Core, call: CheckedCall, issued: InstructionUse, results: Any) -> None:
+    """Note the integers that an instruction computed in float32, which does not have them.
+
+    Its meaning for the same numbers in float64 says what they are. An operand that was rounded on
+    its way, without a trace in a result, does no harm: so it is where large integers are clipped.
+    """
+    if call.kind.options.get("reduce_cmd") == "reduce":
+        return  # the registers have gone on
+    values = [
+        tile._engine_values(unwritten=True).astype(np.float64) if isinstance(tile, Tile) else tile
+        for tile in (*issued.operands, *([issued.dst] if call.reads_dst else []))
+    ]
+    with _as_before(core):
+        registers = core.registers
+        registers.accumulators = {
+            name: held.copy() for name, held in registers.accumulators.items()
+        }
+        exactly = call.instruction.meaning(call, *values)
+    sights = core.followers.observer.anomalies
+    harmless = [sight for sight in sights if sight.what is AnomalyKind.INTEGER_ROUNDED]
+    both = (results, exactly) if type(results) is tuple else ((results,), (exactly,))
+    for role, *pair in zip(call.instruction.destinations, *both, strict=False):
+        result, exact = (side.values if type(side) is MaskedValues else side for side in pair)
+        if isinstance(result, np.ndarray) and result.dtype == np.float32:
+            if (np.rint(result) != np.rint(exact)).any():
+                harmless = []
+            whole = (
+                np.isfinite(result) & (exact == np.rint(exact)) & (np.abs(exact) <= LARGEST_INTEGER)
+            )
+            record_anomaly(
+                core, AnomalyKind.INTEGER_ROUNDED, role.name, whole & (exact != result), exact
+            )
+    for sight in harmless:
+        sights.remove(sight)
+
+
+@contextlib.contextmanager
+def _as_before(core: Core) -> Iterator[None]:
+    """Leave no trace of what is computed meanwhile."""
+    registers, followers = core.registers.accumulators, core.followers
+    core.followers = NOBODY
+    try:
+        with muted():
+            yield
+    finally:
+        core.registers.accumulators, core.followers = registers, followers

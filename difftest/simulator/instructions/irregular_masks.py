@@ -1,0 +1,250 @@
+"""Instructions under a mask that is no box, by the reach of their results.
+
+The elements that such a mask leaves out lie beside those that count, and may hold anything: values
+outside a function's range, or nothing that was ever written. Nothing follows from them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.core import Core, current
+from difftest.simulator.descriptor import Descriptor
+from difftest.simulator.dtypes import Array
+from difftest.simulator.instructions.alu import AluOp
+from difftest.simulator.instructions.record import (
+    DST,
+    CheckedCall,
+    DependenceClass,
+    MaskedValues,
+    OperandKind,
+    Role,
+)
+from difftest.simulator.instructions.values import as_float
+from difftest.simulator.lifted import is_array, made_like, over
+from difftest.simulator.pattern import Shape
+
+NEUTRAL: dict[str, Any] = {
+    "add": -0.0,
+    "multiply": 1.0,
+    "maximum": -np.inf,
+    "minimum": np.inf,
+    "logical_and": 1.0,
+    "logical_or": 0.0,
+    "logical_xor": 0.0,
+    "bitwise_and": -1,
+    "bitwise_or": 0,
+    "bitwise_xor": 0,
+}
+"""Elements that a reduction with an operator does not notice, even by a zero's sign."""
+
+
+def meaning_by_dependence(inner: Array, call: CheckedCall, *values: Any) -> Any:
+    """The meaning where a mask over what the instruction walks leaves elements out."""
+    reach = call.instruction.reach(call)
+    compute = {DependenceClass.AXES: by_axes, DependenceClass.ROW: by_row}.get(reach, by_element)
+    return compute(call, [*values], inner)
+
+
+def operand_mask(role: Role, shape: Shape, inner: Array) -> Array:
+    """Which elements of an operand a mask leaves, in the operand's shape."""
+    if not _per_row(role) and math.prod(shape) == inner.size:
+        return inner.reshape(shape)
+    spread = (shape[0], *(1,) * (inner.ndim - len(shape)), *shape[1:])
+    repeats = len(spread) == inner.ndim and not _per_row(role)
+    axes = [k for k in range(1, inner.ndim) if not repeats or spread[k] != inner.shape[k]]
+    kept: Array = np.any(inner, axis=tuple(axes), keepdims=True)
+    return np.broadcast_to(kept, spread).reshape(shape) if repeats else over(shape, kept)
+
+
+def _per_row(role: Role) -> bool:
+    """Whether a mask leaves out whole partitions of an operand, and no single elements."""
+    return role.whole_rows or role.takes in (OperandKind.VECTOR, OperandKind.VECTOR_OR_NUMBER)
+
+
+# -- element by element ----------------------------------------------------------------------------
+
+
+def by_element(call: CheckedCall, values: list[Any], inner: Array) -> Any:
+    """The meaning where each element that is left out computes what a chosen one does.
+
+    That is the first in its row, or in the first row that has one.
+    """
+    chosen = inner.reshape(len(inner), -1)
+    some = chosen.any(axis=1)
+    rows = np.where(some, np.arange(len(some)), some.argmax())
+    columns = chosen.argmax(axis=1)[rows]
+    operands = []
+    for role, held in zip((*call.instruction.operands, DST), values, strict=False):
+        if is_array(held):
+            if _per_row(role):
+                held = held[rows]
+            else:
+                lines = over(inner.shape, held).reshape(chosen.shape)
+                lines = np.where(chosen, lines, lines[rows, columns][:, None])
+                held = lines.reshape(inner.shape)
+        operands.append(held)
+    return call.instruction.meaning(call, *operands)
+
+
+# -- along axes ------------------------------------------------------------------------------------
+
+
+def by_axes(call: CheckedCall, values: list[Any], inner: Array) -> Any:
+    """A reduction to which each element that is left out is the operator's identity."""
+    op: AluOp = call["op"]
+    data: Array = values[0]
+    data = data.astype(np.uint8) if data.dtype == np.bool_ and op.bitvec else data
+    data = data if op.bitvec else as_float(data)
+    return call.instruction.meaning(call, left_by_mask(call, data, inner))
+
+
+def left_by_mask(call: CheckedCall, data: Array, inner: Array) -> Array:
+    """What is reduced, without what a mask leaves out: that is neutral now."""
+    op = call["op"].name
+    if op == "subtract":
+        assert call.instruction.reduced is not None
+        return first_to_front(data, inner, call.instruction.reduced(call))
+    return np.where(inner, data, np.full_like(data, np.array(NEUTRAL[op])))
+
+
+def first_to_front(values: Array, inner: Array, axes: tuple[int, ...]) -> Array:
+    """The elements of each lane that count at its front, in order, and 0 for those left out.
+
+    A difference begins with the first.
+    """
+    lead = [axis for axis in range(values.ndim) if axis not in axes]
+    order = (*lead, *axes)
+    shape = tuple(values.shape[axis] for axis in order)
+    kept = np.where(inner, values, 0).transpose(order).reshape(-1, math.prod(shape[len(lead) :]))
+    left_out = ~inner.transpose(order).reshape(kept.shape)
+    lanes = np.take_along_axis(kept, np.argsort(left_out, axis=1, kind="stable"), axis=1)
+    moved: Array = lanes.reshape(shape).transpose(*np.argsort(order))
+    return moved
+
+
+# -- row by row ------------------------------------------------------------------------------------
+
+
+def by_row(call: CheckedCall, values: list[Any], inner: Array) -> Any:
+    """The meaning for each set of partitions in which the same elements count.
+
+    What is left out of a row is not there: the instruction sees a shorter one.
+
+    Raises
+    ------
+    NkiError : a rule of the record does not hold for the shorter row.
+    """
+    flat = inner.reshape(len(inner), -1)
+    reduced = call.instruction.reduced
+    wide = flat.shape[1] if reduced is None or not reduced(call) else None
+    patterns, number = np.unique(flat, axis=0, return_inverse=True)
+    results: list[Any] = []
+    for k, kept in enumerate(patterns):
+        if not kept.any():
+            continue
+        rows, places = np.flatnonzero(number.reshape(-1) == k), np.flatnonzero(kept)
+        operands = []
+        for role, held in zip(call.instruction.operands, values, strict=True):
+            if is_array(held):
+                held = held.reshape(len(flat), -1)[rows]
+                if not _per_row(role) and held.shape[1] == flat.shape[1]:
+                    held = held[:, places]
+            operands.append(held)
+        short = _shortened(call, len(rows), places, flat.shape[1])
+        with registers_of(current(), rows if len(call.instruction.destinations) > 1 else None):
+            output = call.instruction.meaning(short, *operands)
+        _gather(results, output if type(output) is tuple else (output,), rows, places, wide)
+    finished = [_shaped(array, at, call, flat) for at, array in enumerate(results)]
+    return tuple(finished) if len(finished) > 1 else finished[0]
+
+
+def _shortened(call: CheckedCall, partitions: int, places: Array, columns: int) -> CheckedCall:
+    """The call on rows of which only these places are left."""
+
+    def short(described: Any, *, whole: bool = False) -> Any:
+        if not isinstance(described, Descriptor):
+            return described
+        free = described.shape[1:]
+        if not whole and 1 != described.free_size == columns:
+            free = (len(places),)
+        return described._replace(shape=(partitions, *free))
+
+    operands = {
+        role.name: short(call.operands[role.name], whole=role.whole_rows)
+        for role in call.instruction.operands
+    }
+    destinations = {name: short(value) for name, value in call.destinations.items()}
+    subcall = replace(call, operands=operands, destinations=destinations, places=places)
+    for rule in call.instruction.rules:
+        rule(subcall)
+    subcall.result = call.instruction.result(subcall)
+    return subcall
+
+
+def _gather(
+    results: list[Any], outputs: tuple[Any, ...], rows: Array, places: Array, wide: int | None
+) -> None:
+    """Put the results of some rows to those of all.
+
+    ``wide`` is how many elements the first has in a row, None if they do not stand where the data
+    do.
+    """
+    partitions = current().machine.partitions
+    for at, values in enumerate(outputs):
+        if at == len(results):
+            results.append(None)
+        if values is None:
+            continue
+        short = values.reshape(len(rows), -1)
+        columns = short.shape[1] if at or wide is None else wide
+        if results[at] is None:
+            results[at] = made_like(short, (partitions, columns))
+        if at or wide is None:
+            results[at][rows] = short
+        else:
+            results[at][rows[:, None], places] = short
+
+
+def _shaped(values: Any, at: int, call: CheckedCall, flat: Array) -> Any:
+    """Results in the first destination's shape; of a further one the rows that were made."""
+    if values is None:
+        return None
+    values = values[: len(flat)]
+    if at == 0:
+        return values.reshape(call.result.shape)
+    mask = np.broadcast_to(np.any(flat, axis=1)[:, None], values.shape)
+    return MaskedValues(values, mask)
+
+
+# -- the engines' registers ------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def registers_of(core: Core, rows: Array | None) -> Iterator[None]:
+    """While it lasts the registers are those of these partitions, the first of them first."""
+    if rows is None:
+        yield
+        return
+    registers = core.registers
+    order = [*rows, *np.delete(np.arange(core.machine.partitions), rows)]
+    kinds = registers.accumulators, registers.exact
+    registers.accumulators, registers.exact = (
+        {engine: held[order] for engine, held in whole.items()} for whole in kinds
+    )
+    try:
+        yield
+    finally:
+        for whole, part in zip(kinds, (registers.accumulators, registers.exact), strict=True):
+            for engine, shown in part.items():
+                # reset for the first time: the others hold what a reset gives
+                held = whole[engine] if engine in whole else shown[[-1] * len(shown)]
+                whole[engine] = held = held.copy()
+                held[rows] = shown[: len(rows)]
+        registers.accumulators, registers.exact = kinds

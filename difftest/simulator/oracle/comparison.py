@@ -1,0 +1,266 @@
+"""The oracle of a launch: what it follows, and where the simulator parts from it.
+
+Each instruction is judged by itself. Where the documentation leaves something open (the order of a
+product's sum, the last places of a curved function) the oracle allows for it and goes on with the
+simulator's values. What nothing wrote is not compared.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from difftest.simulator.core import current
+from difftest.simulator.dtypes import BOOL
+from difftest.simulator.errors import OracleError
+from difftest.simulator.follower import Follower
+from difftest.simulator.index import Index
+from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions import require_rules
+from difftest.simulator.instructions.record import InstructionUse
+from difftest.simulator.oracle import elementwise, moves  # noqa: F401  each fills the table of meanings
+from difftest.simulator.oracle.operators import (
+    Array,
+    epsilon,
+    host_dtype,
+    poison_element,
+    round_literal,
+)
+from difftest.simulator.oracle.use import (
+    MEANINGS,
+    Literal,
+    LiteralMemory,
+    LiteralTensor,
+    LiteralUse,
+)
+from difftest.simulator.oracle.views import indices, literal_of, tracked
+from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Space
+
+TAKEN = dict.fromkeys(("rand", "rand2", "rng"), "the numbers are the launch's own")
+"""Records without a literal meaning, and why: the oracle goes on with what they wrote."""
+require_rules({**MEANINGS, **TAKEN}, "the oracle has neither a meaning nor a reason to have none")
+
+
+class Oracle(Follower):
+    """What follows one launch."""
+
+    name = "oracle"
+    followed = staticmethod(tracked)
+
+    def __init__(self) -> None:
+        self._tensors: WeakValueDictionary[int, LiteralTensor] = WeakValueDictionary()
+        self._kept: list[LiteralTensor] = []
+        """Tensors in HBM, to which a kernel may come back when it has no name for them."""
+        self._placed: dict[Any, LiteralMemory] = {}
+        self._registers: dict[Any, dict[str, Array]] = {}
+        self._where: Array | None = None
+
+    # -- tensors -----------------------------------------------------------------------------
+
+    def tensor(self, storage: Any) -> Literal:
+        """All of a tensor; of a new one what the launch was given is copied."""
+        number = storage.allocation.id
+        held = self._tensors.get(number)
+        if held is None:
+            held = self._tensors[number] = self._held(storage)
+            if storage.in_hbm:
+                self._kept.append(held)
+            if storage.allocation.location is None:  # no line of the kernel made it
+                data = np.ascontiguousarray(storage.data).view(host_dtype(held.dtype))
+                held.whole.store(data.reshape(held.shape))
+        return held.whole
+
+    def _held(self, storage: Any) -> LiteralTensor:
+        allocation, on_chip, core = storage.allocation, not storage.in_hbm, current()
+        space, machine = allocation.space, core.machine
+        row = pitch = storage.size * storage.dtype.itemsize
+        memory, base = LiteralMemory(row), 0
+        if allocation.address is not None and core.trace.dialect == "nki":
+            where = space, None if space is Space.SHARED_HBM else core.seat.program
+            memory = self._placed.setdefault(where, LiteralMemory(0))
+            first, base = allocation.address
+            if on_chip:
+                psum = space is Space.PSUM
+                pitch = machine.psum_partition_bytes if psum else machine.sbuf_usable_bytes
+                row, base = row // allocation.shape[0], first * pitch + base
+        return LiteralTensor(memory, base, row, pitch, allocation, on_chip=on_chip)
+
+    def wrote(self, tile: Any) -> None:
+        """Go on with what something else than an instruction with a meaning wrote."""
+        literal = literal_of(tile)
+        literal.store(_elements(tile, literal), _written(tile))
+
+    def beside(self, core: Any) -> Oracle:
+        """What follows another core of the launch: the same memory, registers of its own."""
+        other = copy.copy(self)
+        other._registers = {}
+        return other
+
+    def happened(self, opcode: str, writes: Sequence[Any], reads: Sequence[Any]) -> None:
+        """Of an effect the simulator's values hold."""
+        for tile in writes:
+            self.wrote(tile)
+
+    def array(self, tensor: Any) -> Array:
+        """What a tensor holds, as an array of its dtype."""
+        return literal_of(tensor).read().view(tensor.dtype)
+
+    def outputs(self, returned: list[Any], outputs: Any) -> Any:
+        """The returned tensors as the oracle has them, and what nothing wrote of each."""
+        arrays = []
+        for tensor, (_, missing) in zip(returned, outputs, strict=True):
+            gaps = ~literal_of(tensor).touched()
+            gaps = gaps if missing is None else np.logical_or(gaps, missing)
+            arrays.append((self.array(tensor), gaps if gaps.any() else None))
+        return tuple(arrays)
+
+    # -- instructions ------------------------------------------------------------------------
+
+    def before(self, call: Any, issued: InstructionUse) -> None:
+        self._where = issued.where  # of which a meaning may choose
+        # Afterwards what it writes may lie among what it has read.
+        self._complete = all(map(_is_written, (issued.left_of or issued).operands))
+
+    def after(self, call: Any, issued: InstructionUse) -> None:
+        """Judge what it wrote, unless it is a part of what is judged as a whole."""
+        if issued.left_of is None:
+            self.whole(call, issued, self._where)
+
+    def whole(self, call: Any, issued: InstructionUse, kept: Array | None) -> None:
+        """Judge what an instruction wrote: ``kept`` are a mask's bools over what it walks."""
+        with np.errstate(all="ignore"):
+            operands, targets = issued.operands, (issued.dst, *issued.others)
+            record = call.instruction
+            if record.name in TAKEN:
+                for tile in targets:
+                    self.wrote(tile)
+                return
+            pairs = zip(record.operands, operands, strict=False)
+            values = {role.name: _operand(operand) for role, operand in pairs}
+            registers = self._registers.setdefault(current().seat.program, {})
+            literals = [None if dst is None else literal_of(dst).settled() for dst in targets]
+            assert literals[0] is not None
+            use = LiteralUse(call, values, literals[0], kept, registers)
+            if record.name == "dropout":
+                use.taken = _elements(targets[0], literals[0]).reshape(use.shape)
+            inferred = dict(issued.said).get("inferred", False)
+            use.asked = None if inferred else call.options.get("accumulate", False)
+            results = MEANINGS[record.name](use)
+            results = results if type(results) is tuple else (results,)
+            roles = [role.name for role in record.destinations]
+            complete = self._complete and "reduce_cmd" not in call.options
+            complete = complete and (not call.reads_dst or _is_written(targets[0]))
+            put = []
+            for role, tile, literal, result in zip(roles, targets, literals, results, strict=False):
+                if literal is None or result is None:
+                    continue
+                shape, product = literal.places.shape, record.name.startswith("nc_matmul")
+                kept = use.over(shape) if result.kept is None else _fitted(result.kept, shape)
+                kept = kept & (literal.places >= 0)
+                elements = _fitted(result.values, shape)
+                elements = elements if result.is_cast else round_literal(elements, literal.dtype)
+                literal.store(elements, kept, product=product)
+                slack = None if result.slack is None else _fitted(result.slack, shape)
+                put.append((role, tile, literal, kept, slack))
+            for target in put[::-1]:  # of two that overlap the last one holds
+                _compare(call.title, target, complete=complete)
+
+
+def _compare(title: str, target: Any, *, complete: bool) -> None:
+    """Compare with what the simulator wrote; of operands that are ``complete`` nothing is lost."""
+    role, tile, literal, kept, slack = target
+    if isinstance(tile, IndirectTile) or (literal.places < 0).any():
+        # Where it wrote is what is judged: the whole tensor is compared.
+        tile = current().tile._whole(getattr(tile, "_base", tile)._storage)
+        literal, slack, complete = literal_of(tile), None, False
+        kept = np.ones(tile.shape, np.bool_)
+    actual, expected = _elements(tile, literal), literal.read()
+    written = _written(tile)
+    if written is not None:
+        lost, kept = kept & ~written, kept & written
+        if lost.any() and complete and np.unique(literal.places).size == literal.places.size:
+            raise _parted(title, role, actual, expected, lost, "were not written")
+        literal.store(np.full(actual.shape, poison_element(literal.dtype)), lost)
+        literal.touch(lost, written=False)
+    other = kept & ~_same(actual, expected)
+    if slack is not None and other.any():
+        wrong = other & ~_close(actual, expected, slack, literal)
+        literal.store(actual, other & ~wrong, product=title.startswith("nc_matmul"))
+        other = wrong
+    if other.any():
+        raise _parted(title, role, actual, expected, other)
+
+
+def _operand(operand: Any) -> Any:
+    """An operand as the oracle reads it: what a view names, an index's values, or a number."""
+    if isinstance(operand, (Tile, IndirectTile)):
+        return literal_of(operand).settled()
+    return indices(operand) if isinstance(operand, Index) else operand
+
+
+def _elements(tile: Any, literal: Literal) -> Array:
+    """What the simulator holds of a tile, as the host has the dtype."""
+    elements, host = tile._elements(), host_dtype(literal.dtype)
+    if literal.dtype == BOOL:
+        return np.asarray(elements.view(np.uint8) != 0)
+    if elements.dtype == host:
+        return np.asarray(elements)
+    bits = elements.dtype.itemsize == host.itemsize and tile._holds_bits
+    return np.asarray(np.ascontiguousarray(elements).view(host) if bits else elements.astype(host))
+
+
+def _written(tile: Any) -> Array | None:
+    """Which elements of a tile the simulator counts as written; None for all."""
+    missing = tile._unwritten()
+    return None if missing is None else ~np.asarray(missing, np.bool_)
+
+
+def _fitted(results: Any, shape: tuple[int, ...]) -> Array:
+    """Results in a destination's shape: as many elements, or repeated, partitions first."""
+    values = np.asarray(results)
+    if values.ndim and values.size == int(np.prod(shape)):
+        return values.reshape(shape)
+    aligned = (*values.shape[:1], *(1,) * (len(shape) - values.ndim), *values.shape[1:])
+    return np.broadcast_to(values.reshape(aligned) if values.ndim else values, shape)
+
+
+def _same(actual: Array, expected: Array) -> Array:
+    """Where elements are the same, bit by bit; a NaN is a NaN."""
+    bits = f"u{actual.itemsize}"
+    same = np.ascontiguousarray(actual).view(bits) == np.ascontiguousarray(expected).view(bits)
+    if actual.dtype.kind in "iub":
+        return np.asarray(same)
+    return np.asarray(same | ((actual != actual) & (expected != expected)))
+
+
+def _close(actual: Array, expected: Array, slack: Array, literal: Literal) -> Array:
+    """Where elements differ by what an order of additions, and one more rounding, explain."""
+    x, y = actual.astype(np.float64), expected.astype(np.float64)
+    unit, size = 1.0, np.ones(())
+    if actual.dtype.kind not in "iu":
+        unit, size = epsilon(literal.dtype), np.maximum(np.abs(x), np.abs(y))
+    close = np.abs(x - y) <= slack * (1 + unit) + size * unit
+    return np.asarray(close | ~np.isfinite(slack))
+
+
+def _is_written(operand: Any) -> bool:
+    """Whether an operand has no element that nothing wrote, or that lies outside its tensor."""
+    if not isinstance(operand, Tile):
+        return not isinstance(operand, IndirectTile)
+    return bool((literal_of(operand).places >= 0).all()) and _written(operand) is None
+
+
+def _parted(
+    title: str, role: str, actual: Array, expected: Array, wrong: Array, how: str = "differ"
+) -> OracleError:
+    at = tuple(int(k) for k in np.argwhere(wrong)[0])
+    return OracleError(
+        f"{title} wrote other values to {role} than it means: {int(wrong.sum())} of {wrong.size} "
+        f"elements {how}, the first at {list(at)}",
+        f"{actual[at]!s} in the simulator, {expected[at]!s} literally",
+    )

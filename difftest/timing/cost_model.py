@@ -1,0 +1,161 @@
+"""What the instructions of a kernel cost, each kind of instruction and operands looked up once.
+
+And how it is known: the classes of evidence behind its figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from difftest.analysis.footprint import footprint
+from difftest.simulator.machine import Machine
+from difftest.simulator.trace import Engine, Event, Purpose
+from difftest.timing.cost_table import COPIES, Cost, cost_table, free_elements, work
+from difftest.timing.dma import INDIRECT, Transfer, dma_source, transfer
+from difftest.timing.evidence import Evidence, Figure
+from difftest.timing.parameters import MIN_CYCLES, TimingParameters, timing_parameters
+from difftest.timing.tensor_engine import Matmul, matmul
+
+SHARED = (Engine.SCALAR, Engine.VECTOR)
+"""Engines that share the copies for which the kernel names none (TRACE)."""
+IN_EVERY_TABLE = COPIES | {"abs", "relu", "sign", "square"}
+"""Activation functions that need no table of their own: copies (TODAY); the others are assumed."""
+PRODUCTS = (Purpose.PRODUCT, Purpose.TRANSPOSE)
+"""What the model of the Tensor Engine knows."""
+UNKNOWN_CYCLES = MIN_CYCLES
+"""What an instruction of unknown cost takes, so that the others can be scheduled."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCost:
+    """What an instruction costs on one engine; ns."""
+
+    interval: float
+    latency: float
+    cost: Cost | None
+    """Its row in the table; None if its cost is unknown."""
+    elements: int
+    """N: elements a partition of its largest operand."""
+    table: str
+    """The table of activation functions that it needs; empty if any has what it does."""
+    cycles: float
+    """What its elements take, or the least that any instruction does."""
+    planned: float
+    """What the compiler is taken to count on, where it shares copies among engines: it knows no
+    performance modes. N cycles on the vector engine, N and the access time on the scalar engine."""
+
+
+class InstructionCost(NamedTuple):
+    """What an instruction asks of its engine."""
+
+    times: dict[Engine, EngineCost]
+    """Of each engine that may run it; more than one where the compiler chooses."""
+    matmul: Matmul | None = None
+    transfer: Transfer | None = None
+    modelled: Evidence = Evidence.ASSUMED
+    """Of a matmul or a transfer: what the time of its rows rests on, on this machine."""
+
+
+class CostModel:
+    """What instructions cost that have a row in the table, and what the others have to do.
+
+    Thousands of instructions of a kernel differ only in where their operands lie: they share what
+    is found for the first of them.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._costs = cost_table(machine)
+        self._clockwork = timing_parameters(machine)
+        self._known: dict[tuple[Hashable, ...], InstructionCost] = {}
+
+    def of(self, event: Event) -> InstructionCost:
+        """What the instruction of an event asks of its engine."""
+        kind, writes = event.kind, event.writes
+        key: list[Hashable] = [kind, len(writes), event.clears]
+        for region in writes + event.reads:
+            tensor = region[0]
+            key += (region[2:6], region[7], tensor.space, tensor.shape, tensor.partition_axis)
+            key.append(id(tensor.dtype))  # which lives as long as the trace; its hash takes long
+        if kind.engine is Engine.DMA:
+            source = dma_source(event)
+            on_chip = source if writes[0].allocation.space.is_hbm else writes[0]
+            key += (source.whole, writes[0].whole, footprint(on_chip)[:2])
+        form = tuple(key)
+        cost = self._known.get(form)
+        if cost is None:
+            cost = self._known[form] = self._work(event)
+        return cost
+
+    def _work(self, event: Event) -> InstructionCost:
+        engine, figures = event.engine, self._clockwork
+        if engine is Engine.DMA:
+            return InstructionCost({}, None, transfer(event, figures), figures.descriptor.evidence)
+        if engine is Engine.TENSOR and event.purpose in PRODUCTS:
+            return InstructionCost(
+                {}, matmul(event, self._machine), None, figures.row_overhead.evidence
+            )
+        engines = SHARED if engine is Engine.UNKNOWN else (engine,)
+        return InstructionCost({engine: self._time(event, engine) for engine in engines})
+
+    def _time(self, event: Event, engine: Engine) -> EngineCost:
+        cost = self._costs.find(event, engine)
+        count = free_elements(event)
+        cycles = self._clockwork.cycles
+        least = planned = cycles(engine, max(MIN_CYCLES, count))
+        if cost is None:
+            time = cycles(engine, UNKNOWN_CYCLES)
+            return EngineCost(time, time, None, count, "", least, planned)
+        if engine is Engine.SCALAR:
+            planned += cost.latency_ns
+        time = cycles(engine, cost.cycles * work(event))
+        latency = time + cost.latency_ns
+        interval, op = time + cost.interval_ns, event.attributes.op or ""
+        own = event.purpose is Purpose.FUNCTION and op not in IN_EVERY_TABLE
+        return EngineCost(interval, latency, cost, count, op if own else "", least, planned)
+
+
+def cost_evidence(
+    instruction: str, does: Purpose, engine: Engine, machine: Machine
+) -> frozenset[Evidence]:
+    """The evidence of every figure in the cost of an instruction on an engine; empty if none.
+
+    That of the Tensor Engine and of DMA stands in the models' figures, of all others in the table.
+    """
+    times = timing_parameters(machine)
+    if engine is Engine.DMA:
+        names = MOVED + ALSO_MOVED.get(does, ())
+        return frozenset(figure.evidence for figure in _figures(times, names))
+    if engine is Engine.TENSOR:
+        figures = times.clocks[engine], *_figures(times, TENSOR)
+        return frozenset(figure.evidence for figure in figures)
+    rows = cost_table(machine).rows.values()
+    return frozenset(
+        row.evidence for row in rows if (row.instruction, row.engine) == (instruction, engine)
+    )
+
+
+MOVED = (
+    *("trigger", "generation", "generation_per_partition", "addressed_generation"),
+    *("dma_lead", "dma_read", "dma_tail", "dma_minimum", "generated_lead", "generated_read"),
+    *("descriptor", "bandwidth", "long_rate", "packet", "packet_rate", "element_write"),
+)
+"""The fields of Clockwork that every DMA's time is made of; other kinds have more."""
+ALSO_MOVED = {
+    Purpose.TRANSPOSE: ("transpose_share",),
+    **dict.fromkeys(INDIRECT, ("indirect_generation", "indirect_per_partition")),
+}
+TENSOR = (
+    *("row_share", "row_overhead", "row_overhead_fp32", "partial_slowdown", "drain"),
+    *("load_weights", "weights_interval", "turned_interval"),
+    *("throttle_window", "throttle_slowdown"),
+)
+"""Those of the Tensor Engine, beside its clock."""
+
+
+def _figures(times: TimingParameters, names: Iterable[str]) -> Iterator[Figure]:
+    for name in names:
+        value = getattr(times, name)
+        yield from value.values() if isinstance(value, dict) else (value,)
