@@ -61,8 +61,10 @@ def pytest_collection(session: pytest.Session) -> None:
     each finds what the others have written. What cannot be imported is told by the collection.
     """
     worker = getattr(session.config, "workerinput", {"workerid": "gw0", "workercount": 1})
-    number, count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
-    root, is_all = Path(__file__).parent, session.config.args_source.name == "TESTPATHS"
+    number = int(worker["workerid"].removeprefix("gw"))
+    count = worker["workercount"]
+    root = Path(__file__).parent
+    is_all = session.config.args_source.name == "TESTPATHS"
     files = sorted((root / "tests").rglob("test_*.py")) if number and is_all else []
     with warnings.catch_warnings():
         warnings.simplefilter("error")

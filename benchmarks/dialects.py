@@ -10,7 +10,9 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
-TILE_M, TILE_K, TILE_N = 128, 128, 512
+TILE_M = 128
+TILE_K = 128
+TILE_N = 512
 
 
 @classic.jit
@@ -64,7 +66,8 @@ def conv_classic(image, filters, ROWS=8):
     The rows of the result are a multiple of ROWS. Returns [K, H - FH + 1, W - FW + 1].
     """
     (C, H, W), (FH, FW, _, K) = image.shape, filters.shape
-    height, width = H - FH + 1, W - FW + 1
+    height = H - FH + 1
+    width = W - FW + 1
     result = cl.ndarray((K, height, width), dtype=image.dtype, buffer=cl.shared_hbm)
     x = cl.ndarray((C, H, W), dtype=image.dtype, buffer=cl.sbuf)
     w = cl.ndarray((C, FH, FW, K), dtype=image.dtype, buffer=cl.sbuf)
@@ -87,7 +90,8 @@ def conv_classic(image, filters, ROWS=8):
 def conv_today(image, filters, ROWS=8):
     """As :func:`conv_classic`."""
     (C, H, W), (FH, FW, _, K) = image.shape, filters.shape
-    height, width = H - FH + 1, W - FW + 1
+    height = H - FH + 1
+    width = W - FW + 1
     result = nl.ndarray((K, height, width), dtype=image.dtype, buffer=nl.shared_hbm)
     x = nl.ndarray((C, H, W), dtype=image.dtype, buffer=nl.sbuf)
     w = nl.ndarray((C, FH, FW, K), dtype=image.dtype, buffer=nl.sbuf)

@@ -52,7 +52,8 @@ def _of_rung(module: str) -> Iterator[dict[str, str]]:
 
 
 if __name__ == "__main__":
-    count, file = int(sys.argv[1]), Path(sys.argv[2])
+    count = int(sys.argv[1])
+    file = Path(sys.argv[2])
     with embedded():
         lines = [json.dumps(one) for one in itertools.islice(candidates(), count)]
     file.write_text("\n".join(lines) + "\n", "utf-8")

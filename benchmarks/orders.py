@@ -10,7 +10,8 @@ from difftest.timing.compiler import LIKELY, Compiler, RepeatRule
 from tests.unit.timing import blocks, convolutions
 
 BLOCKS = (8192, 512), (4, 128, 512)
-IMAGE, WEIGHTS = (128, 66, 226), (9, 128, 128)
+IMAGE = (128, 66, 226)
+WEIGHTS = (9, 128, 128)
 ORDERS = {
     "as taken": LIKELY,
     "any that is ready": LIKELY._replace(expected=None),

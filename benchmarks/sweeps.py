@@ -16,27 +16,30 @@ from difftest.scale.axes import Axes, parse_axes
 from difftest.scale.engine import SweepSetup, judge_on_dask
 
 TEST = f"{Path(__file__).parents[1]}/tests/kernels/test_vector_add.py::test_vector_add_stream"
-GRID, ELEMENTS = "FREE_DIM=10,20,50,100", 12_800
-PAIRS, POINTS = 3, 24
+GRID = "FREE_DIM=10,20,50,100"
+ELEMENTS = 12_800
+PAIRS = 3
+POINTS = 24
 
 
 def points():
     axes = Axes(
         parse_axes([GRID, "dtype=float32,float16,bfloat16", "machine=trn1,trn2"]), {"n": ELEMENTS}
     )
-    found = [*axes.points()]
+    found = list(axes.points())
     return [found[n % len(found)] for n in range(POINTS)]
 
 
 def seconds(results):
     began = time.perf_counter()
-    assert len([*results]) == POINTS
+    assert len(list(results)) == POINTS
     return time.perf_counter() - began
 
 
 def measured():
     """How many times the points of one worker two have done, in each pair."""
-    orders, taken = SweepSetup(TEST, 3, 60.0), {1: [], 2: []}
+    orders = SweepSetup(TEST, 3, 60.0)
+    taken = {1: [], 2: []}
     with contextlib.ExitStack() as after:
         clusters = [
             after.enter_context(

@@ -23,7 +23,8 @@ from difftest.harness.strategies import cases
 
 CASES = 5
 TESTS = Path(__file__).parents[1] / "tests" / "kernels"
-FEW, MANY = 500, 5000
+FEW = 500
+MANY = 5000
 GROWTH = 3.0
 """Blocks of memory a case at most: a mark by which a repeat is known is one."""
 

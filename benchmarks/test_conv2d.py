@@ -17,7 +17,9 @@ from difftest.simulator import launch
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.launch import one_thread
 
-CHANNELS, PLANE, FILTER = 256, 224, 3
+CHANNELS = 256
+PLANE = 224
+FILTER = 3
 ROUNDS = 9
 PEAK_MEMORY = 1.5e9  # bytes
 DTYPES = (np.float32, np.float16)
@@ -46,7 +48,8 @@ def in_torch(X, W, bias):
 def bare_products(X, W, bias):
     """The kernel's products alone, each of one operand that is at hand: what BLAS takes of it."""
     output = PLANE - FILTER + 1
-    stationary, moving = W[:128, :128, 0, 0].copy(), X[0, :128, :2, :output].reshape(128, -1)
+    stationary = W[:128, :128, 0, 0].copy()
+    moving = X[0, :128, :2, :output].reshape(128, -1)
     product = np.empty((128, 2 * output), np.float32)
     with one_thread():
         for _ in itertools.product(range(output // 2), range(2), range(2), range(FILTER**2)):

@@ -6,7 +6,9 @@ import pytest
 from difftest.simulator import launch
 
 SIZE = 1024
-TILE_M, TILE_K, TILE_N = 128, 128, 512
+TILE_M = 128
+TILE_K = 128
+TILE_N = 512
 
 
 def bare_loop(lhsT, rhs, result):

@@ -49,7 +49,8 @@ def seconds(call):
 @pytest.mark.parametrize("name", kernels())
 def test_a_prediction_takes_no_longer_than_the_simulation(name, machine, capsys):
     kernel, arrays, keywords = kernels()[name]
-    ratios, further = [], []
+    ratios = []
+    further = []
     for _ in range(PAIRS):
         simulating, launched = seconds(lambda: launch(kernel, arrays, keywords, machine=machine))
         predicting, prediction = seconds(partial(predict, launched.trace, machine, dge=True))
@@ -57,7 +58,8 @@ def test_a_prediction_takes_no_longer_than_the_simulation(name, machine, capsys)
         ratios.append(predicting / simulating)
         further.append(widening / predicting)
     del prediction
-    ratio, interval = statistics.median(ratios), statistics.median(further)
+    ratio = statistics.median(ratios)
+    interval = statistics.median(further)
     events = len(launched.trace)
     with capsys.disabled():
         print(

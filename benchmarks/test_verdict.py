@@ -16,7 +16,8 @@ from difftest.verdict.fork_server import ForkServer
 from difftest.verdict.outcome import Outcome
 
 TEST = "benchmarks/small_conv2d.py::test_conv2d"
-COUNT, CASES = 48, 5
+COUNT = 48
+CASES = 5
 AIM = 1.0
 """Seconds of CPU for a candidate, its worker's included."""
 

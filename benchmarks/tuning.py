@@ -47,12 +47,14 @@ def searched(name, texts, case, trials):
     spec = getattr(__import__(f"tests.kernels.{module}", fromlist=[test]), test).difftest.spec
     tuner = Tuner(spec, Axes(parse_axes(texts), {**case, "kernel": "nki"}))
     *_, place = run_tuner(tuner, {}, trials, exhaustive=True)
-    first, best, own = tuner.ladder[0], tuner.ladder[-1], tuner.own()
+    first = tuner.ladder[0]
+    best = tuner.ladder[-1]
+    own = tuner.own()
     counts = Counter(one.status for one in tuner.attempts)
     looked = len(tuner.attempts)
     scheduled = counts[SLOWER] + counts[AGREES]
     cells = (
-        f"`{test.removeprefix('test_')}`, {point_text(case, [*case])}",
+        f"`{test.removeprefix('test_')}`, {point_text(case, list(case))}",
         at(first),
         at(best),
         place.removeprefix("place ").partition(" points")[0],
@@ -63,7 +65,9 @@ def searched(name, texts, case, trials):
 
 
 def at(attempt):
-    return f"{point_text(attempt.point, [*attempt.point])}: {microseconds(attempt.latency_us)} us"
+    return (
+        f"{point_text(attempt.point, list(attempt.point))}: {microseconds(attempt.latency_us)} us"
+    )
 
 
 if __name__ == "__main__":

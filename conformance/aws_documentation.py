@@ -184,13 +184,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if rest and not known.classic:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     checkout = known.path.resolve()
-    title, option = "scripts", ""
+    title = "scripts"
+    option = ""
     try:
         if known.classic:
-            title, option = classic_folder(checkout).as_posix(), " --classic"
+            title = classic_folder(checkout).as_posix()
+            option = " --classic"
             results = classic_tests(checkout, rest, known.limit)
         elif known.blocks:
-            title, option = "code blocks", " --blocks"
+            title = "code blocks"
+            option = " --blocks"
             results = code_blocks(checkout, known.limit)
         else:
             results = examples(checkout, known.limit)

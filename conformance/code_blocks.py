@@ -103,7 +103,8 @@ def blocks_of(page: str, text: str) -> Iterator[Block]:
         at += 1
         if not found:
             continue
-        start, indent = at, len(found[1])
+        start = at
+        indent = len(found[1])
         while at < len(lines) and (not lines[at].strip() or _indent(lines[at]) > indent):
             at += 1
         if found[2] in _PYTHON:
@@ -202,7 +203,9 @@ class Page:
         inputs: Mapping[int, Inputs],
         prelude: Callable[[], dict[str, Any]],
     ) -> None:
-        self.blocks, self.inputs, self.prelude = blocks, inputs, prelude
+        self.blocks = blocks
+        self.inputs = inputs
+        self.prelude = prelude
 
     def outcomes(self, seconds: float) -> list[Outcome]:
         """What came of each block, at most ``seconds`` each."""
@@ -351,7 +354,8 @@ def _is_array(value: Any) -> bool:
 @contextmanager
 def _quietly() -> Iterator[io.StringIO]:
     """What a block prints, which is given, warns of and puts into the environment stays in here."""
-    environment, printed = dict(os.environ), io.StringIO()
+    environment = dict(os.environ)
+    printed = io.StringIO()
     with redirect_stdout(printed), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

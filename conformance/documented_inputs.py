@@ -46,7 +46,8 @@ _TILE = normal(128, 512)
 _HALF = normal(128, 512, dtype=np.float16)
 _BF16 = normal(128, 128, dtype=ml_dtypes.bfloat16)
 _TABLE = normal(512, 128, dtype=ml_dtypes.bfloat16)
-_ROWS, _PAIRS = rows(16, 64), rows(256, 512).reshape(128, 2)
+_ROWS = rows(16, 64)
+_PAIRS = rows(256, 512).reshape(128, 2)
 _PLACES = np.random.default_rng(0).integers(0, 512, (128, 512)).astype(np.uint32)
 _SCATTERED = normal(16, 8)
 _THREE = (normal(128, 16), normal(64, 16), normal(32, 16))
@@ -87,7 +88,8 @@ def _gelu(x: Any) -> Any:
 
 def _product(depth: int, height: int, width: int, more: tuple[int, ...] = ()) -> Inputs:
     """A call of the tutorial's kernel: ``lhsT.T @ rhs``."""
-    left, right = normal(depth, height), normal(depth, width)
+    left = normal(depth, height)
+    right = normal(depth, width)
     call = Call("matrix_multiply_kernel", (left, right, *more), left.T @ right, tolerance=1e-3)
     return Inputs(calls=[call])
 

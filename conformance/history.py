@@ -55,7 +55,8 @@ def history(checkout: Path) -> dict[str, tuple[str, str]]:
     for name in sorted(set.union(*named)):
         has = [name in names for names in named]
         of_function = [name.partition("(")[0] in names for names in named]
-        first, last = has.index(True), len(has) - has[::-1].index(True)
+        first = has.index(True)
+        last = len(has) - has[::-1].index(True)
         ended = levels[last] if last < len(levels) else ""
         if (ended or first > 1) and (has != of_function or "(" not in name):
             rows[name] = levels[first], ended

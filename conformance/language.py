@@ -61,10 +61,11 @@ def _bound(node: ast.stmt) -> set[str]:
 
 def alone(tree: ast.Module, kernel: ast.FunctionDef) -> str:
     """The source of a kernel and of what it uses of its module."""
-    needed, kept = _names(kernel), {kernel}
+    needed = _names(kernel)
+    kept = {kernel}
     body = [one for one in tree.body if "__main__" not in ast.unparse(one).partition("\n")[0]]
     while more := [one for one in body if one not in kept and _bound(one) & needed]:
-        kept |= {*more}
+        kept |= set(more)
         needed |= {name for one in more for name in _names(one)}
     own = {name for one in kept for name in _bound(one)}
     head = [text for name, text in _HEADS.items() if name in needed - own]

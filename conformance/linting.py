@@ -86,7 +86,8 @@ def run(kind: str, checkout: Path, arguments: Sequence[str], seconds: float) -> 
 def _script(checkout: Path, file: Path, seconds: float) -> Outcome:
     """One script, run in this process, whose launches are seen."""
     name = file.relative_to(checkout).as_posix()
-    known, argv = set(sys.modules), sys.argv
+    known = set(sys.modules)
+    argv = sys.argv
     sys.argv = [str(file)]
     os.environ.update({TARGET: MACHINES[name]} if name in MACHINES else {})
     try:
@@ -124,7 +125,8 @@ def section(title: str, command: str, checkout: Path, counts: str, reader: Reade
     for (id, path, said), places in rows.items():
         at = Path(path)
         own = at.relative_to(checkout) if at.is_relative_to(checkout) else at.name
-        at_lines, total = ", ".join(str(line) for line, _ in places), sum(n for _, n in places)
+        at_lines = ", ".join(str(line) for line, _ in places)
+        total = sum(n for _, n in places)
         lines.append(f"| [{id}]({RULES}/{id}.md) | {own}:{at_lines} | {total} | {said} |")
     return "\n".join(lines).rstrip() + "\n"
 

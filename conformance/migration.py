@@ -116,7 +116,8 @@ def _migrated(folder: Path, output: Path, name: Path) -> dict[str, Carried]:
 
 def _comments(code: str, kernels: Collection[str]) -> dict[str, int]:
     """How many comments each kernel of a file has, in what it calls there too."""
-    tree, lines = ast.parse(code), code.split("\n")
+    tree = ast.parse(code)
+    lines = code.split("\n")
     functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
     mark = COMMENT.partition(":")[0]
     counts = {}
@@ -136,7 +137,8 @@ def _comments(code: str, kernels: Collection[str]) -> dict[str, int]:
 
 def _reached(name: str, functions: dict[str, ast.FunctionDef]) -> set[str]:
     """A function and those of the file that it calls, and so on."""
-    reached, todo = {name}, [name]
+    reached = {name}
+    todo = [name]
     while todo:
         used = {n.id for n in ast.walk(functions[todo.pop()]) if isinstance(n, ast.Name)}
         new = (used & set(functions)) - reached

@@ -35,7 +35,12 @@ class Recorder:
             self._keep(report, report.nodeid)
 
     def _keep(self, report: pytest.TestReport | pytest.CollectReport, nodeid: str) -> None:
-        result = PASSED if report.passed else FAILED if report.failed else SKIPPED
+        if report.passed:
+            result = PASSED
+        elif report.failed:
+            result = FAILED
+        else:
+            result = SKIPPED
         why = "" if report.passed else reason(report)
         self.outcomes.append(Outcome(nodeid.partition("::")[0], nodeid, result, why))
 

@@ -30,7 +30,11 @@ def main(arguments: Sequence[str]) -> int:
     results = log["runs"][0]["results"]
     fixes = sum("fixes" in one for one in results)
     print(f"{len(results)} results, {fixes} with fixes, {len(errors)} errors of the schema")
-    return 1 if errors else 0 if results else 2
+    if errors:
+        return 1
+    if results:
+        return 0
+    return 2
 
 
 if __name__ == "__main__":

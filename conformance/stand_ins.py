@@ -77,7 +77,8 @@ def static_cast(array: Any, dtype: Any) -> np.ndarray[Any, Any]:
     A packed dtype (x4) holds four elements of the last axis in one: [..., 4 F] becomes [..., F],
     and what is packed becomes four times as long, as nki-library's tests have it.
     """
-    values, wanted = np.asarray(array), np.dtype(dtype)
+    values = np.asarray(array)
+    wanted = np.dtype(dtype)
     if values.dtype == wanted:
         return values
     if element_of(values.dtype) is not None:
@@ -156,7 +157,9 @@ class CpuSimulation:
     """
 
     def __init__(self, simulate: Any, kernel: Any, cores: int | None = None) -> None:
-        self._simulate, self._kernel, self._cores = simulate, kernel, cores
+        self._simulate = simulate
+        self._kernel = kernel
+        self._cores = cores
 
     def __getitem__(self, cores: int) -> CpuSimulation:
         return CpuSimulation(self._simulate, self._kernel, cores)
@@ -194,7 +197,8 @@ def _compiler(simulate: Any) -> dict[str, ModuleType]:
 
 def nki_parts(modules: dict[str, ModuleType]) -> dict[str, ModuleType]:
     """The submodules of ``nki`` that the suite imports and the embedded ``nki`` has not."""
-    language, isa = modules["nki.language"], modules["nki.isa"]
+    language = modules["nki.language"]
+    isa = modules["nki.isa"]
     dtypes = package("nki.dtype", **_dtypes_of(language))
     parts = {
         "nki.isa.constants": getattr(isa, "constants", isa),

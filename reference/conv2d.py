@@ -122,7 +122,8 @@ def _operands(
         raise invalid("X", f"shape {X.shape}", "every axis at least 1")
     if min(W.shape) < 1:
         raise invalid("W", f"shape {W.shape}", "every axis at least 1")
-    channels, (out_channels, group_channels) = X.shape[1], W.shape[:2]
+    channels = X.shape[1]
+    (out_channels, group_channels) = W.shape[:2]
     if not isinstance(groups, int | np.integer) or groups < 1:
         raise invalid("groups", repr(groups), "an integer >= 1")
     if channels % groups or out_channels % groups:

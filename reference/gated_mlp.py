@@ -30,8 +30,10 @@ def gated_mlp(x: ArrayLike, gate: ArrayLike, up: ArrayLike, down: ArrayLike) -> 
     ValueError
         If a dtype is not real or the shapes do not fit.
     """
-    x, gate = float64("x", x, ("T", "N")), float64("gate", gate, ("N", "F"))
-    up, down = float64("up", up, ("N", "F")), float64("down", down, ("F", "N"))
+    x = float64("x", x, ("T", "N"))
+    gate = float64("gate", gate, ("N", "F"))
+    up = float64("up", up, ("N", "F"))
+    down = float64("down", down, ("F", "N"))
     if gate.shape[0] != x.shape[1]:
         raise invalid("gate", f"N = {gate.shape[0]}", f"N = {x.shape[1]}, as in x")
     if up.shape != gate.shape:

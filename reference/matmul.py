@@ -28,7 +28,8 @@ def matmul(lhsT: ArrayLike, rhs: ArrayLike) -> NDArray[np.float64]:
     ValueError
         If an operand is not a matrix, a dtype is not real, or K differs between them.
     """
-    lhsT, rhs = float64("lhsT", lhsT, ("K", "M")), float64("rhs", rhs, ("K", "N"))
+    lhsT = float64("lhsT", lhsT, ("K", "M"))
+    rhs = float64("rhs", rhs, ("K", "N"))
     if lhsT.shape[0] != rhs.shape[0]:
         raise invalid("rhs", f"K = {rhs.shape[0]}", f"K = {lhsT.shape[0]}, as in lhsT")
     return lhsT.T @ rhs

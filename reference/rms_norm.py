@@ -30,7 +30,8 @@ def rms_norm(x: ArrayLike, gamma: ArrayLike, eps: float = 1e-6) -> NDArray[np.fl
     ValueError
         If a dtype is not real, or N differs between the arguments.
     """
-    x, gamma = float64("x", x, ("T", "N")), float64("gamma", gamma, ("N",))
+    x = float64("x", x, ("T", "N"))
+    gamma = float64("gamma", gamma, ("N",))
     if gamma.shape[0] != x.shape[1]:
         raise invalid("gamma", f"N = {gamma.shape[0]}", f"N = {x.shape[1]}, as in x")
     return gamma * x / np.sqrt(np.mean(x * x, axis=1, keepdims=True) + eps)

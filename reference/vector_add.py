@@ -26,7 +26,8 @@ def vector_add(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
     ValueError
         If the shapes differ (nothing is broadcast) or a dtype is not real.
     """
-    a, b = float64("a", a), float64("b", b)
+    a = float64("a", a)
+    b = float64("b", b)
     if a.shape != b.shape:
         raise invalid("b", f"shape {b.shape}", f"the shape of a, {a.shape}")
     return a + b

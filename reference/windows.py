@@ -85,7 +85,8 @@ class Window:
         ValueError
             If there is none.
         """
-        height, width = height + sum(self.rows_added), width + sum(self.columns_added)
+        height = height + sum(self.rows_added)
+        width = width + sum(self.columns_added)
         rows, columns = self.extent
         if height < rows or width < columns:
             received = f"images of {height} x {width}, padding included"

@@ -53,7 +53,7 @@ class Deal:
 
     def __init__(self, pythons: list[str], own: str, commit: int, files: Iterable[str]) -> None:
         first = (pythons.index(own) - commit) % len(pythons)
-        self.files = {*sorted(files)[first :: len(pythons)]}
+        self.files = set(sorted(files)[first :: len(pythons)])
 
     @classmethod
     def of_this_run(cls, root: Path) -> Deal:

@@ -160,7 +160,9 @@ class _History:
                 for user in users:
                     assert self.mark is not None
                     accesses.add(self.mark, user)
-            self.mark, self.reads, self.writes = None, [], []
+            self.mark = None
+            self.reads = []
+            self.writes = []
         return self.apart
 
 
@@ -188,7 +190,8 @@ class _TensorAccesses:
         """The footprint of a region of it; most tensors have one region alone."""
         pattern = region[1], region[2], region[3], region[7]
         if self._mark is None or pattern != self._pattern:
-            self._mark, self._pattern = footprint(region), pattern
+            self._mark = footprint(region)
+            self._pattern = pattern
         return self._mark
 
 
@@ -230,7 +233,8 @@ class Dependences:
         data: set[int] = set()
         order: set[int] = set()
         touched: list[tuple[_History, Footprint, bool]] = []
-        tensors, makers = self._tensors, self._made
+        tensors = self._tensors
+        makers = self._made
         for region in reads:
             number = region[0].id
             if number in makers:
@@ -239,7 +243,8 @@ class Dependences:
             tensor = tensors.get(number) or self._meet(region[0])
             if tensor.constant:
                 continue
-            history, mark = tensor.history, tensor.footprint(region)
+            history = tensor.history
+            mark = tensor.footprint(region)
             if history.mark == mark:
                 data.update(history.writes)
                 if len(history.writes) > MOST:
@@ -259,7 +264,8 @@ class Dependences:
             tensor = tensors.get(number) or self._meet(allocation)
             if tensor.unread:
                 continue
-            history, mark = tensor.history, tensor.footprint(region)
+            history = tensor.history
+            mark = tensor.footprint(region)
             if history.mark == mark:
                 self._write_again(history, order, watched=tensor.watched, forgets=region[6])
             elif history.mark or history.apart:
@@ -283,7 +289,8 @@ class Dependences:
         self, history: _History, order: set[int], *, watched: Footprint | None, forgets: bool
     ) -> None:
         """Add to ``order`` what a write waits for where all touched what it touches."""
-        reads, writes = history.reads, history.writes
+        reads = history.reads
+        writes = history.writes
         order.update(reads, writes)
         if len(reads) > MOST:
             history.reads = [self.join(reads)]
@@ -293,7 +300,8 @@ class Dependences:
         if len(writes) > MOST:
             history.writes = [self.join(writes)]
         if forgets:
-            history.reads, history.writes = [], []
+            history.reads = []
+            history.writes = []
 
     def _found(self, accesses: Accesses, mark: Footprint, *, forgets: bool) -> list[int]:
         """The users of what shares an element with ``mark``.

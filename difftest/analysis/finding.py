@@ -227,6 +227,7 @@ def suppressions_in(text: str) -> tuple[Suppression, ...]:
 
 def _lines(node: ast.AST) -> range:
     """The lines of a statement; of one with a body, those before it."""
-    first, body = getattr(node, "lineno", 1), getattr(node, "body", None)
+    first = getattr(node, "lineno", 1)
+    body = getattr(node, "body", None)
     last = max(first, body[0].lineno - 1) if body else getattr(node, "end_lineno", None) or first
     return range(first, last + 1)

@@ -94,7 +94,8 @@ def free_axes(region: Region) -> Dims:
     if not region.allocation.partition_axis:
         return axes
     block, inner, _ = _layout(region.allocation)
-    size, itemsize = region.allocation.dtype.itemsize, region.dtype.itemsize
+    size = region.allocation.dtype.itemsize
+    itemsize = region.dtype.itemsize
     return _in_partition(axes, block * size // itemsize, inner * size // itemsize)
 
 

@@ -57,7 +57,8 @@ def block_allocations(tensor: Allocation) -> range:
 
 def _touched(region: Region) -> range:
     """The blocks that a region touches."""
-    tensor, blocks = region.allocation, len(block_allocations(region.allocation))
+    tensor = region.allocation
+    blocks = len(block_allocations(region.allocation))
     if blocks == 1:
         return range(1)
     mark = footprint(region)

@@ -110,7 +110,8 @@ def limit_of(space: Space, machine: Machine) -> int:
 def placements(trace: Trace, machine: Machine) -> Iterator[Placement]:
     """The placement of each program's tensors in each memory of which it uses something."""
     for (program, space), allocations in _tensors(trace.allocations, trace).items():
-        sizes, limit = _by_block(allocations, trace, machine), limit_of(space, machine)
+        sizes = _by_block(allocations, trace, machine)
+        limit = limit_of(space, machine)
         if sizes.surely_fit(limit, _whole_banks(space, machine)):
             yield Placement(program, space, limit, sizes.peak(), sizes.lives())
         else:
@@ -277,7 +278,8 @@ class _LiveRangeTable:
     def live(self, number: int) -> LiveRange:
         """One of them."""
         first, end = self.ranges[number].tolist()
-        size, quadrants = int(self.size[number]), int(self.wide[number])
+        size = int(self.size[number])
+        quadrants = int(self.wide[number])
         return LiveRange(self.allocations[number], first, end - 1, size, quadrants)
 
     def lives(self) -> tuple[LiveRange, ...]:
@@ -292,7 +294,8 @@ class _LiveRangeTable:
         if self.fixed:
             begins, taken = self._taken_by_fixed()
             places = np.searchsorted(events, begins, side="right") - 1
-            events, totals = begins, taken + np.where(places < 0, 0, totals[places])
+            events = begins
+            totals = taken + np.where(places < 0, 0, totals[places])
         highest = int(totals.argmax())
         when = int(events[highest])
         there = np.flatnonzero((self.ranges[:, 0] <= when) & (when < self.ranges[:, 1]))
@@ -306,7 +309,8 @@ class _LiveRangeTable:
         """The events at which a tensor begins, and what those with addresses take together then."""
         fixed = set(self.fixed)
         active: dict[int, Allocation] = {}
-        taken, changed = 0, False
+        taken = 0
+        changed = False
         begins: list[int] = []
         totals: list[int] = []
         changes = [(int(first), 1, n) for n, (first, _) in enumerate(self.ranges)]
@@ -320,7 +324,8 @@ class _LiveRangeTable:
                     del active[number]
             if start:
                 if changed:
-                    taken, changed = _taken(active.values(), self.step), False
+                    taken = _taken(active.values(), self.step)
+                    changed = False
                 begins.append(event)
                 totals.append(taken)
         return np.array(begins), np.array(totals)
@@ -448,4 +453,8 @@ def _in_a_bank(low: int, size: int, bank: int) -> int:
     if not bank:
         return low
     room = bank - low % bank
-    return low if size <= room else low + room if size <= bank or room < bank else low
+    if size <= room:
+        return low
+    if size <= bank or room < bank:
+        return low + room
+    return low

@@ -80,7 +80,8 @@ class EmbeddedSimulator:
             if isinstance(error, AssertionError) and not in_backend:
                 return Rejected(error)
             return Crashed(error, in_backend)
-        trace, exact = result.trace if call.record else None, result.exact
+        trace = result.trace if call.record else None
+        exact = result.exact
         findings = tuple(inspector.findings) if inspector else ()
         if inspector and self.reader:
             with internal_error_scope("the linter"):
@@ -111,7 +112,7 @@ def _is_among(array: Array | None, others: Sequence[Array]) -> bool:
 
 def unset_arguments(call: KernelCall, trace: Trace) -> tuple[str, ...]:
     """Return the names of poisoned arguments that the first instruction on them reads."""
-    poisoned = {*call.names[len(call.inputs) :]}
+    poisoned = set(call.names[len(call.inputs) :])
     seen: dict[str, bool] = {}
     for event in trace.events if poisoned else ():
         for regions, reads in ((event.reads, True), (event.writes, False)):
@@ -236,6 +237,6 @@ def forget_sdk() -> None:
     """Take every module that holds a part of an SDK out of ``sys.modules``."""
     packages = tuple(PACKAGES.values())
     for name, module in list(sys.modules.items()):
-        values = [*getattr(module, "__dict__", {}).values()]
+        values = list(getattr(module, "__dict__", {}).values())
         if any(is_of(value, package) for value in values for package in packages):
             del sys.modules[name]

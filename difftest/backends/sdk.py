@@ -43,7 +43,8 @@ from difftest.simulator.frontend.install import is_embedded
 SETUP_GUIDE = "awsdocs-neuron.readthedocs-hosted.com, Setup Guide"
 """Where AWS says how to install the SDK; its Python packages are in AWS's own index alone."""
 
-CLASSIC, NEWER = "classic", "newer"
+CLASSIC = "classic"
+NEWER = "newer"
 PACKAGES = {CLASSIC: "neuronxcc.nki", NEWER: "nki"}
 """The package that each generation's kernels import."""
 
@@ -248,7 +249,8 @@ class SdkSimulator:
     name = "sdk"
 
     def __init__(self, detection: SdkProbe) -> None:
-        self._dialect, function = detection.dialect, SIMULATE[detection.dialect]
+        self._dialect = detection.dialect
+        function = SIMULATE[detection.dialect]
         self._simulate = getattr(detection.module, function)
         what = f"{PACKAGES[detection.dialect]}.{function}"
         self.description = f"the Neuron SDK's simulator {what} ({detection.state})"
@@ -270,7 +272,8 @@ class SdkSimulator:
 def sdk_simulator(sdk: Sdk | None = None) -> Backend:
     """The simulators of the generations found here, as one backend; or a BackendMissingError."""
     sdk = sdk or detect_sdk()
-    simulators, lacks = {}, {}
+    simulators = {}
+    lacks = {}
     for detection in (sdk.classic, sdk.newer):
         lacks[detection.dialect] = detection.lack(SIMULATE[detection.dialect])
         if not lacks[detection.dialect]:
@@ -319,7 +322,7 @@ def completed_run(
     before : the targets as they were handed over. An API may leave the arrays passed as they are
         and return what was written: then the returned array counts.
     """
-    written = [*call.written]
+    written = list(call.written)
     others = [array for array in returned if not any(is_same(array, at) for at in written)]
     expected = 0 if call.results is None else call.results - len(written)
     copies = len(others) - max(0, expected)
@@ -338,7 +341,8 @@ def is_same(array: Array, other: Array) -> bool:
     """Return whether two arrays are one array: the same elements of the same memory."""
     if array is other:
         return True
-    ours, theirs = array.__array_interface__, other.__array_interface__
+    ours = array.__array_interface__
+    theirs = other.__array_interface__
     return bool(array.size) and all(ours[key] == theirs[key] for key in _PLACE)
 
 

@@ -32,9 +32,11 @@ def doctor(context: click.Context) -> None:
     }
     for option, make in ways.items():
         try:
-            text, works = make().description, True
+            text = make().description
+            works = True
         except BackendMissingError as error:
-            text, works = str(error).replace("\n", "\n      "), False
+            text = str(error).replace("\n", "\n      ")
+            works = False
         rows.append(("ok" if works else "--", option, text))
     rows.append(("  ", "measurements", "no path to a device has ever run on one"))
     for mark, subject, text in rows:

@@ -70,7 +70,8 @@ def _text(answer: Explanation) -> str:
     if cause is None:
         times = f", {answer.times} times" if answer.times > 1 else ""
         return f"{answer.said}: not in the public tables that difftest knows{times}"
-    near, lint = ", ".join(answer.lines), ", ".join(cause.rules)
+    near = ", ".join(answer.lines)
+    lint = ", ".join(cause.rules)
     rows = {"near": near, "remedy": cause.remedy, "lint": lint, "source": cause.source}
     lines = [f"  {name + ':':<8}{text}" for name, text in rows.items() if text]
     code = full_code(answer.said)

@@ -51,7 +51,8 @@ def grade(context: click.Context, file: Path, test_maxpool: bool, seed: int, pre
         results: list[CaseResult] = []
         with progress("correctness", sum(len(test.channels) for test in tests)) as advance:
             for result in grade_correctness(kernel, tests, seed):
-                verdict, told = "passed" if result.passed else "FAILED", result.failure or ""
+                verdict = "passed" if result.passed else "FAILED"
+                told = result.failure or ""
                 if told and told in [row.failure for row in results]:
                     told = "as above"
                 case = f"{verdict}  {result.test.name}: {result.case}"

@@ -48,7 +48,12 @@ def init(folder: Path) -> None:
         write_file(folder / name, text)
     for name in texts:
         click.echo(folder / name)
-    where = "" if folder == Path() else f' "{folder}"' if " " in str(folder) else f" {folder}"
+    if folder == Path():
+        where = ""
+    elif " " in str(folder):
+        where = f' "{folder}"'
+    else:
+        where = f" {folder}"
     click.echo(f"now: pytest --simulate{where}")
     if config is None:
         click.echo(f"or: pytest{where}, for {CONFIG} says {SETTING}, and editors see the tests")

@@ -99,7 +99,7 @@ def random_arrays(shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str]) -> l
     """Random arrays; one dtype for all or one for each."""
     if len(dtypes) not in (1, len(shapes)):
         raise click.BadParameter(f"{len(dtypes)} dtypes for {len(shapes)} shapes")
-    kinds = parse_dtypes(dtypes if len(dtypes) > 1 else [*dtypes] * len(shapes))
+    kinds = parse_dtypes(dtypes if len(dtypes) > 1 else list(dtypes) * len(shapes))
     if problem := too_large((shape, kinds[n].itemsize) for n, shape in enumerate(shapes)):
         raise click.BadParameter(f"--shape: {problem}")
     rng = np.random.default_rng(0)
@@ -332,7 +332,9 @@ argument_options = (
 _OPTIONS = (
     click.argument("kernel", metavar="MODULE:KERNEL | FILE.py:KERNEL | PATH::TEST"),
     *argument_options,
-    click.option("--machine", type=click.Choice([*MACHINES]), help="Else what the kernel names."),
+    click.option(
+        "--machine", type=click.Choice(list(MACHINES)), help="Else what the kernel names."
+    ),
     level_option,
 )
 

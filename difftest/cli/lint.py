@@ -92,7 +92,8 @@ def lint(
     for text in (unread := [*unread, *drain_internal_errors()]):
         click.echo(text, err=True)
     if options["kernel"]:
-        machine, level = request.target, request.sdk.level if request.sdk else None
+        machine = request.target
+        level = request.sdk.level if request.sdk else None
         run = KernelRun(machine=machine, level=level, **options).launch(ranks)
         diagnostics += request.of_trace(run.trace)
     if text := FORMATS[form](diagnostics, request.levels):
@@ -105,7 +106,7 @@ def lint(
 
 def _change(request: reading.LintRequest, files: Sequence[Path], unsafe: bool, shown: bool) -> bool:
     """Write the fixed files, or show how they would change; whether there are any."""
-    changes = [*request.fixed_files(files, unsafe)]
+    changes = list(request.fixed_files(files, unsafe))
     for file, text, fixed in changes:
         if shown:
             click.echo(reading.diff(file, text, fixed), nl=False)

@@ -132,7 +132,8 @@ def _calls(
         raise click.UsageError("a proof needs --kernel and the --shape of each input, or --test")
     if kernel is None:
         return None, []
-    named, dtypes = dict(map(_parse_sizes, others["sizes"])), others["dtypes"]
+    named = dict(map(_parse_sizes, others["sizes"]))
+    dtypes = others["dtypes"]
     own = [_parse_named_shape(shape, named) for shape in shapes]
     parse_dtypes(dtypes, as_dtype)  # a classic kernel's
     fixed = parse_keywords(others["keywords"]), parse_grid(others["grid"])

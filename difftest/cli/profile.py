@@ -80,7 +80,8 @@ def profile(
             raise click.ClickException(str(error)) from None
         progress.update(task, description="asking for other compilers", total=None)
         _ = prediction.compiled  # kept: the interval is made from it
-    findings, report = [*advise(prediction.schedule), *unused_helpers(function)], Report(prediction)
+    findings = [*advise(prediction.schedule), *unused_helpers(function)]
+    report = Report(prediction)
     if trace_file:
         write_file(trace_file, json.dumps(perfetto(report)))
     if json_file:

@@ -80,9 +80,9 @@ def _levels(name: str) -> Iterator[str]:
 def explained_name(what: str) -> str:
     """What is known of a function, such as ``nisa.activation``; empty if there is none."""
     words = what.replace("nisa.", "isa.").replace("nl.", "language.").split(".")
-    if words[-1] in NKI_NAMES and {*words[:-1]} <= {"nki", "neuronxcc", "language"}:
+    if words[-1] in NKI_NAMES and set(words[:-1]) <= {"nki", "neuronxcc", "language"}:
         return explained_dtype(words[-1])
-    named = [name for name in signatures() if {*words} <= {*name.split(".")}]
+    named = [name for name in signatures() if set(words) <= set(name.split("."))]
     last = [signatures()[name] for name in named if name.endswith(f".{words[-1]}")]
     return "\n\n".join("\n".join(filter(None, lines)) for lines in last)
 

@@ -45,9 +45,10 @@ class CorrectnessTest:
         for c_in, c_out in self.channels:
             X = random.rand(BATCH, c_in, *self.image).astype(np.float32)
             W = random.rand(c_out, c_in, FILTER, FILTER).astype(np.float32)
-            bias = (
-                random.rand(c_out).astype(np.float32) if self.bias else np.zeros(c_out, np.float32)
-            )
+            if self.bias:
+                bias = random.rand(c_out).astype(np.float32)
+            else:
+                bias = np.zeros(c_out, np.float32)
             yield f"{c_in} -> {c_out} channels", X, W, bias
 
 

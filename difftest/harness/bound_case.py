@@ -109,7 +109,7 @@ def check_each(runner: Runner, spec: KernelSpec, case: Case) -> dict[str, Verdic
         row.cases, row.exact = row.cases + 1, row.exact + equal
     for name, failure in failures.items():
         alike = {k for (*two, _), equal in agreed.items() if equal and name in two for k in two}
-        failure.others = (*(_said(k, failures, alike) for k in outputs if k != name),)
+        failure.others = tuple(_said(k, failures, alike) for k in outputs if k != name)
         raise failure
     return verdicts
 

@@ -53,13 +53,20 @@ beyond is looked for, to be told."""
 _BASES, _RUNS, _OFTEN, _AGAIN, _MET = 8, 96, 32, 4, 4
 """Values that a search begins with; runs of a kernel, for one condition's place, and for its text;
 ways on which it comes out so, or not, that are looked for where it does for many."""
-_SECONDS, _MEBIBYTES, _DEEP = 2.4, 1024, 500  # of CPU, for all runs; and calls within calls
+# of CPU, for all runs; and calls within calls
+_SECONDS = 2.4
+_MEBIBYTES = 1024
+_DEEP = 500
 _ASKED, _POINTS, _ALONE, _SAMPLED, _KEPT = 2**11, 2**15, 2**11, 2**12, 64
 """Values of a name, points of several, or of no array, places looked at, and kept, at most."""
-_FLOATS, _LARGE = 8, 2.0**18  # so many, and smaller: a large one hides something, and is no data
+# so many, and smaller: a large one hides something, and is no data
+_FLOATS = 8
+_LARGE = 2.0**18
 _LOADS = ("LOAD_CONST", "LOAD_SMALL_INT", "RETURN_CONST")
 """The instructions of all Pythons that bring a constant."""
-_PART, _WIDEST = "·", 2**31  # between a name and the number of a choice; what is more is no size
+# between a name and the number of a choice; what is more is no size
+_PART = "·"
+_WIDEST = 2**31
 
 Ranges = Mapping[str, Sequence[int]]
 Points = Mapping[str, Array]
@@ -77,8 +84,8 @@ def draw_target(groups: Sequence[Sequence[Place]], seed: int) -> Place:
     for places in [chance.choice(groups) for _ in range(chance.choice((1, 2)))]:
         values |= chance.choice(places)
     last = {_head(key): key for key in values}  # of the choices for one value the last is moved
-    dropped = "" if chance.random() < _WHOLE else chance.choice([*last])
-    moved = last[chance.choice([*last])]
+    dropped = "" if chance.random() < _WHOLE else chance.choice(list(last))
+    moved = last[chance.choice(list(last))]
     if chance.random() < _BESIDE and type(values[moved]) is int:
         values[moved] += chance.choice((-1, 1))
     return {key: at for key, at in values.items() if _head(key) != dropped}
@@ -92,7 +99,9 @@ def targets_in_domain(
         [place for place in places if all(at in ranges.get(n, (at,)) for n, at in place.items())]
         for *_, places in conditions
     ]
-    return [[*{repr(sorted(p.items())): p for p in places}.values()] for places in inside if places]
+    return [
+        list({repr(sorted(p.items())): p for p in places}.values()) for places in inside if places
+    ]
 
 
 def nearest_miss(places: Sequence[Place], cases: Sequence[Mapping[str, Any]]) -> tuple[int, str]:
@@ -122,7 +131,7 @@ def float_constants(spec: KernelSpec) -> tuple[float, ...]:
         floats += [value for value in values if type(value) is float]
         own = [v for v in named if getattr(v, "__module__", "") == function.__module__]
         functions += [f for v in own if (f := function_of(v)) and f not in functions]
-    return (*dict.fromkeys(n for n in floats if 0 < abs(n) < _LARGE),)[:_FLOATS]
+    return tuple(dict.fromkeys(n for n in floats if 0 < abs(n) < _LARGE))[:_FLOATS]
 
 
 def _head(key: str) -> str:
@@ -144,7 +153,8 @@ def _drawn(
     keys: Iterator[str] = iter(())
 
     def choose(kind: str, limits: Any, *, observe: bool, forced: Any, **more: Any) -> Any:
-        key, ends = next(keys, "") if observe else "", range(0)
+        key = next(keys, "") if observe else ""
+        ends = range(0)
         if kind == "integer" and None not in (limits["min_value"], limits["max_value"]):
             ends = range(limits["min_value"], limits["max_value"] + 1)
         value = before.get(key) if forced is None else None
@@ -202,15 +212,18 @@ class BranchSearch:
     """
 
     def __init__(self, spec: KernelSpec, source_of: Callable[..., Source]) -> None:
-        self._spec, self._drawn = spec, functools.partial(_drawn, spec.domain, source_of)
-        self._chance, self._tried = np.random.default_rng(0), Counter[Any]()
+        self._spec = spec
+        self._drawn = functools.partial(_drawn, spec.domain, source_of)
+        self._chance = np.random.default_rng(0)
+        self._tried = Counter[Any]()
         self._found = defaultdict[Any, list[Place]](list)
         self._rare = dict[str, bool]()  # how a condition comes out for few, by its text
         self._values = defaultdict[str, set[int]](set)  # of names, where one has come out otherwise
 
     def conditions(self) -> list[Condition]:
         """The conditions that are met on the way from some values of the domain, in some time."""
-        before, depth = sys.getrecursionlimit(), len([*traceback.walk_stack(None)])
+        before = sys.getrecursionlimit()
+        depth = len(list(traceback.walk_stack(None)))
         memory = _MEBIBYTES if USED.exists() and find_spec("resource") else None
         with contextlib.suppress(CaseLimitError), limit(4 * _SECONDS, memory) as undo:
             undo.enter_context(warnings.catch_warnings())
@@ -226,25 +239,22 @@ class BranchSearch:
         drawings = [self._drawn({})[2:] for _ in range(_BASES)]
         wide = [d for d in drawings if any(len(own) > _FEW for own in d[1].values())]
         bases = [chosen for chosen, _ in wide or drawings[:1]]  # one tells what lies beyond
-        kernels = [*filter(function_of, (self._spec.kernel, *self._spec.others))]
+        kernels = list(filter(function_of, (self._spec.kernel, *self._spec.others)))
         end = time.thread_time() + _SECONDS  # the limit is the clock's, for a run without end
         for kernel in kernels:
-            starts = [
-                *map(_SearchState, bases, itertools.cycle(self._spec.dtypes), itertools.repeat(()))
-            ]
+            starts = list(
+                map(_SearchState, bases, itertools.cycle(self._spec.dtypes), itertools.repeat(()))
+            )
             for start in itertools.islice(starts, _RUNS // len(kernels) ** 2):  # they grow
                 place = start.expected.place
                 if self._tried[place] >= _RUNS or time.thread_time() > end:
                     continue
                 run, values, chosen, ranges = self._drawn(start.chosen)
-                told, is_refused = (
-                    len(run.path_condition),
-                    self._refuses(kernel, run, values, start.dtype),
-                )
-                way, run.steps = (
-                    [*run.path_condition.values()],
-                    -math.inf,
-                )  # a cache may keep its sizes
+                told = len(run.path_condition)
+                is_refused = self._refuses(kernel, run, values, start.dtype)
+                # a cache may keep its sizes
+                way = list(run.path_condition.values())
+                run.steps = -math.inf
                 if is_refused and way[-1:] == [start.expected]:
                     self._tried[place] += _RUNS * bool(start.aims)  # the domain keeps to it
                     continue
@@ -254,12 +264,13 @@ class BranchSearch:
 
     def _refuses(self, kernel: Any, run: ConcolicRun, sizes: Values, dtype: str) -> bool:
         """Run the kernel on what was drawn; whether it refuses that."""
-        spec, arrays = self._spec, {}
+        spec = self._spec
+        arrays = {}
         if len(sizes) < len(spec.domain):
             return False
         for name in spec.arrays:
             shape = [sizes[d] if d in sizes else int(d) for d in spec.dimensions(name)]
-            arrays[name] = run.stub(shape=(*shape,), dtype=np.dtype(dtype))
+            arrays[name] = run.stub(shape=tuple(shape), dtype=np.dtype(dtype))
         args, kwargs = bind_kernel(kernel, arrays, spec.parameters_of(sizes))
         run.grid = (
             (resolve_argument(spec.lnc, sizes),)
@@ -280,13 +291,15 @@ class BranchSearch:
         self._tried.update({(asked.place, asked.held) for asked in way})
         named = [ranges.keys() & _code(text).co_names for _, text, _ in way]
         for number, asked in enumerate(way[told:], told):
-            own, place = [name for name in ranges if name in named[number]], asked.place
+            own = [name for name in ranges if name in named[number]]
+            place = asked.place
             if own and self._tried[place] < _OFTEN and self._tried[asked] < _AGAIN:
                 self._tried.update([place, *[asked] * (_AGAIN if place[3] else 1)])
                 led = {*start.led, *own, *(n for at, names in rare if at != place for n in names)}
-                heads, before = {*map(_head, led)}, way[told:number]
+                heads = set(map(_head, led))
+                before = way[told:number]
                 kept = {key: at for key, at in start.chosen.items() if _head(key) in heads}
-                near = {*own}.union(*(names for names in named[:number] if names & {*own}))
+                near = set(own).union(*(names for names in named[:number] if names & set(own)))
                 beside = own + [name for name in ranges if name in near.difference(own)]
                 is_wide = any(len(ranges[name]) > _FEW for name in own)
                 ways = [(own, before), *[(beside, before)] * (beside != own), (own, [])]
@@ -300,17 +313,19 @@ class BranchSearch:
                         aims = [{**kept, **at} for at in places] if are_few else []
                         # Of 300 <= n < 312 each half holds for many: both together lead on.
                         on = (*start.led, *(places[0] if len(places) < _KEPT // 4 else ()))
-                        chosen, on = start.chosen | places[0], (*aims[0],) if aims else on
+                        chosen = start.chosen | places[0]
+                        on = tuple(aims[0]) if aims else on
                         other = asked._replace(held=not asked.held)
                         yield _SearchState(chosen, start.dtype, on, other, aims)
                         break
-            if self._rare.get(asked.text) == asked.held and not {*"<>"} & {*asked.text}:
+            if self._rare.get(asked.text) == asked.held and not set("<>") & set(asked.text):
                 rare.append((place, own))
 
     def _points(self, names: Sequence[str], ranges: Ranges, text: str) -> dict[str, Array]:
         """All values of a name, all of several together; some where there are many."""
         near = {n + i for n in _integers(text) for i in (-1, 0, 1, 2)}
-        most, axes = 1.0 * (_POINTS if _is_of_arrays(text) else _ALONE), dict[str, list[int]]()
+        most = 1.0 * (_POINTS if _is_of_arrays(text) else _ALONE)
+        axes = dict[str, list[int]]()
         for name in sorted(names, key=lambda name: len(ranges[name])):
             own, count = ranges[name], min(_ASKED, 8 + int(most ** (1 / (len(names) - len(axes)))))
             chosen = self._chance.integers(len(own), size=count).tolist()
@@ -327,9 +342,11 @@ class BranchSearch:
         self, before: list[BranchCondition], last: BranchCondition, points: Points, values: Values
     ) -> tuple[list[Place], bool]:
         """At which points the last of conditions comes out otherwise, the others not; if at few."""
-        told, few = _held(last.text, values, points), 4.0 ** -max(1, len(points) - 1)
+        told = _held(last.text, values, points)
+        few = 4.0 ** -max(1, len(points) - 1)
         at = np.flatnonzero(told != last.held)
-        share, ends = len(at) / len(told), at
+        share = len(at) / len(told)
+        ends = at
         if min(share, 1 - share) <= few:
             self._rare.setdefault(last.text, bool(last.held != (share <= few)))
         are_few = share <= few
@@ -348,7 +365,8 @@ class BranchSearch:
         self, before: list[BranchCondition], at: Array, points: Points, values: Values
     ) -> list[Place]:
         """Those of some points where conditions hold as they did."""
-        few, chance = len(at) <= _SAMPLED, self._chance
+        few = len(at) <= _SAMPLED
+        chance = self._chance
         at = chance.permutation(at) if few else chance.choice(at, _SAMPLED)
         before = [a for a in before if not points.keys().isdisjoint(_code(a.text).co_names)]
         for _, text, held in sorted(before, key=lambda one: not _is_of_arrays(one.text)):
@@ -389,7 +407,7 @@ def _held(text: str, values: Values, points: Points) -> Array:
         except Exception:  # such as that of a division by 0
             return False
 
-    axes = [*points.values()]
+    axes = list(points.values())
     if _is_of_arrays(text):
         return np.broadcast_to(told(points), axes[0].shape)
     pairs = zip(*(axis.tolist() for axis in axes), strict=True)

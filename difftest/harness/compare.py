@@ -132,7 +132,7 @@ def compare(
     """
     forms = [(output.value, output.dtype) for output in expected]
     wrong = check_shapes(forms, outputs, unwritten)
-    return wrong or merge_verdicts([*map(check_values, range(len(outputs)), expected, outputs)])
+    return wrong or merge_verdicts(list(map(check_values, range(len(outputs)), expected, outputs)))
 
 
 def check_shapes(
@@ -250,7 +250,8 @@ def _mismatch(
         message = f"values differ, and {why}: each must be equal"
         if expected.question:
             message = f"the arithmetic is wrong: the algorithm is correct, but {message}"
-    ends, value = expected.interval(), expected.value
+    ends = expected.interval()
+    value = expected.value
     at = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
     low, high = (str(end[at]) for end in ends)
     whole = not is_float_dtype(expected.dtype) and float(value[at]).is_integer()

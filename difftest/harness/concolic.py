@@ -71,9 +71,12 @@ class ConcolicRun:
 
     def __init__(self) -> None:
         self.path_condition: dict[str, BranchCondition] = {}
-        self.steps, self._most = 0.0, float(_QUIET)
-        self._made, self._seen = dict[int, Any](), set[str]()
-        self._texts, self._lengths = defaultdict[Any, list[str]](list), dict[int, Any]()
+        self.steps = 0.0
+        self._most = float(_QUIET)
+        self._made = dict[int, Any]()
+        self._seen = set[str]()
+        self._texts = defaultdict[Any, list[str]](list)
+        self._lengths = dict[int, Any]()
         self.shown: dict[str, Any] = {}
         self.grid: Sequence[Any] = (1,)  # the kernel is the last of its programs
         self.given: dict[str, Any] = dict.fromkeys(_TURNS, self.loop_range) | {
@@ -98,11 +101,13 @@ class ConcolicRun:
 
     def record_branch(self, text: str, held: bool) -> bool:
         """Note what the author's code asks."""
-        frame, is_key = sys._getframe(1), False
+        frame = sys._getframe(1)
+        is_key = False
         while frame.f_code.co_filename in (__file__, stubs.__file__) and frame.f_back:
             is_key = is_key or frame.f_code.co_name in ("_ask", "_hash")  # a table's lead apart
             frame = frame.f_back
-        file, key = frame.f_code.co_filename, 1 + sum(text.encode()) % 15 if is_key else 0
+        file = frame.f_code.co_filename
+        key = 1 + sum(text.encode()) % 15 if is_key else 0
         place = file.removeprefix(stubs.DRY), frame.f_lineno, frame.f_lasti, key
         if text not in self._seen and len(text) < _LONG:
             self._seen.add(text)
@@ -121,7 +126,9 @@ class ConcolicRun:
         if kind is None:
             return value
         number = kind(value)
-        number.run, number.plain, number.text = self, of(value), text
+        number.run = self
+        number.plain = of(value)
+        number.text = text
         return number
 
     def stub(self, real: Any = None, **known: Any) -> Any:
@@ -142,7 +149,7 @@ class ConcolicRun:
         if any(isinstance(end, _ConcolicNumber) for end in ends):
             first, stop, step = map(_text, (*(0, *ends)[-max(2, len(ends)) :], 1)[:3])
             self.record_branch(f"(({stop} - {first}) / {step}) > 2", len(turns) > 2)
-            if isinstance(ends[0], _ConcolicNumber) and [*turns[:1]] > [
+            if isinstance(ends[0], _ConcolicNumber) and list(turns[:1]) > [
                 0
             ]:  # each is known by the first
                 known = (self.number(at, f"({first} + {at - turns[0]})") for at in turns[:_OFTEN])
@@ -174,7 +181,8 @@ class ConcolicRun:
 
     def _stand_in(self, value: Any) -> Any:
         kind = type(value)
-        is_kind, is_module = issubclass(kind, type), issubclass(kind, types.ModuleType)
+        is_kind = issubclass(kind, type)
+        is_module = issubclass(kind, types.ModuleType)
         if not (is_kind or is_module or self._is_foreign(kind.__module__, *_CALLED)):
             return stubs.copy_object(value, self.stub_for, self._made)
         if kind in _PARTS:
@@ -188,7 +196,7 @@ class ConcolicRun:
         if self._is_foreign(home or kind.__module__) or any(value is f for f in _DENIED):
             return self.given.get(getattr(value, "__name__", "")) or self.stub(value)
         if is_module:
-            return value if root in _CALLED - {*_HOMES} else stubs.StubGlobals(self, vars(value))
+            return value if root in _CALLED - set(_HOMES) else stubs.StubGlobals(self, vars(value))
         is_of_numbers = root in _HOMES and callable(value) and not is_kind
         if is_of_numbers or any(value is number for number in (float, int, round)):
             return _Function(self, value, _HOMES.get(root, ""))
@@ -207,7 +215,8 @@ class ConcolicRun:
                 return self.stub()
             parts = map(self.stub_for, value.items() if kind is dict else value)
             made = stubs.ASKING[kind](() if kind in _FILLED else parts)
-            made.shown, self._made[id(value)] = self.shown, (value, made)
+            made.shown = self.shown
+            self._made[id(value)] = (value, made)
             if kind in _FILLED:  # it may hold itself
                 _FILLED[kind](made, parts)
             return made
@@ -229,9 +238,11 @@ class ConcolicRun:
 
     def _function(self, value: Any, function: types.FunctionType) -> Any:
         """The author's function with stand-ins for what it names."""
-        names, closure = function.__globals__, function.__closure__ or ()
+        names = function.__globals__
+        closure = function.__closure__ or ()
         _, world = self._made.setdefault(id(names), (names, stubs.StubGlobals(self, names)))
-        code, cells = stubs.copy_code(function.__code__), tuple(types.CellType() for _ in closure)
+        code = stubs.copy_code(function.__code__)
+        cells = tuple(types.CellType() for _ in closure)
         made = types.FunctionType(code, world, function.__name__, None, cells)
         self._made[id(value)] = value, made  # it may name itself
         made.__defaults__ = self.stub_for(function.__defaults__)
@@ -259,12 +270,15 @@ class _Function:
     """A function of Python's whose result is known by its call, or a type."""
 
     def __init__(self, run: ConcolicRun, function: Any, home: str) -> None:
-        self._run, self._function, self._home = run, function, home
+        self._run = run
+        self._function = function
+        self._home = home
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if any(isinstance(argument, _Stub) for argument in args):
             return self._run.stub()  # such as int(table[0]) of another package's table
-        function, texts = self._function, [*map(_text, args)]
+        function = self._function
+        texts = list(map(_text, args))
         if self._home == "np." and any(isinstance(of, (list, tuple)) for of in args):
             with contextlib.suppress(AttributeError, TypeError):  # there is no such of objects
                 return function(*(np.array(of, object) for of in args), **kwargs)
@@ -303,7 +317,7 @@ class _Stub:
         """Its shape is the one that it is called with, or that of the first array."""
         given = (getattr(a, "__dict__", {}).get("shape", a) for a in (*args, *kwargs.values()))
         turned = -1 if "transpose" in getattr(self._real, "__name__", "") else 1
-        shapes = ({"shape": (*a[::turned],)} for a in given if isinstance(a, (tuple, list)))
+        shapes = ({"shape": tuple(a[::turned])} for a in given if isinstance(a, (tuple, list)))
         return self._run.stub(**next(shapes, {}))
 
     def __getitem__(self, item: Any) -> Any:
@@ -329,11 +343,9 @@ class _ConcolicNumber:
 
     def __bool__(self) -> bool:
         held = bool(self.plain)
-        return (
-            held
-            if self.text.endswith(" * 1)")
-            else self.run.record_branch(f"{self.text} != 0", held)
-        )
+        if self.text.endswith(" * 1)"):
+            return held
+        return self.run.record_branch(f"{self.text} != 0", held)
 
     def __str__(self) -> str:
         return format(self, "")
@@ -372,9 +384,10 @@ def concrete_value(value: Any) -> Any:
 
 
 def _text(value: Any) -> str:
-    return (
-        value.text if isinstance(value, _ConcolicNumber) else str(value)
-    )  # also of NumPy's numbers
+    # also of NumPy's numbers
+    if isinstance(value, _ConcolicNumber):
+        return value.text
+    return str(value)
 
 
 def _method(compute: Callable[..., Any], form: str) -> Callable[..., Any]:
@@ -386,12 +399,14 @@ def _method(compute: Callable[..., Any], form: str) -> Callable[..., Any]:
         run = numbers[0].run
         if "/" in form or "%" in form:  # by what is not 0
             _ = bool(numbers[form.index("{1}") > form.index("{0}")])
-        plain = [*map(concrete_value, numbers)]
+        plain = list(map(concrete_value, numbers))
         if ("**" in form or "<<" in form) and max(map(abs, plain)) > _LARGE:
             raise StepLimitExceeded  # it has as many digits
-        result, text = compute(*plain), form.format(*map(_text, numbers))
+        result = compute(*plain)
+        text = form.format(*map(_text, numbers))
         if isinstance(result, bool):
-            result, text = int(run.record_branch(text, result)), _HELD.format(text)
+            result = int(run.record_branch(text, result))
+            text = _HELD.format(text)
         return run.number(result, text)
 
     return call
@@ -419,7 +434,7 @@ def _turned_power(exponent: Any, number: Any, modulus: Any = None) -> Any:
 def _hash(number: Any) -> int:
     """Of a table of the function's own it is asked whether a key is the number, as of others."""
     for table in sys._getframe(1).f_locals.values():
-        for key in [*table][:64] if type(table) in (dict, set) else ():
+        for key in list(table)[:64] if type(table) in (dict, set) else ():
             _ = [number == part for part in (key if type(key) is tuple else (key,))]
     return hash(number.plain)
 

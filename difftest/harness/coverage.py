@@ -122,7 +122,7 @@ class Coverage:
 
 def coverage_from_list(document: list[Any]) -> Coverage:
     """What :meth:`Coverage.to_list` wrote."""
-    tables: list[Any] = [{r if isinstance(r, str) else (*r,) for r in rows} for rows in document]
+    tables: list[Any] = [{r if isinstance(r, str) else tuple(r) for r in rows} for rows in document]
     return Coverage(*tables)
 
 
@@ -145,10 +145,11 @@ def uncovered_branches(coverage: Coverage) -> list[UncoveredBranch]:
     """What no case did, by file and line. Of a loop without a second turn a third is not said."""
     from difftest.simulator.errors import relative_path  # a run without a backend is spared NumPy
 
-    ran, places = defaultdict[Any, list[str]](list), list[UncoveredBranch]()
-    tried = {(*at,): text for *at, _, text in sorted(coverage.tried, reverse=True)}
+    ran = defaultdict[Any, list[str]](list)
+    places = list[UncoveredBranch]()
+    tried = {tuple(at): text for *at, _, text in sorted(coverage.tried, reverse=True)}
     for *fork, kernel in sorted(coverage.branches):
-        ran[(*fork,)].append(kernel)
+        ran[tuple(fork)].append(kernel)
     for (file, line, loops), kernels in ran.items():
         texts = enumerate(SAYINGS[loops])
         left = [text for what, text in texts if (file, line, what) not in coverage.done]
@@ -156,7 +157,7 @@ def uncovered_branches(coverage: Coverage) -> list[UncoveredBranch]:
         for what in left[: 1 if loops else None]:
             nearest = "" if loops else tried.get((file, line), "")
             places.append(
-                UncoveredBranch(relative_path(file), line, (*kernels,), what, source, nearest)
+                UncoveredBranch(relative_path(file), line, tuple(kernels), what, source, nearest)
             )
     return places
 
@@ -165,7 +166,9 @@ class BranchTrace:
     """What one run of a kernel did: ``forks`` and what is ``done`` as :class:`Coverage` has it."""
 
     def __init__(self, kernel: Callable[..., Any]) -> None:
-        self.kernel, self.codes = kernel, set[int]()  # by ``id``, those that have forks
+        # by ``id``, those that have forks
+        self.kernel = kernel
+        self.codes = set[int]()
         self.branches: set[tuple[str, int, bool]] = set()
         self.done: set[tuple[str, int, int]] = set()
         self._frames: dict[int, tuple[dict[int, Branch], dict[int, int]]] = {}
@@ -173,7 +176,8 @@ class BranchTrace:
 
     def start(self, frame: FrameType) -> None:
         """A function begins."""
-        forks, file = branches_of(frame.f_code), frame.f_code.co_filename
+        forks = branches_of(frame.f_code)
+        file = frame.f_code.co_filename
         self.codes.add(id(frame.f_code))
         self.branches.update((file, fork.line, fork.loops) for fork in forks.values())
         self._frames[id(frame)] = forks, {0: 0}  # to ask for them at each line takes longer
@@ -183,8 +187,10 @@ class BranchTrace:
         if id(frame) not in self._frames:
             return  # it began before anybody watched
         forks, state = self._frames[id(frame)]
-        before, state[0] = state[0], line
-        left, fork = forks.get(before), forks.get(line)
+        before = state[0]
+        state[0] = line
+        left = forks.get(before)
+        fork = forks.get(line)
         if left is not None and left is not fork:
             what = 0 if line in left.body else 1
             if left.loops:
@@ -256,7 +262,8 @@ class BranchTracer:
 
     def _is_own(self, frame: FrameType) -> bool:
         """Whether its function is the author's, and has forks that have not shown all."""
-        code, file = frame.f_code, frame.f_code.co_filename
+        code = frame.f_code
+        file = frame.f_code.co_filename
         if id(code) in self._left:
             return bool(self._left[id(code)][1])
         if code.co_name.startswith("<") or is_library(file):
@@ -265,7 +272,8 @@ class BranchTracer:
         return (root in self._homes or not is_installed(file)) and bool(branches_of(code))
 
     def _start(self, frame: FrameType, seen: BranchTrace) -> None:
-        code, file = frame.f_code, frame.f_code.co_filename
+        code = frame.f_code
+        file = frame.f_code.co_filename
         if id(code) not in self._left:
             forks = branches_of(code).values()
             left = {(file, of.line, n) for of in forks for n in range(len(SAYINGS[of.loops]))}

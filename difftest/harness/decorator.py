@@ -124,7 +124,8 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
             return
         data = {f"data of {name}": type(recipe).__name__ for name, recipe in case.data.items()}
         tell({**case.values, "dtype": case.dtype, **data})
-        verdicts, expired = dict[str, Any](), LIMITS.expired
+        verdicts = dict[str, Any]()
+        expired = LIMITS.expired
         try:
             verdicts = run(case, **fixtures).verdicts
             runner.repeats.add(spec, case)

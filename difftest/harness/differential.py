@@ -90,7 +90,7 @@ class ReferenceResult:
 
     def argument_of(self, index: int) -> str:
         """Return the argument that result ``index`` is; empty for a returned array."""
-        written = [*self.spec.outputs]
+        written = list(self.spec.outputs)
         place = index - (len(self.outputs) - len(written))
         return written[place] if 0 <= place < len(written) else ""
 
@@ -104,7 +104,7 @@ class ReferenceResult:
         """Say that the kernel has another number of results than the reference, if it has."""
         if results == len(self.outputs):
             return None
-        declared = [*self.spec.outputs]
+        declared = list(self.spec.outputs)
         theirs = len(self.outputs)
         returned = results - len(declared)
         if not declared:
@@ -126,7 +126,8 @@ class ReferenceResult:
     @cached_property
     def bounds(self) -> tuple[Expected, ...]:
         """Its outputs with the bound that follows from the spec alone."""
-        spec, case = self.spec, self.case
+        spec = self.spec
+        case = self.case
         roundings = spec.reduction_length(case.values), np.dtype(spec.accumulation)
         random = all(recipe.is_random for recipe in case.data.values())
         return tuple(
@@ -242,7 +243,9 @@ def evaluate_reference(spec: KernelSpec, case: Case) -> ReferenceResult:
 
 def _magnitudes(reference: ReferenceResult) -> tuple[Float64, ...]:
     """The magnitudes, at least as large as the values; where they are not finite, the values'."""
-    spec, case, values = reference.spec, reference.case, reference.values
+    spec = reference.spec
+    case = reference.case
+    values = reference.values
     arrays = {name: np.abs(array) for name, array in reference.inputs.items()}
     function = spec.magnitude or spec.reference
     role = "magnitude" if spec.magnitude else "reference"
@@ -318,19 +321,24 @@ def _algorithm(
     if wrong is not None and not (
         reference.in_float64 is None or reference.in_float64 is reference.precise
     ):
-        wrong = (
-            wrong if first_mismatch(_compare_algorithms(reference, "in_float64", exact)) else None
-        )
+        if first_mismatch(_compare_algorithms(reference, "in_float64", exact)):
+            wrong = wrong
+        else:
+            wrong = None
     return _beside_the_kernels(wrong, outputs) if isinstance(wrong, Mismatch) else wrong
 
 
 def _beside_the_kernels(wrong: Mismatch, outputs: Sequence[Array]) -> Mismatch:
     """A mismatch of the exact run, whose first element shows the kernel's own number too."""
-    first, seen, index = wrong.first, wrong.evidence, wrong.output
+    first = wrong.first
+    seen = wrong.evidence
+    index = wrong.output
     if first is None or seen is None or index is None:
         return wrong
-    own, at = outputs[index], first.index
-    judged, given = float(seen.got[at]), str(own[at])
+    own = outputs[index]
+    at = first.index
+    judged = float(seen.got[at])
+    given = str(own[at])
     error = error_in_ulp(judged, float(seen.value[at]), own.dtype)
     exact = "" if judged == float(own[at]) else first.got
     first = replace(first, got=given, exact=exact, error=error)
@@ -365,7 +373,9 @@ def _compare_algorithms(
 
 def _has_bits(values: Float64, others: Float64) -> bool:
     """Whether values have the bits of others, NaN too."""
-    ours, theirs = values.view(np.int64), others.view(np.int64)  # of most the first tell
+    # of most the first tell
+    ours = values.view(np.int64)
+    theirs = others.view(np.int64)
     return np.array_equal(ours.flat[:16], theirs.flat[:16]) and np.array_equal(ours, theirs)
 
 
@@ -378,21 +388,25 @@ def _apart(values: Array, others: Float64) -> Float64:
 
 def _is_surely_free(value: Float64, output: ExactOutput) -> bool:
     """Whether no more than the freedom that :func:`_earned` leaves is taken. Most take less."""
-    apart, sizes = _apart(value, output.value), np.abs(value)
+    apart = _apart(value, output.value)
+    sizes = np.abs(value)
     left = ~(apart <= sizes * (REFERENCE_FREEDOM * FLOAT64_UNIT))
     if output.error is None or not left.any():
         return not left.any()
-    sizes, freedom = sizes[left], output.error[left] * (REFERENCE_FREEDOM * 2.0**-29)
+    sizes = sizes[left]
+    freedom = output.error[left] * (REFERENCE_FREEDOM * 2.0**-29)
     freedom = np.fmin(freedom + sizes * (REFERENCE_FREEDOM * FLOAT64_UNIT), EXCUSE * sizes)
     return bool((apart[left] <= freedom).all())
 
 
 def _freedom(raw: Array, value: Float64, output: ExactOutput) -> Float64:
     """How far a correct algorithm may lie from the reference's value."""
-    units, scale = REFERENCE_FREEDOM * FLOAT64_UNIT, REFERENCE_FREEDOM * 2.0**-29
+    units = REFERENCE_FREEDOM * FLOAT64_UNIT
+    scale = REFERENCE_FREEDOM * 2.0**-29
     unit = unit_roundoff(raw.dtype) if is_float_dtype(raw.dtype) else 0.0
     if unit > FLOAT64_UNIT:  # it has rounded, and at least once
-        units, scale = units + 2 * unit, unit / FLOAT32_UNIT
+        units = units + 2 * unit
+        scale = unit / FLOAT32_UNIT
     sizes = np.maximum(np.abs(value), np.abs(output.value))
     return _finite(value, sizes, units, output.error, scale)
 
@@ -432,7 +446,8 @@ def _arithmetic(index: int, dtype: np.dtype[Any], got: Array, output: ExactOutpu
         return _unless_excused(Match(got.size, exact), index, dtype, output)
     # What the bound counts of the rounding into the output's dtype, which its ends get once more:
     # half a unit, or all where less would make infinities of what rounds to the largest number.
-    sizes, largest = np.abs(output.value), float(float_info(dtype).max)
+    sizes = np.abs(output.value)
+    largest = float(float_info(dtype).max)
     last = np.where(sizes > largest, sizes * unit_roundoff(dtype), ulp(sizes, dtype) / 2)
     flushed = (got == 0) & (sizes < FLUSHED) & (not exact)
     bound = np.fmax(_bound(output) - last, np.where(flushed, sizes, 0.0))
@@ -444,7 +459,8 @@ def _is_sure(got: Array, output: ExactOutput) -> bool:
     """Whether all lie within the error itself of the exact values, far from infinity."""
     if not got.size or not is_float_dtype(got.dtype):
         return False
-    value, error = output.value, 0.0 if output.error is None else output.error
+    value = output.value
+    error = 0.0 if output.error is None else output.error
     most = max(value.max(), -value.min()) + 2 * np.max(error)
     far = float(float_info(got.dtype).max) / 2
     return bool(most < far and (_apart(got, value) <= error).all())
@@ -491,7 +507,8 @@ def _as_a_whole(index: int, reference: ReferenceResult, got: Array, output: Exac
 
     So they are compared where a rounded value has decided something, and where they are integers.
     """
-    raw, dtype = reference.precise[index], reference.forms[index][1]
+    raw = reference.precise[index]
+    dtype = reference.forms[index][1]
     value = raw.astype(np.float64)
     error = _freedom(raw, value, output) + _bound(output)
     exact = not is_float_dtype(dtype) and (output.error is None or not output.error.any())

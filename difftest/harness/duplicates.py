@@ -28,7 +28,8 @@ class PassedCases:
     """
 
     def __init__(self) -> None:
-        self._agreed, self._replaced = set[int](), dict[int, bool]()
+        self._agreed = set[int]()
+        self._replaced = dict[int, bool]()
         self._in_a_row = 0
         self.has_failed = False
         self.over: tuple[Case, BaseException] | None = None
@@ -77,7 +78,7 @@ def begin_case(data: Any) -> bool | None:
     begin, labels = getattr(data, "start_span", None), itertools.count()
     if begin is not None:
         data.start_span = lambda label: begin(next(labels))
-    choices = (*(getattr(data, "prefix", None) or ()),)
+    choices = tuple(getattr(data, "prefix", None) or ())
     if len(choices) == 2 and not isinstance(choices[1], int):
         return None
     return len(choices) <= 1 and all(isinstance(choice, int) for choice in choices)
@@ -90,9 +91,11 @@ def choose(source: Any, wanted: int) -> None:
     """
     data: Any = current_build_context().data
     if len(values := getattr(source, RANGE, range(0))) > 1:
-        data.prefix, data.index = (0, min(max(values[0], wanted), values[-1]) // values.step), 0
+        data.prefix = (0, min(max(values[0], wanted), values[-1]) // values.step)
+        data.index = 0
     elif isinstance(source, Sequence) and wanted in source:
-        data.prefix, data.index = (source.index(wanted),), 0
+        data.prefix = (source.index(wanted),)
+        data.index = 0
 
 
 def draw_points() -> Counter[int]:

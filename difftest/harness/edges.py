@@ -82,7 +82,8 @@ def edge_cases(spec: KernelSpec) -> Iterator[Edge]:
 
     Of a kernel that is wrong in the plainest case the others tell nothing.
     """
-    base, defaults = minimal_values(spec, {}), defaults_of(spec)
+    base = minimal_values(spec, {})
+    defaults = defaults_of(spec)
     yield from _edge(base, spec, "the plainest case", inside=True)
     if defaults:
         shown = ", ".join(f"{name}={value}" for name, value in defaults.items())
@@ -206,9 +207,9 @@ def filling_cases(spec: KernelSpec, run: Callable[[KernelSpec, Case], Outcome]) 
         ):
             continue
         grown = functools.partial(_grown, spec, run, name, value)
-        looks = [*itertools.takewhile(lambda look: look.fits, filter(None, map(grown, _LOOKS)))]
+        looks = list(itertools.takewhile(lambda look: look.fits, filter(None, map(grown, _LOOKS))))
         figures = enumerate(zip(*(look.footprint for look in looks), strict=True))
-        growing = {place % len(MEMORIES) for place, sizes in figures if len({*sizes}) > 1}
+        growing = {place % len(MEMORIES) for place, sizes in figures if len(set(sizes)) > 1}
         is_one = len(looks) == len(_LOOKS) and not growing <= filled
         pair = _limit_of(grown, *looks[-2:]) if is_one else None
         if pair is not None:
@@ -251,7 +252,8 @@ def _limit_of(
 
     It lies where the footprint foretells it, or in the middle: a kernel may have its own limit.
     """
-    second, over = under, None
+    second = under
+    over = None
     guesses = itertools.cycle((True, False, False))
     while over is None or over.count - under.count > 1:
         most = MOST_ELEMENTS if over is None else over.count - 1
@@ -263,7 +265,8 @@ def _limit_of(
         if look is None:
             return None
         if look.footprint:
-            first, second = under, look
+            first = under
+            second = look
         if look.fits:
             under = look
         else:

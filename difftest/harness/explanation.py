@@ -100,7 +100,9 @@ def _contents(
 def _rounded(seen: WrongOutput, values: Float64) -> Iterator[str]:
     """Errors as small as roundings, or values of a narrower dtype."""
     at = seen.wrong
-    expected, got, dtype = seen.value[at], values[at], seen.got.dtype
+    expected = seen.value[at]
+    got = values[at]
+    dtype = seen.got.dtype
     if not is_float_dtype(dtype) or not np.isfinite(expected).all():
         return
     error = np.abs(got - expected)
@@ -119,7 +121,9 @@ def _rounded(seen: WrongOutput, values: Float64) -> Iterator[str]:
 
 def _rearranged(seen: WrongOutput) -> Iterator[Guess]:
     """Right values in other places."""
-    low, high, every = seen.low, seen.high, np.ones_like(seen.wrong)
+    low = seen.low
+    high = seen.high
+    every = np.ones_like(seen.wrong)
     for axis, other in combinations(range(low.ndim), 2):
         swapped = [end.swapaxes(axis, other).reshape(end.shape) for end in (low, high)]
         yield f"transposed: axes {axis} and {other} are swapped", swapped[0], swapped[1], every
@@ -211,7 +215,8 @@ class CaseHistory:
 
         Where the case tells nothing, the largest that failed may.
         """
-        said, where = describe_mismatch(self.spec, case, verdict), ""
+        said = describe_mismatch(self.spec, case, verdict)
+        where = ""
         if not said and backend in self.largest:
             other, larger = self.largest[backend]
             said = describe_mismatch(self.spec, other, larger)
@@ -224,7 +229,8 @@ class CaseHistory:
 
 def one_dtype(case: Case, agreed: Sequence[Case], failing: Sequence[Case]) -> str:
     """Whether one dtype alone fails, though others were tried, in words; else empty."""
-    agree, fail = {c.dtype for c in agreed}, {c.dtype for c in (case, *failing)}
+    agree = {c.dtype for c in agreed}
+    fail = {c.dtype for c in (case, *failing)}
     if not agree or agree & fail or len(fail) > 1:
         return ""
     return f"one dtype: no case in {case.dtype} agrees, and all do in {', '.join(sorted(agree))}"

@@ -52,8 +52,8 @@ def _case_of(document: object, spec: KernelSpec) -> Case:
     dtypes = {name: spec.input(name).dtypes for name in spec.inputs if spec.input(name).dtypes}
     fields = ("values", "dtype", "data", *["dtypes"] * bool(dtypes))  # shapes only if they differ
     if not isinstance(document, dict) or set(document) - {"shapes"} != set(fields):
-        names = {*document} if isinstance(document, dict) else {*fields}
-        wanted = spec.domain if names & {*spec.domain} else fields
+        names = set(document) if isinstance(document, dict) else set(fields)
+        wanted = spec.domain if names & set(spec.domain) else fields
         lacks = [name for name in wanted if name not in names]
         raise CaseError(
             f"received {json.dumps(document)}; accepted: an object of {', '.join(fields)}, or of "
@@ -64,7 +64,7 @@ def _case_of(document: object, spec: KernelSpec) -> Case:
     keys: Any = {"values": spec.domain, "data": spec.inputs, "dtypes": dtypes, "shapes": arrays}
     for field, accepted in keys.items():
         part = parts[field]
-        is_known = isinstance(part, dict) and {*part} <= {*accepted}
+        is_known = isinstance(part, dict) and set(part) <= set(accepted)
         if not is_known or (field != "shapes" and len(part) < len(accepted)):
             received = ", ".join(part) if isinstance(part, dict) else repr(part)
             texts = ", ".join(accepted)
@@ -114,7 +114,8 @@ def minimal_case(
     """
     dtypes = {name: kinds[0] for name in spec.inputs if (kinds := spec.input(name).dtypes)}
     dtypes |= own.pop("dtypes", {})
-    dtype, data = dtype or spec.dtypes[0], dict[str, Recipe]()
+    dtype = dtype or spec.dtypes[0]
+    data = dict[str, Recipe]()
     for seed, name in enumerate(spec.inputs):
         mine = dtypes.get(name, dtype)
         if spec.input(name).data is not None:

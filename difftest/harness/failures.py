@@ -117,7 +117,7 @@ def element_name(spec: KernelSpec, mismatch: Mismatch) -> str:
     """The first wrong element: ``out[128, 0]``."""
     returned = f"output {mismatch.output} at " if mismatch.output else "out"
     name = mismatch.argument or returned
-    return f"{name}{[*mismatch.first.index] if mismatch.first else ''}"
+    return f"{name}{list(mismatch.first.index) if mismatch.first else ''}"
 
 
 def _told(verdict: Verdict) -> str:
@@ -185,8 +185,10 @@ class CaseFailure(ReportedFailure):
         again: Reproduction | None,
         findings: Iterable[Finding] = (),
     ) -> None:
-        self.spec, self.case, self.again = spec, case, again
-        self.findings = (*(one for one in findings if one.severity is not Severity.NOTE),)
+        self.spec = spec
+        self.case = case
+        self.again = again
+        self.findings = tuple(one for one in findings if one.severity is not Severity.NOTE)
         self.fresh = self.saved = ""
         super().__init__()
 
@@ -270,7 +272,8 @@ class DifferentialFailure(CaseFailure):
             end = "" if verdict.first is None else f": {element_name(self.spec, verdict)}"
         else:
             error = format_error(verdict.error).partition("\n")[0]
-            what, end = _ONE_SIDED[verdict.failed, verdict.how], f": {error}"
+            what = _ONE_SIDED[verdict.failed, verdict.how]
+            end = f": {error}"
             if verdict.failed == "kernel":
                 what, _, end = error.partition(":")
                 end = end and f":{end}"
@@ -295,7 +298,8 @@ class DifferentialFailure(CaseFailure):
         Zeros, ones or iota of all inputs that have no data of their own, or of one after another:
         Hypothesis finds its way there only if each step on it fails.
         """
-        failure, order = self, [*RECIPES]
+        failure = self
+        order = list(RECIPES)
         free = [name for name in self.spec.inputs if self.spec.input(name).data is None]
         for names in (free, *([name] for name in free)):
             for recipe in (Zeros(), Ones(), Iota()):
@@ -398,7 +402,8 @@ class BrokenReferenceError(CaseFailure):
         self, spec: KernelSpec, case: Case, defect: ReferenceDefect, again: Reproduction | None
     ) -> None:
         super().__init__(spec, case, again)
-        self.defect, self.raised = defect, defect.__cause__
+        self.defect = defect
+        self.raised = defect.__cause__
 
     def title(self) -> str:
         return f"cannot be judged: {self.defect.happened}"
@@ -423,8 +428,9 @@ class EdgeFailure(DifferentialFailure, NotRejectedError):
     ) -> None:
         # A line runs it alone only where the test's spec can say such a case.
         own = {name for name in spec.inputs if spec.input(name).dtypes}
-        case, self.edge = edge.case, edge
-        is_case = not case.shapes and case.dtype in spec.dtypes and own == {*case.dtypes}
+        case = edge.case
+        self.edge = edge
+        is_case = not case.shapes and case.dtype in spec.dtypes and own == set(case.dtypes)
         super().__init__(spec, case, dict([verdict]), again)
         self.again = again and again._replace(edges="" if is_case else edge.why)
 

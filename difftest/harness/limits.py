@@ -116,12 +116,15 @@ def within_limits(function: Callable[[], Any], case: Any = None) -> Any:
     -----
     UserWarning : it changed what is put back.
     """
-    process, forks = os.getpid(), len(_FORKS)
+    process = os.getpid()
+    forks = len(_FORKS)
     expired = None if LIMITS.seconds is None else threading.Event()
-    before, outer = _settings(), (os._exit, sys.stdout, LIMITS.case)
+    before = _settings()
+    outer = (os._exit, sys.stdout, LIMITS.case)
     try:
         try:
-            os._exit, LIMITS.case = exit_of(process), case
+            os._exit = exit_of(process)
+            LIMITS.case = case
             with contextlib.ExitStack() as after:
                 _limit(after, expired)
                 result = function()

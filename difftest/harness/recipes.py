@@ -56,7 +56,8 @@ class Recipe:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            name, value = f"{self.kind}.{field.name}", getattr(self, field.name)
+            name = f"{self.kind}.{field.name}"
+            value = getattr(self, field.name)
             for fits, accepted in filter(None, map(_FIELDS.get, (str(field.type), field.name))):
                 if not fits(value):
                     raise RecipeError(f"{name}: received {value!r:.80}; accepted: {accepted}")
@@ -188,7 +189,7 @@ class Outliers(Seeded, Recipe):
 
 def _as_json(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
-        return [*map(_as_json, value)]
+        return list(map(_as_json, value))
     return value if math.isfinite(value) else repr(float(value))
 
 
@@ -225,7 +226,7 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 def _from_json(value: Any) -> Any:
     if isinstance(value, list):
-        return (*map(_from_json, value),)
+        return tuple(map(_from_json, value))
     return float(value) if value in ("nan", "inf", "-inf") else value
 
 

@@ -108,7 +108,8 @@ def _outputs(
     spec: KernelSpec, case: Case, fill: Filler, kinds: str = FLOATS
 ) -> list[tuple[Float64, np.dtype[Any]]]:
     """What the reference makes of them, each output with the dtype that the kernel's has."""
-    inputs, parameters = _inputs(spec, case, fill, kinds), spec.parameters_of(case.values)
+    inputs = _inputs(spec, case, fill, kinds)
+    parameters = spec.parameters_of(case.values)
     with np.errstate(all="ignore"):
         outputs = as_float64(call_reference(spec.reference, inputs, parameters))
     return list(zip(outputs, spec.result_dtypes(case, len(outputs)), strict=False))
@@ -182,7 +183,8 @@ def _exponents(spec: KernelSpec, case: Case) -> tuple[int, ...]:
         outputs = _outputs(spec, case, lambda of, at: of.uniform(-1, 1, at.shape) * 2.0**exponent)
         return np.abs(outputs[0][0])
 
-    ups, downs = range(int(info.maxexp)), range(int(info.nmant - info.minexp))
+    ups = range(int(info.maxexp))
+    downs = range(int(info.nmant - info.minexp))
     up = bisect.bisect_left(ups, True, key=lambda e: bool((sizes(e) > info.max).any()))
     least = info.smallest_normal
     down = bisect.bisect_left(downs, True, key=lambda e: bool(np.median(sizes(-e)) < least))

@@ -134,13 +134,17 @@ class Runner:
 
     def start(self, reproduction: Reproduction | None) -> None:
         """Begin a test: count from zero, and remember how to run it again."""
-        self.tally, self.reproduction = Tally(), reproduction
-        self.repeats, self.histories, self.hazards = PassedCases(), {}, {}
+        self.tally = Tally()
+        self.reproduction = reproduction
+        self.repeats = PassedCases()
+        self.histories = {}
+        self.hazards = {}
 
     @contextmanager
     def on(self, backends: tuple[Backend, ...]) -> Iterator[None]:
         """Run cases on these backends alone, for a while."""
-        every, self.backends = self.backends, backends
+        every = self.backends
+        self.backends = backends
         try:
             yield
         finally:
@@ -194,24 +198,29 @@ class Runner:
         self.now = spec, case
         if reference is None:
             reference = self.reference(spec, case)
-        inputs = (*getattr(reference, "inputs", {}).values(),) or spec.inputs_of(case)
-        self.traces, self.outputs = {}, {}
+        inputs = tuple(getattr(reference, "inputs", {}).values()) or spec.inputs_of(case)
+        self.traces = {}
+        self.outputs = {}
         return Trial(spec, case, inputs, reference, self.settings_of(spec, case))
 
     def run_backend(self, trial: Trial, backend: Backend) -> Verdict:
         """Run the case on one backend, judge what comes of it and count it."""
-        spec, case, reference = trial.spec, trial.case, trial.reference
+        spec = trial.spec
+        case = trial.case
+        reference = trial.reference
         sure = len(self._history(spec).agreed) >= _SURE
         outputs, right = self.right.get(backend.name, ((), None)) if sure else ((), None)
         call, ran = self._launched(trial, backend, None if right else trial.settings)
         alike = isinstance(ran, Completed) and are_equal(ran.outputs, outputs)
         if right and not (alike and all(mask is None for mask in getattr(ran, "unwritten", ()))):
-            right, (call, ran) = None, self._launched(trial, backend, trial.settings)
+            right = None
+            (call, ran) = self._launched(trial, backend, trial.settings)
         if isinstance(ran, Crashed) and fault_of_machine(ran.error):
             raise ran.error
         outcome = ran if right else self._with_exact_run(trial, backend, ran)
         with self.defects(spec, case):
-            verdict, said = right or verdict_on(reference, outcome), ""
+            verdict = right or verdict_on(reference, outcome)
+            said = ""
         if isinstance(outcome, Completed):
             trial.findings += outcome.findings
             self.outputs[backend.name] = outcome.outputs
@@ -252,13 +261,15 @@ class Runner:
 
         Arguments that the spec names under ``outputs`` may change.
         """
-        spec, found = trial.spec, dict[str, Mismatch]()
+        spec = trial.spec
+        found = dict[str, Mismatch]()
         for name, before, now in zip(spec.inputs, trial.inputs, call.inputs, strict=True):
             if name in spec.outputs:
                 continue
             width = f"u{before.dtype.itemsize}"
             changed = array_bytes(before).view(width) != array_bytes(now).view(width)
-            count, did = int(np.count_nonzero(changed)), ""
+            count = int(np.count_nonzero(changed))
+            did = ""
             if count:
                 first = [int(index) for index in np.argwhere(changed.reshape(before.shape))[0]]
                 did = f"overwrites its input {name}: {count} of {changed.size} elements, the first "
@@ -278,7 +289,8 @@ class Runner:
 
     def conclude(self, trial: Trial) -> dict[str, Verdict]:
         """The verdicts on a case that has run; a DifferentialFailure if one is wrong."""
-        history, verdicts = self._history(trial.spec), trial.verdicts
+        history = self._history(trial.spec)
+        verdicts = trial.verdicts
         if any(map(is_failure, verdicts.values())):
             failure = self.failure(trial)
             failure.history = history
@@ -333,7 +345,8 @@ class Runner:
 
         That one is looked at for hazards too. What neither knows is noted for the summary.
         """
-        spec, settings = trial.spec, trial.settings
+        spec = trial.spec
+        settings = trial.settings
         if not isinstance(outcome, Completed) or settings is None:
             return outcome
         if outcome.exact is None and self.beside is not None:
@@ -416,7 +429,7 @@ def call_of_case(spec: KernelSpec, case: Case) -> tuple[list[Array], dict[str, A
         raise SpecError("ranks: received a test of several ranks; accepted: one that has none")
     call = make_call(spec, case)
     args, keywords = call._replace(outputs=tuple(map(np.zeros_like, call.outputs))).arguments()
-    return [*args], keywords
+    return list(args), keywords
 
 
 def verdict_on(reference: ReferenceResult | Exception | None, outcome: Outcome) -> Verdict:
@@ -475,7 +488,8 @@ def _of_arguments(trial: Trial, verdict: Verdict, ran: Completed) -> str:
     """Say how a wrong kernel treats its arguments otherwise than the spec does; else empty."""
     if not isinstance(verdict, Mismatch):
         return ""
-    spec, name = trial.spec, verdict.argument
+    spec = trial.spec
+    name = verdict.argument
     if ran.unset:
         unset = ran.unset[0]
         return (

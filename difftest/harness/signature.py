@@ -78,7 +78,7 @@ def bind_kernel(
     """The call of a kernel: by position as far as its first parameters are arrays, else by name."""
     signature = signature_of(kernel)
     known = getattr(signature, "parameters", {}).values()
-    if signature is None or not {*arrays} <= {p.name for p in known if p.kind not in _VARIADIC}:
+    if signature is None or not set(arrays) <= {p.name for p in known if p.kind not in _VARIADIC}:
         return tuple(arrays.values()), dict(parameters)
     call = inspect.BoundArguments(signature, {**arrays})
     return call.args, {**call.kwargs, **parameters}

@@ -173,7 +173,7 @@ class KernelSpec:
         if (self.kernel is None) == (len(kernels) == 0):
             received = "both" if kernels else "neither"
             raise SpecError(f"kernel, kernels: received {received}; accepted: one of them")
-        several = {"kernel": kernels[0], "others": (*kernels[1:],)} if kernels else {}
+        several = {"kernel": kernels[0], "others": tuple(kernels[1:])} if kernels else {}
         for name, value in validate_arguments(vars(self) | several).items():
             object.__setattr__(self, name, value)
         _check_domain(self)
@@ -242,7 +242,7 @@ class KernelSpec:
         """The dtype of an argument under ``outputs``."""
         if name in self.inputs:
             return np.dtype(case.dtype_of(name))
-        return self._output_dtype(case, self._most_returned + [*self.outputs].index(name))
+        return self._output_dtype(case, self._most_returned + list(self.outputs).index(name))
 
     def result_dtypes(self, case: Case, count: int) -> tuple[np.dtype[Any], ...]:
         """The dtypes of ``count`` results: the returned arrays, then the arguments written."""
@@ -366,7 +366,7 @@ def _check_numbers(spec: KernelSpec) -> None:
         if not names:
             ask({})
     _check_names("ranks", [spec.ranks] if spec.ranks is not None else [], tuple(spec.domain))
-    own = {*spec.by_rank}
+    own = set(spec.by_rank)
     if spec.ranks and not (own.issuperset(spec.outputs) and own.intersection(spec.inputs)):
         raise argument_error(
             "ranks", spec.ranks, "the first dimension of each output, and of an input at least"
@@ -395,7 +395,8 @@ def _check_arrays(spec: KernelSpec) -> None:
         raise SpecError("inputs: received none; accepted: at least one array argument")
     for role in ("inputs", "outputs"):
         for argument, entry in getattr(spec, role).items():
-            name, own = f"{role}[{argument!r}]", entry if isinstance(entry, Input) else Input(entry)
+            name = f"{role}[{argument!r}]"
+            own = entry if isinstance(entry, Input) else Input(entry)
             if not isinstance(own.dimensions, str) or not own.dimensions.split():
                 accepted = "names of dimensions separated by spaces, e.g. 'K M'"
                 raise argument_error(name, own.dimensions, accepted)
@@ -408,7 +409,8 @@ def _check_arrays(spec: KernelSpec) -> None:
                 raise argument_error(f"{name}.data", own.data, accepted)
             _check_names(f"{name}.data", _names_in(own.data), tuple(spec.domain))
     for argument in spec.in_place:
-        read, written = spec.dimensions(argument), _dimensions_of(spec.outputs[argument])
+        read = spec.dimensions(argument)
+        written = _dimensions_of(spec.outputs[argument])
         if read != written:
             accepted = f"the dimensions that inputs has for it, {' '.join(read)!r}"
             raise argument_error(f"outputs[{argument!r}]", " ".join(written), accepted)

@@ -52,7 +52,7 @@ if isinstance(_folders := getattr(scrutineer, "SITE_PACKAGES_DIRS", None), set):
     _folders.add(Path(PACKAGE))
 if isinstance(_seen := getattr(getattr(conjecture, "providers", None), "_seen_modules", None), set):
     _ours = {"difftest", *sys.stdlib_module_names}
-    _seen |= {id(at) for name, at in [*sys.modules.items()] if name.split(".")[0] in _ours}
+    _seen |= {id(at) for name, at in list(sys.modules.items()) if name.split(".")[0] in _ours}
 
 __tracebackhide__ = True  # what it refuses is a line of its caller's
 HARDWARE_LIMITS = (TRN2.partitions, TRN2.gemm_moving_fmax)
@@ -131,7 +131,8 @@ def multiples(
     check_integers("multiples", of=of, at_most=at_most, at_least=at_least)
     if of < 1:
         raise ValueError(f"multiples: received of={of}; accepted: at least 1")
-    fewest, most = int(max(1, -(-at_least // of))), int(at_most // of)
+    fewest = int(max(1, -(-at_least // of)))
+    most = int(at_most // of)
     if fewest > most:
         raise ValueError(
             f"multiples: received of={of}, at_least={at_least}, at_most={at_most}; "
@@ -198,7 +199,12 @@ def recipes(
     seed = _number(_MAX_SEED)
     if not is_float_dtype(np_dtype):
         return _integers(kind, seed, _one_of(_INTEGER_BOUNDS), np_dtype, nature.spared)
-    kinds = _MOVING if nature.moves else _SELECTING if nature.selects else _COMPUTING
+    if nature.moves:
+        kinds = _MOVING
+    elif nature.selects:
+        kinds = _SELECTING
+    else:
+        kinds = _COMPUTING
     first, of_one_sign, outliers = kinds
     if kind < first:
         return Integers(seed, _one_of(_INTEGER_BOUNDS))
@@ -209,7 +215,7 @@ def recipes(
         low, high = _one_of(_of_one_sign(np_dtype, nature.selects))
         return Uniform(seed, low, high)
     if nature.floats and kind % 2:
-        return Fill(_one_of(nature.floats), (*enumerate(nature.floats),))
+        return Fill(_one_of(nature.floats), tuple(enumerate(nature.floats)))
     return Outliers(seed, _one_of(_outliers(np_dtype, nonfinite, nature)))
 
 
@@ -232,7 +238,8 @@ def _integers(kind: int, seed: int, bound: int, dtype: np.dtype[Any], spared: in
     if dtype.kind == "b" or kind < _WIDE:
         return Integers(seed, bound)
     info = np.iinfo(dtype)
-    low, high = int(info.min) >> spared, int(info.max) >> spared
+    low = int(info.min) >> spared
+    high = int(info.max) >> spared
     if kind < _NEGATIVE or (not low and kind < _ENDS):
         return Integers(seed, high)
     if kind < _ENDS:
@@ -346,7 +353,7 @@ def cases(spec: KernelSpec) -> SearchStrategy[Case]:
 def cases_like(spec: KernelSpec, nature: ReferenceProperties) -> SearchStrategy[Case]:
     """Cases of the domain, for a reference of this nature."""
     tokens = {size for array in spec.arrays for size in spec.dimensions(array)}
-    names = [*spec.domain]
+    names = list(spec.domain)
     sizes = [name for name in names if name in tokens]
     names = names[: max(map(names.index, sizes), default=-1) + 1]
     fixed = (name for name in names if not is_function_of_domain(spec.domain[name]))
@@ -375,20 +382,22 @@ def _cases_with(
 ) -> Case:
     """The same with sizes that may be equal, values to aim at, and names whose values are new."""
     is_free = begin_case(current_build_context().data)
-    ticket, points = _number(_TICKETS), draw_points()
+    ticket = _number(_TICKETS)
+    points = draw_points()
     assume(is_free is not None)
     is_equal = len(sizes) > 1 and ticket % (_EQUAL + 1) == _EQUAL
     aims = {} if is_equal else aim(ticket)
 
     def wanted(earlier: Mapping[str, Any], name: str, source: Any) -> int | None:
         size = earlier[sizes[0]] if is_equal and name in sizes[1:] else aims.get(name)
-        if choices := [*itertools.takewhile(aims.__contains__, choice_keys(name))]:
+        if choices := list(itertools.takewhile(aims.__contains__, choice_keys(name))):
             data: Any = current_build_context().data
-            data.prefix, data.index = [aims[at] for at in choices], 0
+            data.prefix = [aims[at] for at in choices]
+            data.index = 0
             return None
         if name not in point[-1:]:
             return size
-        before, enough = [*earlier.values()], len(spec.dtypes)
+        before, enough = list(earlier.values()), len(spec.dtypes)
         return new_size(source, size, lambda other: points[hash(repr([*before, other]))] < enough)
 
     values = _values(draw, spec, {}, wanted if is_free else None)

@@ -80,7 +80,8 @@ def copy_attributes(value: Any, stand_in: StandIn) -> dict[str, Any]:
 
 def copy_class(kind: Any, stand_in: StandIn, made: dict[int, Any]) -> Any:
     """A copy of a class of the author's, for which its bases and its metaclass are copied, too."""
-    bases, names = (*map(stand_in, kind.__bases__),), {**vars(kind)}
+    bases = tuple(map(stand_in, kind.__bases__))
+    names = {**vars(kind)}
     if id(kind) in made:  # one of them holds it
         return made[id(kind)][1]
     if issubclass(kind, enum.Enum):

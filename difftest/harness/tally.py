@@ -126,7 +126,8 @@ def tally_from_json(text: str) -> Tally:
     """The tally that :meth:`Tally.to_json` wrote."""
     document = json.loads(text)
     for name in ("rows", "agreements"):
-        document[name] = {(*key,): Counts(**row) for *key, row in document[name]}
+        document[name] = {tuple(key): Counts(**row) for *key, row in document[name]}
     document |= {name: set(document[name]) for name in ("doubts", "broken")}
-    reasons, coverage = Counter(document["reasons"]), coverage_from_list(document["coverage"])
+    reasons = Counter(document["reasons"])
+    coverage = coverage_from_list(document["coverage"])
     return Tally(**{**document, "reasons": reasons, "coverage": coverage})

@@ -106,7 +106,8 @@ def writer_of(trace: Trace, tensor: Allocation, element: int, width: int) -> Eve
     """
     if tensor.address is not None:
         return None
-    first, last = element * width, (element + 1) * width
+    first = element * width
+    last = (element + 1) * width
     for event in reversed(trace.events):
         for region in event.writes:
             if region.allocation is tensor and _touches(region, first, last):

@@ -102,7 +102,8 @@ def with_specs(names: Sequence[str], use: Callable[[Specs], Result]) -> Result:
     for place in places:
         if not Path(place).exists():
             raise click.UsageError(f"no file at {place}")
-    collector, said = _Collector(names, use), io.StringIO()
+    collector = _Collector(names, use)
+    said = io.StringIO()
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
         pytest.main([*places, "-s", *_QUIET], plugins=[collector])
     for error in collector.errors:

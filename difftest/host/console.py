@@ -40,7 +40,8 @@ def titled_table(title: str, left: tuple[str, ...], right: tuple[str, ...]) -> T
 def print_table(console: Console, table: Table) -> None:
     """Print a table; where not even its words fit the width, its rows one below the other."""
     wide = console.options.update(max_width=_WIDE)
-    least, widths = [], []
+    least = []
+    widths = []
     for column in table.columns:
         cells = [Measurement.get(console, wide, cell) for cell in (column.header, *column.cells)]
         least.append(max(cell.minimum for cell in cells))

@@ -33,14 +33,16 @@ class Journal:
     """
 
     def __init__(self, file: Path, member: str = "verdict", of: str = "a batch") -> None:
-        self.file, self.member = file, member
+        self.file = file
+        self.member = member
         self.known: dict[str, dict[str, Any]] = {}
         self._open = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         self.close = weakref.finalize(self, os.close, self._open)
         self._alone()
         text = file.read_bytes()
         whole, _, torn = text.rpartition(b"\n")
-        lines, broken = whole.splitlines(), 0
+        lines = whole.splitlines()
+        broken = 0
         for line in lines:
             try:
                 row = json.loads(line)

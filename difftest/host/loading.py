@@ -79,7 +79,8 @@ def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise click.UsageError(f"no file at {path}")
     file = path.resolve()
-    folder, name = file.parent, file.stem
+    folder = file.parent
+    name = file.stem
     while (folder / "__init__.py").is_file():
         folder, name = folder.parent, f"{folder.name}.{name}"
     sys.path.insert(0, str(folder))

@@ -63,7 +63,8 @@ class PoolWorker:
     def is_late(self) -> bool:
         """Whether its time is over."""
         if time.monotonic() >= self.deadline:
-            before, self._waited = self._waited, cpu_wait_seconds(self.process.pid)
+            before = self._waited
+            self._waited = cpu_wait_seconds(self.process.pid)
             self.deadline += self._waited - before
         return time.monotonic() >= self.deadline
 
@@ -104,13 +105,14 @@ def run_tasks(
     ------
     RuntimeError : a process could not start, with what it says of that.
     """
-    left, members = iter(tasks), list[PoolWorker]()
+    left = iter(tasks)
+    members = list[PoolWorker]()
     try:
         members += [_started(target) for _ in range(count)]
         while members:
             first = min(member.deadline for member in members) - time.monotonic()
             ready = wait([member.connection for member in members], max(0.0, min(first, 1e6)))
-            for member in [*members]:
+            for member in list(members):
                 if member.connection not in ready and not member.is_late():
                     continue
                 told = member.receive(is_ready=member.connection in ready)
@@ -121,7 +123,8 @@ def run_tasks(
                 elif told is not None:
                     member.news.append(told)
                 if told is None or isinstance(told, result):
-                    member.tasks, member.news = [*itertools.islice(left, 1)], []
+                    member.tasks = list(itertools.islice(left, 1))
+                    member.news = []
                     for task in member.tasks:
                         member.connection.send(task)
                 if isinstance(told, LostTask) or not member.tasks:

@@ -33,7 +33,9 @@ class ProgressThread:
     """
 
     def __init__(self, now: Callable[[], Any], label: Callable[[Any], str]) -> None:
-        self._now, self._label, self._over = now, label, threading.Event()
+        self._now = now
+        self._label = label
+        self._over = threading.Event()
         self._file = _terminal()
         self._is_live = self._file.isatty()
         self._thread = threading.Thread(target=self._look, daemon=True)
@@ -47,7 +49,10 @@ class ProgressThread:
 
     def _look(self) -> None:
         first = AFTER if self._is_live else LATER
-        task, began, after, shown = None, 0.0, first, False
+        task = None
+        began = 0.0
+        after = first
+        shown = False
         while not self._over.wait(EVERY):
             now = self._now()
             if LIMITS.stops >= STOPS:
@@ -57,7 +62,10 @@ class ProgressThread:
             if now is not task:
                 if shown:
                     self._below("")
-                task, began, after, shown = now, time.monotonic(), first, False
+                task = now
+                began = time.monotonic()
+                after = first
+                shown = False
             elif now is not None and (seconds := time.monotonic() - began) >= after:
                 remedy = "" if LIMITS.seconds else "; --case-timeout stops it"
                 said = f"{self._label(now)} has run for {seconds:.0f} s{remedy}"

@@ -70,9 +70,12 @@ def _exit_code(exit: SystemExit) -> int:
 @contextmanager
 def _command_line(script: str, arguments: Sequence[str]) -> Iterator[None]:
     """Set `sys.argv` and `sys.path` as for a script, and set them back."""
-    argv, path = sys.argv, sys.path
-    sys.argv, sys.path = [script, *arguments], [os.path.dirname(os.path.abspath(script)), *path]
+    argv = sys.argv
+    path = sys.path
+    sys.argv = [script, *arguments]
+    sys.path = [os.path.dirname(os.path.abspath(script)), *path]
     try:
         yield
     finally:
-        sys.argv, sys.path = argv, path
+        sys.argv = argv
+        sys.path = path

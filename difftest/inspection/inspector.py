@@ -61,7 +61,8 @@ def depends_on_order(
 
 def informative_orders(trace: Trace, held: Iterable[Location | None]) -> list[ExecutionOrder]:
     """The orders of programs that may tell something: each costs as much as the launch itself."""
-    late, programs = frozenset(held), {event.program for event in trace.events}
+    late = frozenset(held)
+    programs = {event.program for event in trace.events}
     lates = [
         ExecutionOrder(held=late),
         ExecutionOrder(held=late, reversed=True),
@@ -98,7 +99,8 @@ def _is_rounding(testimony: LaunchRecord, order: ExecutionOrder) -> bool:
     if testimony.exactly is None:
         return False
     with contextlib.redirect_stdout(io.StringIO()):
-        first, other = testimony.exactly(FORWARD), testimony.exactly(order)
+        first = testimony.exactly(FORWARD)
+        other = testimony.exactly(order)
     if not first:  # random numbers have no exact run: it can be told neither way
         random = Purpose.BITS, Purpose.DRAW
         return any(event.purpose in random for event in testimony.trace.events)

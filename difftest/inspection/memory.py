@@ -93,7 +93,8 @@ class _Chart:
         self.columns = min(max(_LEAST, (width - _SIZE) // 3), self.events)
 
     def lines(self) -> Iterator[str]:
-        placement, peak = self.placement, self.placement.peak
+        placement = self.placement
+        peak = self.placement.peak
         yield from self._head()
         if not placement.lives:
             return
@@ -135,7 +136,8 @@ class _Chart:
             at = tensor.location, tensor.location and tensor.location.calls
             return (*at, tensor.name, tensor.shape, tensor.dtype)
 
-        lines, when = group_by(self.placement.lives, kind), self.placement.peak.event
+        lines = group_by(self.placement.lives, kind)
+        when = self.placement.peak.event
         groups = [
             _AllocationGroup(tuple(lives), sum(life.first <= when <= life.last for life in lives))
             for lives in lines.values()
@@ -159,17 +161,21 @@ class _Chart:
 
     def _bars(self) -> str:
         """A bar for each span of events, as high as the most that is live in it."""
-        steps, limit = len(_BARS) - 1, self.placement.limit
+        steps = len(_BARS) - 1
+        limit = self.placement.limit
         highest = self._highest(self.placement.peak.history)
         return "".join(_BARS[min(steps, -(-peak * steps // limit))] for peak in highest)
 
     def _highest(self, steps: Sequence[tuple[int, int]], *, total: bool = False) -> list[int]:
         """The largest value in each column of what changes at events: to it, or by it (total)."""
         highest = [0] * self.columns
-        since, now = 0, 0
+        since = 0
+        now = 0
         for event, value in (*steps, (self.events, 0)):
-            first, last = self._place(since), -(-event * self.columns // self.events)
+            first = self._place(since)
+            last = -(-event * self.columns // self.events)
             for column in range(first, last):
                 highest[column] = max(highest[column], now)
-            since, now = event, now + value if total else value
+            since = event
+            now = now + value if total else value
         return highest

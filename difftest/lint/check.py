@@ -84,7 +84,8 @@ def lint_source(
         row for id, row in rules().items() if (not ids or id in ids) and row.holds(sdk, target)
     ]
     comments = suppressions_in(source.text)
-    findings, used = [], set()
+    findings = []
+    used = set()
     for entry in _broken(source, sdk, active):
         silencing = {(it, entry.id) for it in comments if it.applies_to(entry.id, entry.line)}
         used |= silencing
@@ -218,7 +219,8 @@ def unused_helpers(kernel: Callable[..., Any]) -> list[Finding]:
     Without source code there is nothing to look at: the list is empty.
     """
     function = inspect.unwrap(kernel)
-    module, file = inspect.getmodule(function), inspect.getsourcefile(function)
+    module = inspect.getmodule(function)
+    file = inspect.getsourcefile(function)
     if module is None or file is None:
         return []
     source = Source(Path(file), inspect.getsource(module))

@@ -119,7 +119,8 @@ def _block(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
 
 @rule("NKT206", nodes=(ast.AnnAssign,), **_CLASSIC)
 def _annotation(node: ast.AnnAssign, at: RuleContext) -> Iterator[Refusal]:
-    annotated, call = node.annotation, node.value
+    annotated = node.annotation
+    call = node.value
     if not isinstance(annotated, ast.Subscript) or at.name(annotated.value) != "nt.tensor":
         return
     if isinstance(call, ast.Subscript):
@@ -130,7 +131,8 @@ def _annotation(node: ast.AnnAssign, at: RuleContext) -> Iterator[Refusal]:
         if differ and len(said) == len(lengths):
             yield node.annotation, f"{ast.unparse(annotated)} annotates {ast.unparse(call)}"
     if isinstance(call, ast.Call) and at.name(call.func) in (*MAKERS, "nl.load") and call.args:
-        said, first = _sizes(annotated.slice, at), call.args[0]
+        said = _sizes(annotated.slice, at)
+        first = call.args[0]
         sizes = _sizes(first, at) if at.name(call.func) in MAKERS else _sliced(first, len(said))
         if said and sizes and None not in (*said, *sizes) and said != sizes:
             yield node.annotation, f"{ast.unparse(annotated)} annotates a tensor {list(sizes)}"

@@ -245,7 +245,8 @@ def request_of(options: Mapping[str, Any], chosen: Mapping[Level, Iterable[str]]
     ------
     SettingsError : a name is no rule's and no group's.
     """
-    before, target = options.get("before"), options.get("target")
+    before = options.get("before")
+    target = options.get("target")
     sdk = options.get("sdk") or (NEWEST.version if before else None)
     levels = {**options["levels"], **levels_by_name(chosen)}
     return LintRequest(

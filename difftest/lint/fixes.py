@@ -66,7 +66,8 @@ def _loop(node: ast.expr, at: RuleContext) -> Fix | None:
         return None
     start, end = at.source.span(parent)
     line = at.source.text.rfind("\n", 0, start) + 1
-    indent, deeper = at.source.text[line:start], 4 + 4 * len(clause.ifs)
+    indent = at.source.text[line:start]
+    deeper = 4 + 4 * len(clause.ifs)
     tests = [f"if {at.source.segment(test)}:" for test in clause.ifs]
     head = f"for {at.source.segment(clause.target)} in {at.source.segment(clause.iter)}:"
     lines = [f"{target.id} = []", head, *(" " * 4 * n + test for n, test in enumerate(tests, 1))]
@@ -110,8 +111,10 @@ def _counted(node: ast.expr, at: RuleContext) -> Fix | None:
     indent = at.source.text[line:body]
     if indent.strip():
         return None
-    counted, listed = names[0], match[1]
-    start, end = at.source.span(node)[0], at.source.span(loop.iter)[1]
+    counted = names[0]
+    listed = match[1]
+    start = at.source.span(node)[0]
+    end = at.source.span(loop.iter)[1]
     head = at.source.edit(start, end, f"{counted} in range(len({listed}))")
     first = at.source.edit(line, line, f"{indent}{names[1]} = {listed}[{counted}]\n")
     # Of what else enumerate counts, not all has a length.
@@ -124,7 +127,8 @@ def _equality(node: ast.Compare, at: RuleContext) -> Fix | None:
     edits = []
     sides = [node.left, *node.comparators]
     for operator, left, right in zip(node.ops, sides, node.comparators, strict=False):
-        start, end = at.source.span(left)[1], at.source.span(right)[0]
+        start = at.source.span(left)[1]
+        end = at.source.span(right)[0]
         between = at.source.text[start:end]
         if isinstance(operator, (ast.Is, ast.IsNot)):
             sign = "==" if isinstance(operator, ast.Is) else "!="
@@ -154,7 +158,8 @@ def _buffer(node: ast.keyword, at: RuleContext) -> Fix | None:
 
 @fixer("NKL111")
 def _member(node: ast.keyword, at: RuleContext) -> Fix | None:
-    kind, number = isa.NAMES.get(node.arg or ""), getattr(node.value, "value", None)
+    kind = isa.NAMES.get(node.arg or "")
+    number = getattr(node.value, "value", None)
     names = [member.name for member in kind or () if member.value == number]
     return _replaced(node.value, f"nisa.{node.arg}.{names[0]}", at) if names else None
 

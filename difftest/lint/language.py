@@ -191,7 +191,8 @@ def _loop_bodies(at: RuleContext) -> list[ast.expr]:
 
 @rule("NKP601", group=Group.PERFORMANCE, nodes=(ast.Call,))
 def _one_element(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
-    moved, loop = _moved(node, at), _loop(node, at)
+    moved = _moved(node, at)
+    loop = _loop(node, at)
     if not isinstance(moved, ast.Subscript) or not isinstance(moved.slice, ast.Tuple):
         return
     is_one = len(moved.slice.elts) > 1 and all(map(_is_one, moved.slice.elts))
@@ -202,7 +203,8 @@ def _one_element(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
 
 @rule("NKP602", group=Group.PERFORMANCE, nodes=(ast.Call,))
 def _same_load(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
-    moved, loop = _moved(node, at), _loop(node, at)
+    moved = _moved(node, at)
+    loop = _loop(node, at)
     if at.function is None or loop is None or moved is None or at.name(node.func) not in _LOADS:
         return
     base = moved.value if isinstance(moved, ast.Subscript) else moved

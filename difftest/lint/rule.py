@@ -57,7 +57,8 @@ _LAST = max(_LEVELS)
 
 
 def _sdk(minor: int) -> Release:
-    level, later = _LEVELS.get(minor), Frontend.TRACER if minor >= 33 else Frontend.PARSER
+    level = _LEVELS.get(minor)
+    later = Frontend.TRACER if minor >= 33 else Frontend.PARSER
     return Release(f"2.{minor}", level, Frontend.CLASSIC if level is None else later)
 
 

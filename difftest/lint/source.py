@@ -184,7 +184,8 @@ class SourceText:
 
     def span(self, node: ast.AST) -> tuple[int, int]:
         """Where a node begins and ends, in characters of the file."""
-        line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
+        line = getattr(node, "lineno", 1)
+        column = getattr(node, "col_offset", 0)
         end_line = getattr(node, "end_lineno", None) or line
         end_column = getattr(node, "end_col_offset", None)
         end = self._place(end_line, column if end_column is None else end_column)
@@ -340,7 +341,7 @@ class Source(SourceText):
         The host launches kernels, or holds functions that are or launch kernels: a factory may ask
         ``nl`` for constants, and stays the host's.
         """
-        inside = [*ast.walk(function)]
+        inside = list(ast.walk(function))
         if any(node in self.kernels for node in inside if node is not function):
             return False
         calls = [node for node in inside if isinstance(node, ast.Call)]

@@ -151,10 +151,12 @@ class StubModule:
             return f'{name}: Any\n"""Documented; the simulator refuses its use."""\n'
         if isinstance(value, Annotation):
             self._imports.add(_ANNOTATIONS)
-            classic, today = ("neuronxcc.nki", "tensor"), ("nki.language", "NkiTensor")
+            classic = ("neuronxcc.nki", "tensor")
+            today = ("nki.language", "NkiTensor")
             module, kind = classic if self._is_classic else today
             if name == "scalar":
-                module, kind = "typing", "Any"
+                module = "typing"
+                kind = "Any"
             return _ANNOTATION.format(module=module, kind=kind, name=name)
         return f"{name}: {self._kind(value)}\n"
 
@@ -308,7 +310,8 @@ def _parameters(parameters: Iterable[inspect.Parameter], type_of: Callable[[Any]
     """The parameters as a signature has them, with the marks ``/`` and ``*``."""
     rows = []
     for row in parameters:
-        kind, default = "Any", row.default
+        kind = "Any"
+        default = row.default
         if default is not row.empty:
             kind = "str | None" if row.name == "name" else type_of(default)
             default = _Verbatim(_default(default))

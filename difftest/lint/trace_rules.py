@@ -116,7 +116,8 @@ def _affine_select(event: Event) -> str | bool:
 
 @_each("NKI509", **TRN2)
 def _long_row(event: Event) -> str | bool:
-    data, total = event.operand("data"), event.operand("reduce_res")
+    data = event.operand("data")
+    total = event.operand("reduce_res")
     is_scalar = event.engine is Engine.SCALAR and total is not None
     length = partition_elements(data) if data is not None and is_scalar else 0
     return length > 16384 and f"{event.opcode} reduces {length:,} elements a partition"
@@ -206,7 +207,8 @@ def _indices(event: Event) -> str | bool:
 
 @_each("NKI526", **TRN1)
 def _dma_transpose(event: Event) -> str | bool:
-    src, dst = event.operand("src"), event.operand("dst")
+    src = event.operand("src")
+    dst = event.operand("dst")
     is_indirect = event.operand("index") is not None
     if not event.opcode.startswith("dma_transpose") or src is None or dst is None:
         return False
@@ -219,7 +221,8 @@ def _dma_transpose(event: Event) -> str | bool:
 def _rows(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
         for box in event.writes if event.opcode.startswith("dma_transpose") else ():
-            width, size = box.allocation.partition_step or box.elements, box.dtype.itemsize
+            width = box.allocation.partition_step or box.elements
+            size = box.dtype.itemsize
             first = box.offset % width * size
             step = box.strides[0] * size if box.shape[0] > 1 and box.allocation.space.is_hbm else 0
             if first % _ALIGNED:
@@ -257,7 +260,8 @@ def _descriptors(trace: Trace, machine: Machine) -> Iterator[Breach]:
     total = 0
     for event in trace:
         if event.engine is Engine.DMA:
-            before, total = total, total + max(map(_runs, event.writes + event.reads), default=0)
+            before = total
+            total = total + max(map(_runs, event.writes + event.reads), default=0)
             if before <= _DESCRIPTORS_MAX < total:
                 yield event, f"the DMAs up to this one have {total:,} runs"
 
@@ -332,7 +336,7 @@ def _programs(trace: Trace, machine: Machine) -> Iterator[Breach]:
 def _collective_of_one(trace: Trace, machine: Machine) -> Iterator[Breach]:
     programs = {event.program for event in trace}
     issued = {program: Counter[str]() for program in programs}
-    events = [*collective_events(trace)] if len(programs) > 1 else []
+    events = list(collective_events(trace)) if len(programs) > 1 else []
     for event in events:
         issued[event.program][event.opcode] += 1
     for event in events:

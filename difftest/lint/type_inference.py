@@ -158,7 +158,11 @@ class TypeInference:
                 node
             )
             is_index = self.of(node.value) is ValueType.GRID
-            return ValueType.INDEX if is_index else ValueType.NUMBER if is_number else None
+            if is_index:
+                return ValueType.INDEX
+            if is_number:
+                return ValueType.NUMBER
+            return None
         if isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
             if any(isinstance(op, _IDENTITY) for op in node.ops) or any(map(_is_no_number, sides)):
@@ -184,17 +188,17 @@ class TypeInference:
             buffers = [self.value(value) for value in values]
             if _IN_HBM.intersection(map(self._named, buffers)):
                 return ValueType.TENSOR
-            return (
-                None if any(isinstance(buffer, ast.Name) for buffer in buffers) else ValueType.TILE
-            )
+            if any(isinstance(buffer, ast.Name) for buffer in buffers):
+                return None
+            return ValueType.TILE
         if name in ("nl.arange", "nl.program_id"):
             return ValueType.LINE if name == "nl.arange" else ValueType.TURN
         if name:
             return ValueType.TILE if name in _tile_makers() else None
         if isinstance(node.func, ast.Name) and node.func.id in _OF_NUMBERS:
-            return (
-                ValueType.TURN if self._together(*node.args) is ValueType.TURN else ValueType.NUMBER
-            )
+            if self._together(*node.args) is ValueType.TURN:
+                return ValueType.TURN
+            return ValueType.NUMBER
         if not isinstance(node.func, ast.Attribute) or node.func.attr not in _TILE_METHODS:
             return None
         receiver = self.of(node.func.value)

@@ -105,7 +105,8 @@ def _of_psum(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
 def _argument(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     name = at.name(node.func)
     for keyword in node.keywords if name else ():
-        row, said = LIFETIMES.get(f"{name}({keyword.arg})"), f"{name}({keyword.arg}=)"
+        row = LIFETIMES.get(f"{name}({keyword.arg})")
+        said = f"{name}({keyword.arg}=)"
         if _is_passed(f"{name}({keyword.arg})", at):
             continue
         if row and _reached(row.ended, at):
@@ -206,7 +207,7 @@ def _signature_of(name: str, is_classic: bool) -> inspect.Signature | None:
     if own not in functions or not callable(functions[own]):
         return None
     try:
-        every = [*inspect.signature(functions[own]).parameters.values()]
+        every = list(inspect.signature(functions[own]).parameters.values())
     except ValueError:
         return None
     if any(one.kind is one.VAR_POSITIONAL for one in every):

@@ -12,7 +12,10 @@ from typing import NamedTuple
 from difftest.simulator.frontend.classic import isa, language
 from difftest.simulator.instructions.alu import ACTIVATIONS, NKI_OPS
 
-LIKE, REDUCED, SIZED, PRODUCT = "like", "reduced", "sized", "product"
+LIKE = "like"
+REDUCED = "reduced"
+SIZED = "sized"
+PRODUCT = "product"
 
 
 class CallInfo(NamedTuple):

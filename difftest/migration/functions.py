@@ -88,7 +88,8 @@ class InstructionWriter(OperandWriter):
                 if isinstance(expression(operand.text), ast.Call) and role not in NUMPY_OPS:
                     source = self.named(operand.text, role)
                     operands[role] = NewOperand(source, self.scope.tile(expression(source)))
-            first, shape = operands[calling.first], arguments.get("shape")
+            first = operands[calling.first]
+            shape = arguments.get("shape")
             if wanted.limits is not EVERYTHING and first.shape is None:
                 raise NotMechanicalError(*MASK)
             sizes = ast.unparse(shape) if shape else self._shape(calling, operands)
@@ -193,7 +194,8 @@ class FunctionWriter(InstructionWriter):
 
     def computed(self, call: ast.Call, dst: str | None = None, wish: str | None = None) -> str:
         """A call of what computes, in today's words; the result's expression."""
-        name, wanted = self.names.meant(call.func) or "", ResultTarget(call, dst, wish)
+        name = self.names.meant(call.func) or ""
+        wanted = ResultTarget(call, dst, wish)
         if name == "nisa.tensor_tensor":
             return self._two_tiles(call, wanted)
         return (self.instruction if name in INSTRUCTIONS else self._function)(call, wanted)
@@ -209,7 +211,13 @@ class FunctionWriter(InstructionWriter):
         nodes = self.given(call)
         wanted = self.asked(wanted, nodes)
         nodes = {role: node for role, node in nodes.items() if role not in ("mask", "dtype")}
-        roles = ("x", "y") if name in BINARY else ("x", "axis") if name in REDUCTIONS else ("x",)
+        roles: tuple[str, ...]
+        if name in BINARY:
+            roles = ("x", "y")
+        elif name in REDUCTIONS:
+            roles = ("x", "axis")
+        else:
+            roles = ("x",)
         if not set(roles) <= set(nodes):
             raise NotMechanicalError(*UNKNOWN_CALL)
         if name in BINARY and len(nodes) == 2:
@@ -316,7 +324,8 @@ class FunctionWriter(InstructionWriter):
         A number that is no integer makes the classic result float32.
         """
         tile, number = (right, left) if left.tile is None else (left, right)
-        float32, dtype = self.nl("float32"), tile.tile and tile.tile.dtype
+        float32 = self.nl("float32")
+        dtype = tile.tile and tile.tile.dtype
         if wanted.dtype is None and dtype != float32 and wanted.dst is None:
             is_integer = self.scope.is_integer(expression(number.text))
             wanted = wanted._replace(dtype=None if is_integer else float32)

@@ -191,7 +191,8 @@ class _Renaming(cst.CSTTransformer):
 
     def __init__(self, today: Callable[[str], str | None], noted: set[str]) -> None:
         super().__init__()
-        self.today, self.noted = today, noted
+        self.today = today
+        self.noted = noted
 
     def leave_ImportFrom(self, original_node: cst.ImportFrom, updated_node: cst.ImportFrom) -> Any:
         if updated_node.relative or updated_node.module is None:

@@ -123,7 +123,8 @@ def min_or_max(function: Callable[[list[int]], int], terms: Iterable[Term]) -> T
     return Term(((Monomial([text]), 1),))
 
 
-ZERO, ONE = Term.number(0), Term.number(1)
+ZERO = Term.number(0)
+ONE = Term.number(1)
 
 
 AXES = {"p": 0, "x": 1, "y": 2, "z": 3}
@@ -269,7 +270,8 @@ class Grids:
         raise NotMechanicalError(*NOT_AFFINE)
 
     def _combined(self, node: ast.BinOp) -> GridIndex:
-        left, right = self.parse(node.left), self.parse(node.right)
+        left = self.parse(node.left)
+        right = self.parse(node.right)
         if isinstance(node.op, ast.Add):
             return left.plus(right)
         if isinstance(node.op, ast.Sub) and not right.axes:
@@ -391,7 +393,8 @@ def _compared(left: ast.expr, operator: ast.cmpop, right: ast.expr, grids: Grids
     kind = type(operator)
     if kind not in _SWAPPED:
         raise NotMechanicalError(*MASK)
-    index, bound = grids.parse(left), grids.parse(right)
+    index = grids.parse(left)
+    bound = grids.parse(right)
     if bound.axes:
         index, bound, kind = bound, index, _SWAPPED[kind]
     if len(index.axes) != 1 or bound.axes:

@@ -135,7 +135,8 @@ class OperandWriter(ABC):
         return self._masked(self.value(node), limits)
 
     def _masked(self, node: ast.expr, limits: MaskBox) -> NewOperand:
-        tile, text = self.scope.tile(node), ast.unparse(node)
+        tile = self.scope.tile(node)
+        text = ast.unparse(node)
         if limits is EVERYTHING or isinstance(node, ast.Constant):
             return NewOperand(text, tile)
         text = text.removesuffix("[...]")

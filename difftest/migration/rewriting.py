@@ -179,7 +179,8 @@ class _Rewriting:
         scope = self.new_scope(set(self.taken))
         scope.function = function.name.value
         scope.blocks = tiled_blocks(ast.parse(textwrap.dedent(_code(function))), self.names)
-        outer, self.definitions = self.definitions, Definitions()
+        outer = self.definitions
+        self.definitions = Definitions()
         result = self._compound(self._signature(function), scope)
         result, rules = self.definitions.settled(result)
         self.left += rules
@@ -323,7 +324,8 @@ class Package:
     """
 
     def __init__(self, folder: Path, output: Path, files: Iterable[Path]) -> None:
-        self.folder, self.output = folder.resolve(), output.resolve()
+        self.folder = folder.resolve()
+        self.output = output.resolve()
         self.files = sorted(self.folder / file.relative_to(folder) for file in files)
         self._results: dict[Path, MigrationResult | None] = {}
 

@@ -64,7 +64,8 @@ class Scope:
 
     def new_name(self, wish: str) -> str:
         """``wish``, with a number if the function has such a name."""
-        name, number = wish, 1
+        name = wish
+        number = 1
         while name in self.taken:
             number += 1
             name = f"{wish}_{number}"
@@ -261,7 +262,7 @@ def _by_slices(items: list[ast.expr]) -> Shape | None:
     if isinstance(items[0], ast.Slice) and items[0].lower is None:
         sizes = [_selected(items[0], PARTITIONS), *map(_selected, items[1:])]
     else:
-        sizes = [*map(_selected, items)]
+        sizes = list(map(_selected, items))
     is_column = len(sizes) > 1 and all(size == ONE for size in sizes[1:])
     return None if None in sizes or not is_column else tuple(filter(None, sizes))
 

@@ -122,7 +122,8 @@ class ExpressionWriter(FunctionWriter):
     def _operator(self, node: ast.BinOp, wish: str | None) -> ast.expr:
         if self.scope.grids.is_index(node):
             return node
-        left, right = self.value(node.left), self.value(node.right)
+        left = self.value(node.left)
+        right = self.value(node.right)
         sides = [NewOperand(ast.unparse(side), self.scope.tile(side)) for side in (left, right)]
         if all(side.tile is None for side in sides):
             return ast.BinOp(left, node.op, right)
@@ -229,7 +230,8 @@ class StatementWriter(ExpressionWriter):
         self, node: ast.Assign, target: ast.Subscript, callee: str | None
     ) -> list[str] | None:
         """``tile[...] = ...``: what is computed is written there."""
-        base, index = target.value, target.slice
+        base = target.value
+        index = target.slice
         tile = self.scope.tile(base)
         is_whole = isinstance(index, ast.Constant) and index.value is ...
         if tile is None and not (is_whole or isinstance(index, ast.Tuple)):  # it may be a list
@@ -309,7 +311,8 @@ class StatementWriter(ExpressionWriter):
         turned = arguments.pop("transpose_x", None)
         if set(arguments) != {"x", "y"}:
             raise NotMechanicalError(*UNKNOWN_CALL)
-        x, y = self.operand(arguments["x"]).text, self.operand(arguments["y"]).text
+        x = self.operand(arguments["x"]).text
+        y = self.operand(arguments["y"]).text
         if turned is None or ast.unparse(turned) != "True":
             x = f"{self.nl('copy')}({self.nl('transpose')}({x}))"
         self.issue(MATMUL, dst, {"stationary": x, "moving": y})

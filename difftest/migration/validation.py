@@ -97,7 +97,8 @@ def calls_of_spec(spec: KernelSpec, count: int) -> list[ValidationCall]:
 
     def call(case: Case) -> ValidationCall:
         shapes = tuple(spec.shape(name, case.values) for name in spec.arrays)
-        keywords, grid = call_of_case(spec, case)[1], spec.grid_of(case.values)
+        keywords = call_of_case(spec, case)[1]
+        grid = spec.grid_of(case.values)
         return ValidationCall(
             case.dtype, shapes, lambda: call_of_case(spec, case)[0], keywords, grid
         )
@@ -185,7 +186,8 @@ def validate_translation(
     """
     proof = ValidationResult([], [], [])
     with embedded():
-        before, after = _loaded(old, "classic", kernel), _loaded(new, "new", kernel)
+        before = _loaded(old, "classic", kernel)
+        after = _loaded(new, "new", kernel)
         for call in calls:
             _compare(_run(before, call, setting), _run(after, call, setting), call, setting, proof)
     if not proof.same and not proof.rounded:

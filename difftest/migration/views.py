@@ -35,7 +35,7 @@ def view(
     """``base[items]`` in today's words, masked; and the shape that it has without the mask."""
     numbers = [item.value for item in items if isinstance(item, ast.Constant)]
     # Beside grids a slice counts otherwise, and there are no new dimensions.
-    if any(isinstance(item, ast.Slice) for item in items) or {*map(type, numbers)} - {int}:
+    if any(isinstance(item, ast.Slice) for item in items) or set(map(type, numbers)) - {int}:
         raise NotMechanicalError(*GONE["nl.mgrid"])
     indices = [grids.parse(item) for item in items]
     ndim = max(index.ndim for index in indices)

@@ -79,7 +79,8 @@ def explicit_checks(
     from difftest.harness.edges import has_edges
     from difftest.harness.explicit import explicit_cases
 
-    cases, rejects = list(explicit_cases(test.spec)), test.spec.rejects
+    cases = list(explicit_cases(test.spec))
+    rejects = test.spec.rejects
     if cases:
         yield checks_of(test.check_case, marks, "case", cases, [one.label() for one in cases])
     marks = [mark for mark in marks if mark.name != "parametrize"]  # what only a case's test takes

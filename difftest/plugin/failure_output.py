@@ -39,7 +39,8 @@ _CALLS = {"rejection": "a call to be refused", "calls": "at the edges"}
 
 def set_report(item: pytest.Function, failure: ReportedFailure, report: pytest.TestReport) -> None:
     """Make a report's text the failure's own, and its message the headline."""
-    raised, text = without_files(failure.raised) if failure.raised else None, str(failure)
+    raised = without_files(failure.raised) if failure.raised else None
+    text = str(failure)
     frames = {
         f"{relative_path(at.filename)}:{at.lineno}": at for at in traceback.extract_tb(raised)
     }
@@ -71,7 +72,8 @@ def trim_traceback(error: BaseException, item: pytest.Item, runner: Runner) -> N
 
     What Hypothesis says is for who wants to know more; in its place is how to run the case again.
     """
-    test, entry = kernel_test_of(getattr(item, "obj", None)), error.__traceback__
+    test = kernel_test_of(getattr(item, "obj", None))
+    entry = error.__traceback__
     code = None if test is None else inspect.unwrap(test.check_case).__code__
     while entry is not None and entry.tb_frame.f_code is not code:
         entry = entry.tb_next
@@ -100,7 +102,9 @@ class ColoredReport(shapes.ReprEntryNative):
     def __init__(
         self, lines: list[str], title: str, hidden: _io.TerminalWriter | None = None
     ) -> None:
-        self.lines, self.title, self.hidden = lines, title, hidden
+        self.lines = lines
+        self.title = title
+        self.hidden = hidden
 
     def toterminal(self, tw: _io.TerminalWriter) -> None:
         if tw is self.hidden:
@@ -202,13 +206,16 @@ def group_failures(
     Its message is the last line, whole: pytest would cut it at the terminal's width. With
     ``--tb=line`` the terminal, ``hidden``, has the message alone, and files have the report.
     """
-    failed, ignored, cut = stats["failed"], stats.get("", []), terminal._format_trimmed
-    bugs, messages = bugs_of(failed), set()
+    failed = stats["failed"]
+    ignored = stats.get("", [])
+    cut = terminal._format_trimmed
+    bugs = bugs_of(failed)
+    messages = set()
     for lead, *others in bugs:
         if hasattr(lead, BUG):
             messages.add(lead.longrepr.reprcrash.message)
             entries = lead.longrepr.reprtraceback.reprentries
-            lines = [*entries[0].lines]
+            lines = list(entries[0].lines)
             if others:
                 again = next((n for n, line in enumerate(lines) if _AGAIN.match(line)), len(lines))
                 lines.insert(again, f"  also wrong:  {also_wrong(others)}\n")
@@ -237,7 +244,8 @@ _PATIENCE = 600.0
 
 def rerun_alone(config: pytest.Config, failure: CaseFailure) -> str:
     """What came of the case alone where that is not the same; empty, too, of a second failure."""
-    again, session = failure.again, config.stash[SESSION]
+    again = failure.again
+    session = config.stash[SESSION]
     if again is None or session.ran_again:
         return ""
     session.ran_again = True

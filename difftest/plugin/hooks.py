@@ -215,7 +215,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     from difftest.report.failure import one_of_several
     from difftest.simulator.program_scheduler import one_thread
 
-    finished, failed, drawn = False, None, drawn_test(item, session.request)
+    finished = False
+    failed = None
+    drawn = drawn_test(item, session.request)
     runner.start(reproduction_of(item, session.request))
     try:
         with one_thread(), one_of_several(runner):
@@ -301,7 +303,8 @@ def pytest_one_report_a_bug(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> Generator[None, None, None]:
     """Cases of one test that fail alike have one report, and one of the last lines."""
-    stats, runner = terminalreporter.stats, _session(config).runner
+    stats = terminalreporter.stats
+    runner = _session(config).runner
     if runner is not None and stats.get("warnings"):
         from difftest.plugin.failure_output import unique_warnings
 
@@ -337,7 +340,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     from difftest.plugin.dialects import LeftOut, as_plain
     from difftest.plugin.session import usage_error
 
-    kept, output = _session(session.config), getattr(session.config, "workeroutput", None)
+    kept = _session(session.config)
+    output = getattr(session.config, "workeroutput", None)
     if output is not None:
         texts = [[pair for pair in own if isinstance(pair[1], str)] for own in kept.stopped]
         left_out = as_plain(kept.left_out), sorted(kept.served)

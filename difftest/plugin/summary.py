@@ -46,7 +46,7 @@ def table_text(tally: Tally, verbose: bool) -> list[str]:
     for key in well if len(rows) > 2 * _FEW and not verbose else ():
         rows[f"{len({name for name, _ in well})} {what} (-v)", key[1]].update(rows.pop(key))
     columns = {"kernel": [kernel for kernel, _ in rows], "backend": [on for _, on in rows]}
-    if len({*columns["backend"]}) < 2:
+    if len(set(columns["backend"])) < 2:
         del columns["backend"]
     for title, name in COLUMNS.items():
         if any(counts[name] for counts in rows.values()) and (verbose or name != "nonfinite"):
@@ -73,7 +73,7 @@ def _inconclusive(tally: Tally, verbose: bool) -> Iterator[str]:
     examples: dict[str, str] = {}
     for text, cases in sorted(tally.reasons.items()):
         kernel, _, reason = text.partition(": ")
-        first, *_, last = [*reason.split("; ")] * 2  # what it is, and what to do about it
+        first, *_, last = list(reason.split("; ")) * 2  # what it is, and what to do about it
         key = text if verbose else re.sub(r"\d[\d.e+-]*", "", reason)
         reasons[key][kernel if verbose else kernel.partition(" (")[0]] += cases
         examples.setdefault(key, reason if verbose or first == last else f"{first}; {last}")
@@ -97,16 +97,16 @@ def coverage_lines(tally: Tally, verbose: bool) -> Iterator[str]:
         if verbose:
             yield f"no case: {at.file}:{at.line}: {at.what} ({', '.join(at.kernels)}){tried}"
             yield f"           {at.source}"
-    for (file, what, names, tried), lines in [] if verbose else [*alike.items()][:_FEW]:
+    for (file, what, names, tried), lines in [] if verbose else list(alike.items())[:_FEW]:
         yield f"no case: {file}:{_named(lines)}: {what} ({names}){tried}"
-    if not verbose and (left := sum(map(len, [*alike.values()][_FEW:]))):
+    if not verbose and (left := sum(map(len, list(alike.values())[_FEW:]))):
         yield f"no case: and {left} more branches and loops; -v has all"
     for why in sorted(tally.coverage.unknown) if verbose else ():
         yield f"not every case's branches and loops are known: {why}"
 
 
 def _named(names: Collection[str], most: int = _FEW) -> str:
-    return ", ".join([*names][:most]) + f" and {len(names) - most} more" * (len(names) > most)
+    return ", ".join(list(names)[:most]) + f" and {len(names) - most} more" * (len(names) > most)
 
 
 def summary_lines(

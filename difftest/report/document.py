@@ -105,7 +105,8 @@ def session_document(
     own = [*(report.user_properties for report in deciding), *stopped]
     texts = (dict(properties).get(PROPERTY) for properties in own)
     tallies = [tally_from_json(str(text)) for text in texts if text is not None]
-    labels, tally = labels_of(tallies), total_of(tallies)
+    labels = labels_of(tallies)
+    tally = total_of(tallies)
     alike: dict[int, dict[str, str]] = {}
     for lead, *others in bugs_of(report for report in deciding if report.failed):
         alike |= {id(other): {"same_as": lead.nodeid} for other in others}
@@ -162,7 +163,8 @@ def _test(report: pytest.TestReport, labels: Mapping[tuple[str, str], str]) -> d
     if CASE in properties:
         test["case"] = json.loads(str(properties[CASE]))
     if report.failed:
-        text, crash = report.longreprtext, getattr(report.longrepr, "reprcrash", None)
+        text = report.longreprtext
+        crash = getattr(report.longrepr, "reprcrash", None)
         said = crash.message if crash else text.strip()
         test |= {"failure": text, "message": said.partition("\n")[0]}
     return test

@@ -23,7 +23,9 @@ ROWS, COLUMNS = 128, 192
 """The most cells of a map."""
 SLICES = 4
 """How many slices of an output are shown, those with the most wrong elements."""
-RIGHT, UNWRITTEN, NOT_FINITE = ".", "u", "n"
+RIGHT = "."
+UNWRITTEN = "u"
+NOT_FINITE = "n"
 LEVELS = "1234567"
 """Decades of the error over the largest expected value: 7 is all of it, 1 a millionth or less."""
 KINDS = {
@@ -55,7 +57,8 @@ def error_maps(mismatch: Mismatch) -> list[dict[str, Any]]:
     if mismatch.evidence is None:
         return []
     codes = _codes(mismatch.evidence, unwritten=mismatch.kind == "unwritten")
-    flat, lead = codes.reshape(-1, *(1, *codes.shape)[-2:]), codes.shape[:-2]
+    flat = codes.reshape(-1, *(1, *codes.shape)[-2:])
+    lead = codes.shape[:-2]
     wrong = np.count_nonzero(flat, axis=(1, 2))
     worst = sorted(np.argsort(-wrong, kind="stable")[:SLICES].tolist())
     return [
@@ -69,7 +72,7 @@ def _map(codes: Codes, slice: tuple[int, ...]) -> dict[str, Any]:
     (rows, columns), wrong = codes.shape, int(np.count_nonzero(codes))
     block = math.ceil(rows / ROWS) or 1, math.ceil(columns / COLUMNS) or 1
     where = f"slice [{', '.join([*map(str, slice), ':', ':'])}]: " if slice else ""
-    cells = (*_lines(codes, block),)
+    cells = tuple(_lines(codes, block))
     counts = Counter("".join(cells))
     size = "" if block == (1, 1) else f", cells of {block[0]} x {block[1]}"
     spoken = [f"{counts[code]} {KINDS[code][1]}" for code in _CODES[:0:-1] if counts[code]]

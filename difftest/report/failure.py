@@ -42,15 +42,16 @@ def failure_document(failure: CaseFailure) -> dict[str, Any]:
     ``where`` has the lines that it is about, ``outputs`` the maps of each wrong output, ``nearest``
     the case next to it that agrees.
     """
-    spec, case = failure.spec, failure.case
+    spec = failure.spec
+    case = failure.case
     document: dict[str, Any] = {
         "kernel": spec.name,
         "title": failure.title(),
-        "rows": [[*row] for row in [*case_rows(spec, case), *failure.rows()] if row[1]],
+        "rows": [list(row) for row in [*case_rows(spec, case), *failure.rows()] if row[1]],
         "again": failure.again.command(case) if failure.again else "",
         "saved": failure.saved,
         "findings": findings_with_lines(failure.findings),
-        "beside": [*failure.beside],
+        "beside": list(failure.beside),
         "where": [],
         "outputs": [],
         "nearest": "",
@@ -92,9 +93,10 @@ def _told_beside(runner: Runner, error: BaseException) -> str:
     at = runner.now and raised_at(error, runner.now[0])
     steps = (step.f_locals.get("case") for step, _ in traceback.walk_tb(error.__traceback__))
     case = next((case for case in steps if isinstance(case, Case)), None)
-    again = (
-        [("run again", runner.reproduction.command(case))] if runner.reproduction and case else []
-    )
+    if runner.reproduction and case:
+        again = [("run again", runner.reproduction.command(case))]
+    else:
+        again = []
     return format_report(
         f"{relative_path(at.file)}:{at.line}: {format_error(error)}" if at else format_error(error),
         again,

@@ -48,7 +48,8 @@ def _predicted(trace: Trace) -> dict[str, Any]:
         return {"why_not": f"{len(trace):,} instructions: difftest profile says how long they take"}
     machine = MACHINES[trace.machine]
     prediction = predict(trace, machine)
-    report, bounds = Report(prediction), roofline(prediction)
+    report = Report(prediction)
+    bounds = roofline(prediction)
     return {
         "totals": list(format_totals(report)),
         "microseconds": {
@@ -60,7 +61,7 @@ def _predicted(trace: Trace) -> dict[str, Any]:
         "ridge": bounds.ridge,
         "limit": bounds.limit,
         "end": prediction.schedule.end / 1e3,
-        "lanes": [*map(_lane, lanes_of(report, BINS))],
+        "lanes": list(map(_lane, lanes_of(report, BINS))),
         "lines": [
             [row.group, row.instructions, row.busy, row.critical, row.bytes]
             for row in report.by_line()[:LINES]
@@ -72,7 +73,8 @@ def _predicted(trace: Trace) -> dict[str, Any]:
 
 def _lane(lane: Lane) -> dict[str, Any]:
     """A lane of the timeline: what is stacked in it has a colour, a meaning and its outline."""
-    areas, base = [], np.zeros(BINS)
+    areas = []
+    base = np.zeros(BINS)
     for colour, meaning, heights in lane.stacked:
         above = base + heights / lane.highest
         areas.append([colour, meaning, _area(base, above)])
@@ -83,7 +85,8 @@ def _lane(lane: Lane) -> dict[str, Any]:
 def _area(low: Values, high: Values) -> str:
     """The outline of columns between two heights from 0 to 1; a step only where one changes."""
     changes = np.flatnonzero((np.diff(low) != 0) | (np.diff(high) != 0)) + 1
-    starts, ends = [0, *changes], [*changes, BINS]
+    starts = [0, *changes]
+    ends = [*changes, BINS]
     return "".join(
         f"M{start * WIDTH / BINS:.1f} {LANE * (1 - low[start]):.1f}V{LANE * (1 - high[start]):.1f}"
         f"H{end * WIDTH / BINS:.1f}V{LANE * (1 - low[start]):.1f}Z"

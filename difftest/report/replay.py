@@ -167,7 +167,12 @@ def _replay(
     text = str(failure or "") or "".join(f"{spec.name} is not judged: {why}" for why in doubts[:1])
     again = ReplayResult(text.replace(str(folder), "..."), tuple(stops), trace, lines, {})
     event = again.event
-    at = event.location if event is not None else stops[0].location if stops else None
+    if event is not None:
+        at = event.location
+    elif stops:
+        at = stops[0].location
+    else:
+        at = None
     if at is not None:
         file = Path(at.file)
         near = file.relative_to(folder) if folder in file.parents else file
@@ -216,7 +221,8 @@ def _stops(
 
 
 def _last_writer(verdict: Mismatch, event: Event | None, *, is_known: bool) -> Disagreement:
-    first, output = verdict.first, verdict.output
+    first = verdict.first
+    output = verdict.output
     if first is None or output is None or not is_known:
         return Disagreement("the reference", verdict.message)
     name = verdict.argument or f"output {output}"
@@ -231,7 +237,8 @@ def _last_writer(verdict: Mismatch, event: Event | None, *, is_known: bool) -> D
 
 def _neighbours(verdict: Mismatch) -> str:
     """What was got and what is expected around the first wrong element."""
-    seen, first = verdict.evidence, verdict.first
+    seen = verdict.evidence
+    first = verdict.first
     if seen is None or first is None or not first.index:
         return ""
     box = tuple(

@@ -57,10 +57,11 @@ def parse_axis(text: str) -> tuple[str, tuple[Any, ...]]:
 def _values(part: str, text: str) -> Sequence[Any]:
     match = _RANGE.fullmatch(part)
     if match is None and part and ".." not in part:
-        return [*parse_keywords([f"value={part}"]).values()]
+        return list(parse_keywords([f"value={part}"]).values())
     if match is None:
         raise click.BadParameter(f"a value is a word, a number or a range, a..b; got {text!r}")
-    first, last = int(match[1]), int(match[2])
+    first = int(match[1])
+    last = int(match[2])
     if first > last or (match[3] is None and first < 1) or match[3] == "0":
         told = "a range is a..b, which doubles from a, at least 1, or a..b:step"
         raise click.BadParameter(f"{told}; got {text!r}")

@@ -78,7 +78,8 @@ def _of_trace(trace: Trace) -> Iterator[str]:
     """Which instruction, at which line, on which sizes, for the how manieth time; what it saw."""
     times: Counter[tuple[Location | None, str]] = Counter()
     for event in trace.events:
-        at, which = _at(event.location), (event.location, event.opcode)
+        at = _at(event.location)
+        which = (event.location, event.opcode)
         times[which] += 1
         for region in event.writes:
             yield f"{at} {event.opcode} {_sizes(region)} time {min(times[which], _TIMES)}"
@@ -179,8 +180,10 @@ class CampaignRunner(Runner):
         )
         _lead_hypofuzz()
         self.repeats = _NoRepeats()
-        self.findings, self.root = findings, root
-        self.setting, self.options = setting, options
+        self.findings = findings
+        self.root = root
+        self.setting = setting
+        self.options = options
         self._did = Coverage()
         self._first: dict[tuple[str, str], tuple[CampaignFinding, CampaignFinding | None]] = {}
 
@@ -199,8 +202,11 @@ class CampaignRunner(Runner):
         """Run the case; a hazard fails it as a wrong value does. The finding is kept."""
         __tracebackhide__ = True
         self.reproduction = Reproduction(_node(), self.options)
-        self.tally, self.histories, self._did = Tally(), {}, Coverage()
-        self.hazards, self.traces = {}, {}
+        self.tally = Tally()
+        self.histories = {}
+        self._did = Coverage()
+        self.hazards = {}
+        self.traces = {}
         try:
             with one_thread():
                 verdicts = super().check(spec, case, reference)

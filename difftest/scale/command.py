@@ -43,19 +43,22 @@ def fuzz(
     findings` lists what was found. The exit code is 1 if this campaign has found something.
     """
     require_extra("hypofuzz", "a campaign")
-    start, spawn = utc_now(), multiprocessing.get_context("spawn")
+    start = utc_now()
+    spawn = multiprocessing.get_context("spawn")
     cases: Any = spawn.Array("q", processes)
     workers = [
         PoolWorker(partial(_work, pytest_args, number, cases)) for number in range(processes)
     ]
-    begun, columns = time.monotonic(), (TextColumn("{task.description}"), BarColumn())
+    begun = time.monotonic()
+    columns = (TextColumn("{task.description}"), BarColumn())
     console = Console(stderr=True)
     with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
         bar = progress.add_task("collecting", total=60 * minutes)
         over = begun + 60 * minutes
         while any(worker.process.is_alive() for worker in workers) and time.monotonic() < over:
             time.sleep(0.1)
-            done, told = time.monotonic() - begun, f"{sum(cases):,} cases" if any(cases) else None
+            done = time.monotonic() - begun
+            told = f"{sum(cases):,} cases" if any(cases) else None
             progress.update(bar, completed=done, description=told)
     broken = [worker for worker in workers if worker.process.exitcode]
     took = (time.monotonic() - begun) / 60
@@ -101,7 +104,8 @@ def _work(
     share = _WorkerShare()
     told: dict[str, Any] = {"hub_state": share, "worker_state": {"nodeids": {}}}
     share.worker = FuzzWorker(pytest_args=pytest_args, shared_state=told)
-    share.part, share.cases = slice(number, None, len(cases)), cases
+    share.part = slice(number, None, len(cases))
+    share.cases = cases
     share.worker.start()
 
 

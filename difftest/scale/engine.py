@@ -78,7 +78,8 @@ class PointJudge:
 
         docs/how-to/sweep.md says what each column is.
         """
-        began, judgement = time.monotonic(), Judgement({"name": self.spec.name}, "", 0)
+        began = time.monotonic()
+        judgement = Judgement({"name": self.spec.name}, "", 0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
@@ -101,7 +102,8 @@ class PointJudge:
         values = json.loads(judgement.case or "{}").get("values", {})
         for name in [name for name in values if name in self.spec.domain]:
             source: Any = strategy_of(self.spec, name, values)
-            promised, value = getattr(source, RANGE, source), values[name]
+            promised = getattr(source, RANGE, source)
+            value = values[name]
             if isinstance(promised, Sequence) and type(value) is int and value not in promised:
                 judgement.outcome = Outcome.INCONCLUSIVE
                 judgement.reason = f"{name}={value} is out of the domain: {judgement.reason}"
@@ -117,7 +119,8 @@ class PointJudge:
 
 def judge_cases(place: SpecAtPoint, drawn: list[Case], judgement: Judgement) -> None:
     """Judge these cases in their order; memory and time are those of the last, if all agree."""
-    runner, last = Runner((EmbeddedSimulator(place.level),)), drawn[-1]
+    runner = Runner((EmbeddedSimulator(place.level),))
+    last = drawn[-1]
     for case in drawn:
         runner.record = case is last
         judgement.evidence.cases += 1
@@ -207,10 +210,8 @@ def judge_in_processes(
     What a process that ends had is judged by another; a point that ends that too is a crash. Raises
     click.ClickException: the processes cannot collect the test.
     """
-    work, seconds = (
-        functools.partial(serve_points, orders=orders),
-        _CALLS * orders.timeout * orders.cases,
-    )
+    work = functools.partial(serve_points, orders=orders)
+    seconds = _CALLS * orders.timeout * orders.cases
     lost: list[Point] = []
     for left in (points, lost):
         told = run_tasks(left, work, min(count, len(left)), dict, lambda news: START + seconds)
@@ -286,7 +287,7 @@ def judge_on_dask(
                     for point in islice(left, count)
                 }
                 running.update(futures)
-                return [*futures]
+                return list(futures)
 
             done: Any = distributed.as_completed(submitted(AHEAD * max(1, len(client.ncores()))))
             for future in done:

@@ -31,7 +31,8 @@ from difftest.host.output import write_file
 from difftest.report.failure import raised_at
 from difftest.simulator.trace import Location, Trace
 
-OPEN, CLOSED = "open", "closed"
+OPEN = "open"
+CLOSED = "closed"
 
 
 class CampaignFindingError(ValueError):
@@ -136,7 +137,8 @@ def found_of(
     failure: CaseFailure, test: str, root: Path, setting: str, traces: Mapping[str, Trace]
 ) -> CampaignFinding:
     """The finding that a failing case of a pytest node is; files are named from ``root``."""
-    at, now = _line_of(failure, traces), utc_now()
+    at = _line_of(failure, traces)
+    now = utc_now()
     return CampaignFinding(
         kind=finding_kind(failure),
         file=_near(at.file, root) if at else failure.spec.name,
@@ -189,7 +191,9 @@ def _line_of(failure: CaseFailure, traces: Mapping[str, Trace]) -> Location | No
     """The kernel's line: where it was refused or broke down, or what wrote the wrong element."""
     if isinstance(failure, HazardFailure):
         return failure.findings[0].location
-    verdict, spec, at = getattr(failure, "verdict", None), failure.spec, None
+    verdict = getattr(failure, "verdict", None)
+    spec = failure.spec
+    at = None
     if isinstance(verdict, Mismatch) and verdict.first is not None:
         events = filter(None, (last_writer(trace, spec, verdict) for trace in traces.values()))
         at = next((event.location for event in events), None)
@@ -203,7 +207,8 @@ def _line_of(failure: CaseFailure, traces: Mapping[str, Trace]) -> Location | No
 
 
 def _near(file: str, root: Path) -> str:
-    path, home = Path(os.path.realpath(file)), Path(os.path.realpath(root))
+    path = Path(os.path.realpath(file))
+    home = Path(os.path.realpath(root))
     return path.relative_to(home).as_posix() if path.is_relative_to(home) else path.name
 
 
@@ -253,7 +258,8 @@ class FindingStore:
 
     def exchange(self) -> None:
         """Let the files have what the database has, and the other way round."""
-        files, entries = _newest(self._files()), _newest(finding for _, finding in self._entries())
+        files = _newest(self._files())
+        entries = _newest(finding for _, finding in self._entries())
         for finding in self:
             is_entered = self.database is None or entries.get(finding.id) == finding
             if files.get(finding.id) != finding or not is_entered:

@@ -32,7 +32,8 @@ class FindingWarning(UserWarning):
 
 def with_findings(config: pytest.Config, request: Request, runner: Runner) -> Runner:
     """The runner of a session: a campaign's, or its own beside the findings that it replays."""
-    findings, level = FindingStore(), f"level {request.level}" if request.level else None
+    findings = FindingStore()
+    level = f"level {request.level}" if request.level else None
     names = (backend.name for backend in runner.backends)
     config.pluginmanager.register(_WithRemoteDatabase())
     # What decides whether a case does the same in two sessions.
@@ -86,7 +87,9 @@ class _RegressionPlugin:
     def __init__(
         self, config: pytest.Config, request: Request, setting: str, findings: FindingStore
     ) -> None:
-        self.config, self.request, self.setting = config, request, setting
+        self.config = config
+        self.request = request
+        self.setting = setting
         self.findings = findings
         self.known: dict[str, CampaignFinding] = {}
         self.failed: set[str] = set()
@@ -145,7 +148,12 @@ class _RegressionPlugin:
         if finding is None or report.when != "call" or is_worker or finding.setting != self.setting:
             return
         self.failed |= {finding.id} if report.failed else set()
-        state = OPEN if finding.id in self.failed else CLOSED if report.passed else finding.state
+        if finding.id in self.failed:
+            state = OPEN
+        elif report.passed:
+            state = CLOSED
+        else:
+            state = finding.state
         if state == finding.state:
             return
         said = "clean, and closed" if state == CLOSED else "back, and open again"

@@ -145,7 +145,8 @@ def write_rows(file: Path, rows: Sequence[Row], axes: Sequence[str]) -> None:
     import pyarrow.parquet as parquet
 
     def column(name: str) -> Any:
-        values, kind = [row[name] for row in rows], COLUMNS.get(name)
+        values = [row[name] for row in rows]
+        kind = COLUMNS.get(name)
         if kind is not None:
             return pa.array(values, pa.list_(pa.string()) if kind == "list" else kind)
         try:

@@ -138,7 +138,7 @@ def shifts(
         for group in ("all points", *(f"{name}={new[name]}" for name in axes)):
             groups[group].append(change)
     tested = {name: own for name, own in groups.items() if np.count_nonzero(own) >= LEAST}
-    chances = [wilcoxon([*filter(None, changes)]).pvalue for changes in tested.values()]
+    chances = [wilcoxon(list(filter(None, changes))).pvalue for changes in tested.values()]
     sure = false_discovery_control(chances or [1.0])
     return {group: (tested[group], float(p)) for group, p in zip(tested, sure, strict=False)}
 
@@ -167,7 +167,12 @@ def _shift_lines(pairs: Sequence[tuple[Row, Row]], names: Sequence[str]) -> Iter
     sure = {group: shift for group, shift in shifts(timed, names).items() if shift[1] < SURE}
     for group, (changes, chance) in sure.items():
         ratio, changed = math.exp(statistics.median(changes)), np.count_nonzero(changes)
-        way = "slower" if ratio > 1 else "faster" if ratio < 1 else "shifted"
+        if ratio > 1:
+            way = "slower"
+        elif ratio < 1:
+            way = "faster"
+        else:
+            way = "shifted"
         yield (
             f"{way}: {group}: {ratio:.3f} times, median of {len(changes)}, "
             f"{changed} changed (predicted; p = {chance:.2g})"
@@ -182,7 +187,8 @@ def _shift_lines(pairs: Sequence[tuple[Row, Row]], names: Sequence[str]) -> Iter
             yield f"  {point_text(now, names)}: {times} us (predicted), {ratio:.2f} times"
 
 
-CASES, TIMEOUT = 5, 60.0
+CASES = 5
+TIMEOUT = 60.0
 _CALL = "Seconds for a call of the kernel."
 OVER = (
     "A name of the domain, a parameter of the kernel with a default, a constant of its file, an "
@@ -222,7 +228,7 @@ def sweep_spec(
             empty = dict.fromkeys(COLUMNS) | {"kernel": spec.name, "findings": []}
             store.add({**empty, **row, **point, **identity, "key": key(point)})
             advance()
-    return store.finish([*points], list(axes[0]))
+    return store.finish(list(points), list(axes[0]))
 
 
 def axes_of_command(

@@ -244,7 +244,8 @@ def run_tuner(
         raise click.UsageError(
             f"the times of one case are compared: give --case a value for {', '.join(missing)}"
         )
-    places, ranks = dict[str, int](), list[tuple[int, int]]()
+    places = dict[str, int]()
+    ranks = list[tuple[int, int]]()
     for name, values in tuner.axes.axes.items():
         value = start.get(name, values[0])
         if value not in values:
@@ -281,14 +282,14 @@ def _ladder(tuner: Tuner, own: TuningTrial | None) -> Iterator[str]:
         yield f"  {count} {_LEFT.get(status, status.replace('_', ' '))}"
     if not tuner.ladder:
         reasons = dict.fromkeys(f"{attempt.status}: {attempt.reason}" for attempt in tuner.attempts)
-        yield f"no point is correct: {'; '.join([*reasons][:3])}"
+        yield f"no point is correct: {'; '.join(list(reasons)[:3])}"
         return
     best = tuner.ladder[-1]
     time, low, high = map(microseconds, (best.latency_us, best.low_us, best.high_us))
-    yield f"best: {point_text(best.point, [*best.point])}"
+    yield f"best: {point_text(best.point, list(best.point))}"
     yield f"  {time} us predicted, between {low} and {high} nine times of ten"
     if own is not None:
-        yield f"the kernel's own sizes: {point_text(own.point, [*own.point])}"
+        yield f"the kernel's own sizes: {point_text(own.point, list(own.point))}"
         told = f"{microseconds(own.latency_us)} us predicted, {_times(own, best)} times the best's"
         yield f"  {told if own.status == AGREES else f'{own.status}: {own.reason}'}"
 
@@ -296,8 +297,9 @@ def _ladder(tuner: Tuner, own: TuningTrial | None) -> Iterator[str]:
 def _step(before: TuningTrial | None, attempt: TuningTrial) -> str:
     """What changed from one rung of the ladder to the next, and the gain."""
     if before is None:
-        return point_text(attempt.point, [*attempt.point])
-    old, new = before.point, attempt.point
+        return point_text(attempt.point, list(attempt.point))
+    old = before.point
+    new = attempt.point
     parts = [f"{name} {old[name]} -> {new[name]}" for name in new if old[name] != new[name]]
     return f"{', '.join(parts)}: {_times(before, attempt)}x faster"
 
@@ -332,7 +334,7 @@ def tune(context: click.Context, /, test: str, start: tuple[str, ...], **options
         name = f"{test} {key_of(identity_of(spec, test), test, cases, axes.shared)}"
         kept = {"storage": storage, "study_name": name, "load_if_exists": True}
         tuners.append(Tuner(spec, axes, cases, study=kept if storage else {}))
-        return [*run_tuner(tuners[0], begin, **options)]
+        return list(run_tuner(tuners[0], begin, **options))
 
     try:
         lines = with_spec(test, run)

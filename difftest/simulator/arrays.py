@@ -293,7 +293,8 @@ def framework_array(value: Any) -> Array | None:
     A torch tensor on the CPU shares its memory with the array, so that what a kernel writes into an
     argument is in the tensor; copies of those on devices are read-only, and JAX arrays are.
     """
-    torch, jax = sys.modules.get("torch"), sys.modules.get("jax")
+    torch = sys.modules.get("torch")
+    jax = sys.modules.get("jax")
     if torch is not None and isinstance(value, torch.Tensor):
         tensor = value.detach().cpu()
         narrow = _NARROW.get(str(tensor.dtype).removeprefix("torch."))
@@ -347,7 +348,8 @@ def as_caller_arrays(arguments: Iterable[Any], outputs: Any) -> Any:
 
 def _converter(value: Any) -> Callable[[Array], Any] | None:
     """What makes of an array a tensor of the framework that ``value`` is of."""
-    torch, jax = sys.modules.get("torch"), sys.modules.get("jax")
+    torch = sys.modules.get("torch")
+    jax = sys.modules.get("jax")
     if torch is not None and isinstance(value, torch.Tensor):
         return _as_torch
     if jax is not None and isinstance(value, jax.Array):

@@ -69,7 +69,8 @@ def check_address(allocation: Allocation, machine: Machine) -> None:
     """
     if allocation.partition_axis:
         raise ADDRESS_OF_BLOCKS(f"{allocation}")
-    area, space = allocation.area, allocation.space
+    area = allocation.area
+    space = allocation.space
     size = partition_bytes(space, machine)
     if area is not None and not Area(0, machine.partitions, 0, size).covers(area):
         raise LimitError(

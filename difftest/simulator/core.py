@@ -230,7 +230,9 @@ class Core:
     """
 
     def __init__(self, machine: Machine, grid: Shape, *, record: bool, tile: type[Any]) -> None:
-        self.machine, self.grid, self.tile = machine, grid, tile
+        self.machine = machine
+        self.grid = grid
+        self.tile = tile
         self.level: str | None = None
         self.seat = ProgramContext((0,) * len(grid))
         self.trace = Trace(machine=machine.name, grid=grid)
@@ -241,8 +243,10 @@ class Core:
         self.followers = Followers(EventRecorder()) if record else NOBODY
         self.tape: Any = None
         self.draws = RandomNumbers({})
-        self.loops, self.lines = Loops(), LineTracker()
-        self.memories, self.registers = Memories(), Registers()
+        self.loops = Loops()
+        self.lines = LineTracker()
+        self.memories = Memories()
+        self.registers = Registers()
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Core]:
@@ -265,7 +269,9 @@ class Core:
         HBM, the trace and the random numbers are those of the launch.
         """
         core = Core(self.machine, self.grid, record=False, tile=self.tile)
-        core.trace, core.calls, core.level = self.trace, self.calls, self.level
+        core.trace = self.trace
+        core.calls = self.calls
+        core.level = self.level
         core.tiny = self.tiny
         core.draws = RandomNumbers(self.draws.states)
         core.draws.random = self.draws.random
@@ -319,7 +325,8 @@ class Core:
 
     def numbers(self) -> np.random.Generator:
         """The random numbers for the instruction that runs: if it asks again, the same again."""
-        seat, turns = self.seat, self.loops.turns
+        seat = self.seat
+        turns = self.loops.turns
         turn = seat.program, tuple([(each.loop.location, each.number) for each in turns])
         return self.draws.at(turn, self.instructions)
 
@@ -331,7 +338,8 @@ class Core:
     @contextlib.contextmanager
     def body(self, location: Location | None) -> Iterator[None]:
         """While the body of a loop on the device runs: what it makes is of no use afterwards."""
-        numbers, bodies = list[int](), self.loops.bodies
+        numbers = list[int]()
+        bodies = self.loops.bodies
         bodies.running.append(numbers)
         try:
             yield
@@ -358,7 +366,9 @@ class Core:
         address : of a tensor that the kernel places: on chip the first partition and the first byte
             in each, in HBM the first byte. Tensors that overlap share what they hold.
         """
-        lines, loops, memories = self.lines, self.loops, self.memories
+        lines = self.lines
+        loops = self.loops
+        memories = self.memories
         allocation = Allocation(
             len(self.trace.allocations),
             space,

@@ -88,11 +88,14 @@ class Elements:
 
         The plane has one for each element of the tensor, until a narrower dtype names its parts.
         """
-        storage, (pattern, dtype) = self._storage, self._named()
+        storage = self._storage
+        (pattern, dtype) = self._named()
         assert storage.products is not None
-        size, unit = dtype.itemsize, storage.dtype.itemsize * storage.size // storage.products.size
+        size = dtype.itemsize
+        unit = storage.dtype.itemsize * storage.size // storage.products.size
         if size < unit:
-            storage.products, unit = storage.products.repeat(unit // size), size
+            storage.products = storage.products.repeat(unit // size)
+            unit = size
         is_split = size != unit
         pattern = pattern.finer(size // unit) if is_split else pattern
         return pattern_view(storage.products, pattern, BOOL), is_split
@@ -174,7 +177,8 @@ class Elements:
         self._mark(MASKED_OUT if self._storage.masked else FROM_UNWRITTEN, where)
         gaps = self._storage.validity
         assert gaps is not None
-        gaps.origin, gaps.lost_at = origin, kernel_location()
+        gaps.origin = origin
+        gaps.lost_at = kernel_location()
 
     def _doubt(self, where: Array, origin: Origin) -> None:
         """Note that the elements that ``where`` chooses depend on what a mask left out."""
@@ -186,8 +190,10 @@ class Elements:
 def unwritten_error(tile: Elements, missing: Array, *, returned: bool = False) -> UnwrittenError:
     """The error for reading, or returning, a tile of which these elements were never written."""
     first = tuple(int(i) for i in np.argwhere(missing)[0]) if missing.ndim else ()
-    storage, gaps = tile._storage, tile._storage.validity
-    origin, place = gaps and gaps.origin, storage.allocation.location
+    storage = tile._storage
+    gaps = tile._storage.validity
+    origin = gaps and gaps.origin
+    place = storage.allocation.location
     rule = "an instruction reads only what was written before"
     happened = "an instruction read what nothing had written"
     so_far = "never"
@@ -196,11 +202,13 @@ def unwritten_error(tile: Elements, missing: Array, *, returned: bool = False) -
         "part that is written"
     )
     if returned:
-        rule, happened = "a kernel writes what it returns", "the kernel returned what nothing had"
+        rule = "a kernel writes what it returns"
+        happened = "the kernel returned what nothing had"
         happened += " written"
     elif storage.programs > 1:
         rule = "what another program writes may be read after the two have met, no sooner"
-        happened, so_far = "a program read what no program had written yet", "not yet"
+        happened = "a program read what no program had written yet"
+        so_far = "not yet"
         remedy = (
             "if another program writes it, a barrier is missing: let them meet between the two "
             "(nisa.core_barrier on this tensor; a classic grid has none)"

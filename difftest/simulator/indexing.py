@@ -82,12 +82,15 @@ dimensions if one of them leaves its dimension."""
 def indexed_view(tile: Patterned, items: tuple[Any, ...]) -> Named | None:
     """What integers, slices and None name, in bounds or not; None if there is something else."""
     offset, sizes, strides = tile._pattern
-    partition_axis, ndim = tile._partition_axis, len(sizes)
+    partition_axis = tile._partition_axis
+    ndim = len(sizes)
     if len(items) > ndim and sum(item is not None for item in items) > ndim:
         return None
     counts: list[int] = []
     steps: list[int] = []
-    partition, axis, inside = None, 0, tile._axes is None
+    partition = None
+    axis = 0
+    inside = tile._axes is None
     for item in items:
         kind = type(item)
         if kind is int:
@@ -104,8 +107,11 @@ def indexed_view(tile: Patterned, items: tuple[Any, ...]) -> Named | None:
             return None
         if axis == partition_axis:
             partition = len(counts)
-        count, stride = sizes[axis], strides[axis]
-        start, end, step = item.start, item.stop, item.step
+        count = sizes[axis]
+        stride = strides[axis]
+        start = item.start
+        end = item.stop
+        step = item.step
         if not start is end is step is None:
             if step is None and type(start) is type(end) is int:
                 count = end - start
@@ -274,7 +280,8 @@ def broadcast(tile: Patterned, shape: Shape) -> Pattern:
 
 def reinterpreted(tile: Patterned, dtype: DType) -> Pattern:
     """The tile's bytes as elements of ``dtype``: the last dimension is scaled."""
-    old, new = tile._itemsize, dtype.itemsize
+    old = tile._itemsize
+    new = dtype.itemsize
     if old == new:
         return tile._pattern
     offset, _, strides = tile._pattern

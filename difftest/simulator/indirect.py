@@ -33,7 +33,9 @@ class IndirectTile(Elements):
 
     def __init__(self, base: Tile, shape: Shape) -> None:
         base._check_bounds()
-        self._base, self._storage, self.dtype = base, base._storage, base.dtype
+        self._base = base
+        self._storage = base._storage
+        self.dtype = base.dtype
         self._resolved: tuple[tuple[Array, ...], Array] | None = None
         """What an instruction got when it resolved the indices."""
         self.shape = shape

@@ -244,12 +244,13 @@ class Launch(NamedTuple):
             if target.dialect == "nki":
                 warn_of_private(leaves)
             core.loops.bodies.check(leaves)
-            oracle, shadow = core.followers.oracle, core.followers.shadow
+            oracle = core.followers.oracle
+            shadow = core.followers.shadow
             outputs = as_arrays(leaves)
             given = [tensor for _, tensor in arguments.given]
             note_outputs(leaves, outputs, given)
             core.trace.arguments = [tensor._storage.allocation for tensor in given]
-            core.trace.returned = [*map(_as_returned, leaves)]
+            core.trace.returned = list(map(_as_returned, leaves))
             kept = [*leaves, *arguments.written]
             again = shadow and shadow.contract.without_scratch([tensor.dtype for tensor in kept])
             if core.tape is not None:
@@ -300,7 +301,8 @@ def _as_returned(leaf: Any) -> Returned:
 
 def fuse(core: Core) -> None:
     """Make each result and its move to its destination one in the trace of what has run."""
-    trace, events = core.trace, core.followers.events
+    trace = core.trace
+    events = core.followers.events
     if events is not None and trace.dialect == "classic":  # in today's nothing only moves
         trace.events = fuse_moves(trace.events, events.moved)
     trace.allocations = [a for a in trace.allocations if not a.is_temporary]
@@ -331,8 +333,9 @@ def _returned(core: Core, kernel_call: Callable[[], Any]) -> Any:
     order = core.loops.order
     if _side_by_side(core) or (order.held and math.prod(core.grid) > 1):
         return _run_side_by_side(core, kernel_call)
-    returned, classic = None, core.trace.dialect == "classic"
-    programs = [*itertools.product(*map(range, core.grid))]
+    returned = None
+    classic = core.trace.dialect == "classic"
+    programs = list(itertools.product(*map(range, core.grid)))
     for program in programs if order.loop else order.arranged(programs):
         core.start_program(program)
         with explained() if classic else contextlib.nullcontext():
@@ -475,7 +478,9 @@ def _told(told: Witness, runs: Sequence[Launch], *, ranks: bool) -> list[Finishe
         return [other.everything_exact() if exact else other.everything() for other in others]
 
     for number, run in enumerate(finished):
-        trace, machine, outputs = run.core.trace, run.core.machine, run.everything()
+        trace = run.core.trace
+        machine = run.core.machine
+        outputs = run.everything()
         own = functools.partial(lambda number, order: again(order)[number], number)
         testimony = LaunchRecord(trace, machine, outputs, own)
         if ranks:

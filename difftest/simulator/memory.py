@@ -219,7 +219,8 @@ class Storage:
 
     def unwritten_box(self) -> tuple[Shape, Shape]:
         """The smallest box that holds what was never written, all of it if that is nothing."""
-        codes, shape = self.codes(self.whole), self.allocation.shape
+        codes = self.codes(self.whole)
+        shape = self.allocation.shape
         if codes is None or not (codes >= MASKED_OUT).any():
             return (0,) * len(shape), shape
         places = np.nonzero(codes >= MASKED_OUT)
@@ -249,11 +250,13 @@ class Storage:
             self.data[...] = poison_array((), self.data.dtype)[()]
             return
         missing = self._region(gaps, self.whole, self.dtype) >= MASKED_OUT
-        pattern, blank = self.whole, poison_array(self.allocation.shape, self.data.dtype)
+        pattern = self.whole
+        blank = poison_array(self.allocation.shape, self.data.dtype)
         dtype = self.dtype
         if missing.ndim > blank.ndim:  # of each element some bytes
             parts = missing.shape[-1]
-            pattern, dtype = pattern.finer(parts), np.dtype(f"V{blank.itemsize // parts}")
+            pattern = pattern.finer(parts)
+            dtype = np.dtype(f"V{blank.itemsize // parts}")
             blank = blank[..., None].view(dtype)
         np.copyto(self.elements(pattern, dtype), blank, where=missing)
 
@@ -270,7 +273,8 @@ class Storage:
         assert gaps.codes is not None
         if dtype.itemsize < gaps.unit:
             parts = gaps.unit // dtype.itemsize
-            gaps.codes, gaps.unit = gaps.codes.repeat(parts), dtype.itemsize
+            gaps.codes = gaps.codes.repeat(parts)
+            gaps.unit = dtype.itemsize
         if dtype.itemsize > gaps.unit:
             pattern = pattern.finer(dtype.itemsize // gaps.unit)
         return pattern_view(gaps.codes, pattern, _BYTE)
@@ -334,7 +338,7 @@ class PlacedMemory:
             self.alone.append(storage)
             return
         areas = [area, *(s.area for s in alone), *(p.area for p in pieces)]
-        ends = [*zip(*areas, strict=True)]
+        ends = list(zip(*areas, strict=True))
         box = Area(min(ends[0]), max(ends[1]), min(ends[2]), max(ends[3]))
         piece = pieces[0] if pieces else None
         if piece is None or piece.area != box:
@@ -412,7 +416,8 @@ class PlacedStorage(Storage):
         offset, shape, strides = pattern
         steps = [stride * dtype.itemsize for stride in strides]
         first = (self.area.first - area.first) * base.shape[1] + self.area.low - area.low
-        number, byte = 0, offset * dtype.itemsize
+        number = 0
+        byte = offset * dtype.itemsize
         if not self.in_hbm:
             row = self.allocation.partition_bytes
             number, byte = divmod(byte, row)

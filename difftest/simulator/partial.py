@@ -77,7 +77,8 @@ class PartialTile(Tile):
         """Return the first and the last byte of a partition, of the elements that are kept."""
         free = self._numbers % self._step()
         start = self._storage.start[1]
-        low, high = int(free.min()), int(free.max())
+        low = int(free.min())
+        high = int(free.max())
         return start + low * self._itemsize, start + (high + 1) * self._itemsize - 1
 
 
@@ -130,12 +131,15 @@ def _holding(tile: Tile, numbers: Array) -> tuple[Pattern, tuple[Array, ...]]:
     In HBM the box is a run of elements. On chip its axes are partitions, blocks and the elements of
     a partition.
     """
-    places, steps = [numbers], [1]
+    places = [numbers]
+    steps = [1]
     if not tile._in_hbm:
-        partitions, step = tile._storage.allocation.partitions, tile._step()
+        partitions = tile._storage.allocation.partitions
+        step = tile._step()
         row, free = np.divmod(numbers, step)
         block, partition = np.divmod(row, partitions)
-        places, steps = [partition, block, free], [step, step * partitions, 1]
+        places = [partition, block, free]
+        steps = [step, step * partitions, 1]
     lows = [int(place.min()) for place in places]
     counts = [int(place.max()) - low + 1 for place, low in zip(places, lows, strict=True)]
     offset = sum(low * step for low, step in zip(lows, steps, strict=True))

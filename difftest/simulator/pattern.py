@@ -199,5 +199,6 @@ def _reshaped(shape: Shape, strides: Shape, wanted: Shape) -> Shape | None:
         if left % size:
             return None
         steps.append(step)
-        left, step = left // size, step * size
+        left = left // size
+        step = step * size
     return tuple(reversed(steps))

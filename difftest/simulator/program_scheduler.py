@@ -142,7 +142,8 @@ class ProgramScheduler:
         except BaseException as error:  # an interrupt, in the thread that waits
             self._fail(error)
             raise
-        failure, self._failure = self._failure, None
+        failure = self._failure
+        self._failure = None
         if failure is not None:
             raise failure
         return returned
@@ -305,7 +306,8 @@ class YieldOnShared(Follower):
         self._core = core
 
     def asked(self, issued: Any) -> None:
-        seat, order = self._core.seat, self._core.loops.order
+        seat = self._core.seat
+        order = self._core.loops.order
         seat.scheduler.check()
         seat.steps += 1
         for access in (issued.dst, *issued.operands):

@@ -29,7 +29,9 @@ _make = tuple.__new__  # a NamedTuple's own __new__ takes twice the time
 
 def region_of(tile: Tile, role: str) -> Region:
     """All of ``tile``, as the instruction touches it that calls it ``role``."""
-    storage, pattern, dtype = tile._storage, tile._pattern, tile.dtype
+    storage = tile._storage
+    pattern = tile._pattern
+    dtype = tile.dtype
     strided = tile._strided
     return _make(
         Region,
@@ -86,7 +88,9 @@ class LineTracker:
         if frame is not self._of:
             if frame.f_code.co_flags & _RESUMED:
                 return kernel_stack(frame)
-            self._of, self._stacks, self._around = frame, {}, None
+            self._of = frame
+            self._stacks = {}
+            self._around = None
         lines = self._stacks.get(frame.f_lasti)
         if lines is None:
             lines = self._stacks[frame.f_lasti] = kernel_stack(frame, self._around)
@@ -135,8 +139,9 @@ class EventRecorder(Follower):
     def touched(self, number: int, touched: InstructionAccesses) -> None:
         kind, writes, reads, roles, numbers, parts, moved = touched
         core: Any = RUNNING.get()  # kept, it would hold its launch until garbage is collected
-        tiles, split = [*writes, *reads], len(writes)
-        regions = [*map(region_of, tiles, roles)]
+        tiles = [*writes, *reads]
+        split = len(writes)
+        regions = list(map(region_of, tiles, roles))
         observer = core.followers.observer
         seen = () if observer is None else tuple(observer.anomalies)
         if seen:
@@ -145,8 +150,11 @@ class EventRecorder(Follower):
             self.moved[number] = moved._storage.allocation
         if parts:
             mark_in_part(regions, tiles, parts)
-        stack, turns, program = core.lines.stack(), core.loops.turns, core.seat.program
-        written, read = tuple(regions[:split]), tuple(regions[split:])
+        stack = core.lines.stack()
+        turns = core.loops.turns
+        program = core.seat.program
+        written = tuple(regions[:split])
+        read = tuple(regions[split:])
         event = Event(number, kind, written, read, stack, turns, program, seen, numbers)
         core.trace.events.append(event)
 
@@ -203,14 +211,16 @@ def fuse_moves(events: list[Event], moved: Mapping[int, Allocation]) -> list[Eve
         elif event.writes and event.writes[0].allocation.is_absorbed:
             seen += event.seen
         else:
-            event.seen, seen = seen + event.seen, ()
+            event.seen = seen + event.seen
+            seen = ()
             fused.append(event)
             joined = False
     return fused
 
 
 def _join(producer: Event, move: Event) -> None:
-    source, target = producer.writes[0], move.writes[0]
+    source = producer.writes[0]
+    target = move.writes[0]
     places = target.places
     if source.places is not None and target.whole:
         read = move.reads[0].pattern.elements().reshape(-1)

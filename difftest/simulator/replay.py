@@ -58,7 +58,8 @@ def replay_tape(tape: Tape) -> Launchable:
         raise _no_tape(f"a machine {tape.machine!r:.40}", f"one of {', '.join(MACHINES)}")
     if tape.dialect == "nki":
         return _NkiReplay(_function(tape), machine, tape)
-    function, by_reference = _function(tape), tape.by_reference
+    function = _function(tape)
+    by_reference = tape.by_reference
     return Launchable(function, grid=tape.grid, machine=machine, by_reference=by_reference)
 
 
@@ -69,7 +70,8 @@ class _NkiReplay(NkiLaunchable):
 
     def __init__(self, function: Callable[..., Any], machine: Machine, tape: Tape) -> None:
         super().__init__(function, level=tape.level)
-        self.grid, self._machine = tape.grid, machine
+        self.grid = tape.grid
+        self._machine = machine
 
 
 def _no_tape(received: str, rule: str) -> ReplayError:
@@ -163,7 +165,8 @@ class _Program:
     """
 
     def __init__(self, core: Core, tensors: dict[int, Storage]) -> None:
-        self.core, self.tensors = core, tensors
+        self.core = core
+        self.tensors = tensors
         self._tiles: dict[TileForm, Tile] = {}
         """Those of the call that runs: what was one tile is one again."""
         self._literals: dict[int, Any] = {}
@@ -236,7 +239,9 @@ class _Program:
         storage = self.tensors.get(access.tensor)
         if storage is None:
             raise _no_tape(f"tensor {access.tensor!r:.20}", "tensors that a call made before")
-        pattern, dtype, axes = access.pattern, storage.dtype, access.axes
+        pattern = access.pattern
+        dtype = storage.dtype
+        axes = access.axes
         if access.dtype != dtype:
             dtype = access.dtype
             storage.hold_bits()
@@ -251,7 +256,8 @@ class _Program:
             raise _no_tape(f"{pattern} of {storage.allocation}", "patterns inside their tensors")
         view = self.core.tile(storage, pattern, access.partition_axis, dtype, axes)
         if self.core.followers.oracle is not None:
-            places, literals = pattern.elements() * dtype.itemsize, self._literals
+            places = pattern.elements() * dtype.itemsize
+            literals = self._literals
             if access.tensor not in literals:
                 literals[access.tensor] = self.core.tile._whole(storage)._literal
             view._literal = literals[access.tensor].viewed(lambda _: places, dtype)

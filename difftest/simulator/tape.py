@@ -115,7 +115,8 @@ class Tape:
 
 def recorder(core: Core, target: Launchable, arguments: Arguments) -> Recorder:
     """What notes a launch whose arguments are tensors now."""
-    function, tensors = target.function, defaultdict(list)
+    function = target.function
+    tensors = defaultdict(list)
     inputs = {a.id: (a.shape, a.dtype) for a in core.trace.allocations}
     for allocation in core.trace.allocations:
         tensors[allocation.name].append(allocation.id)
@@ -142,7 +143,8 @@ class Recorder:
     """Writes one program's calls to a tape."""
 
     def __init__(self, core: Core, tape: Tape) -> None:
-        self._core, self._tape = core, tape
+        self._core = core
+        self._tape = tape
         self.busy = False
         """Whether a call runs that is noted: those that it makes itself are not."""
 
@@ -154,7 +156,8 @@ class Recorder:
         """What a call gives; it is on the tape unless it raised."""
         core, chosen, options = self._core, [], dict(kwargs)
         if args and args[0] is core:
-            function, args = partial(function, core), args[1:]
+            function = partial(function, core)
+            args = args[1:]
         if mask := options.pop("mask", None):
 
             def remembered(shape: Shape) -> Any:
@@ -162,16 +165,20 @@ class Recorder:
                 return chosen[-1]
 
             kwargs["mask"] = remembered
-        where, dst = options.get("where"), options.get("dst")
+        where = options.get("where")
+        dst = options.get("dst")
         if where is not None and dst is not None and dst._storage.masked:
             options["leaves_out"] = True
-        stack, loops, self.busy = core.lines.stack(), core.loops.turns, True
+        stack = core.lines.stack()
+        loops = core.loops.turns
+        self.busy = True
         try:
             result = function(*args, **kwargs)
         finally:
             self.busy = False
         form = _Form()
-        what, how = form.of(args), form.of(options)
+        what = form.of(args)
+        how = form.of(options)
         if chosen:
             how["mask"] = chosen[-1]
         storage = getattr(result, "_storage", result)
@@ -184,15 +191,20 @@ class Recorder:
         """Note what no instruction wrote."""
         if self.busy:
             return
-        core, what = self._core, (_Form().tile(tile), tile._elements().copy())
-        stack, loops, program = core.lines.stack(), core.loops.turns, core.seat.program
+        core = self._core
+        what = (_Form().tile(tile), tile._elements().copy())
+        stack = core.lines.stack()
+        loops = core.loops.turns
+        program = core.seat.program
         self._tape.steps.append(TapedCall("found", what, {}, None, stack, loops, program))
 
     def end(self, leaves: list[Any]) -> None:
         """Note what the kernel returned; the tape is done."""
-        tape, tapes = self._tape, TAPES.get()
+        tape = self._tape
+        tapes = TAPES.get()
         assert tapes is not None
-        tape.divided, tape.returned = self._core.trace.divided, _Form().of(leaves)
+        tape.divided = self._core.trace.divided
+        tape.returned = _Form().of(leaves)
         tapes.append(tape)
 
 
@@ -233,7 +245,8 @@ class _Form:
     def tile(self, tile: Tile) -> TileForm:
         """A tile, told from those that are equal."""
         axes = tile._axes if isinstance(tile._axes, tuple) else None
-        number, dtype = tile._storage.allocation.id, tile.dtype
+        number = tile._storage.allocation.id
+        dtype = tile.dtype
         access = TileForm(number, tile._pattern, tile._partition_axis, dtype, axes)
         twins = self._tiles.setdefault(access, [])
         twin = next((at for at, view in enumerate(twins) if view is tile), len(twins))
@@ -261,7 +274,7 @@ KINDS = {
         lambda owner, pattern, index, rows, whole: DynamicView(
             owner, pattern, index, Rows(*rows), whole=whole
         ),
-        lambda view: (view._owner, view._pattern, view._index, (*view._rows,), view._whole),
+        lambda view: (view._owner, view._pattern, view._index, tuple(view._rows), view._whole),
     ),
     "DeviceValue": TapedKind(
         DeviceValue,

@@ -25,10 +25,11 @@ from difftest.simulator.pattern import Pattern
 from difftest.simulator.tape import Tape, TapedCall, TapedForm, TapedParameter, TileForm
 from difftest.simulator.trace import Engine, Iteration, Loop, LoopKind, Space
 
-FORMAT, VERSION = "difftest tape", 2
+FORMAT = "difftest tape"
+VERSION = 2
 _KINDS = (TapedForm, TileForm, Axis, Iteration, Location, Loop, Pattern, TapedParameter)
 _ROWS: dict[str, tuple[Any, Any]] = {
-    kind.__name__: (kind, tuple[(*get_type_hints(kind).values(),)])  # type: ignore[misc]
+    kind.__name__: (kind, tuple[tuple(get_type_hints(kind).values())])  # type: ignore[misc]
     for kind in _KINDS
 }
 """Tuples with names, which are written as lists under the name of their class."""
@@ -83,15 +84,15 @@ def _write(value: Any) -> Any:
     if isinstance(value, np.dtype):
         return {"dtype": dtype_name(value)}
     if isinstance(value, Location):  # a helper's line
-        return {"Location": [*value]}
+        return {"Location": list(value)}
     if isinstance(value, Enum):
         return {kind.__name__: value.name}
     if isinstance(value, np.generic):
         return {"number": [kind.__name__, _write(value.item())]}
     assert isinstance(value, np.ndarray), value
     if value.dtype == np.bool_:
-        return {"bits": [[*value.shape], _text(np.packbits(value))]}
-    return {"array": [dtype_name(value.dtype), [*value.shape], _text(value)]}
+        return {"bits": [list(value.shape), _text(np.packbits(value))]}
+    return {"array": [dtype_name(value.dtype), list(value.shape), _text(value)]}
 
 
 def _text(array: Array) -> str:
@@ -137,7 +138,9 @@ def _tape(data: dict[str, Any]) -> Tape:
         if type(row) is not list or len(row) != 7:
             raise TapeFormatError(row, form)
         call, args, kwargs, number, stack, around, program = row
-        args, kwargs, program = _read(args), _read(kwargs), _read(program)
+        args = _read(args)
+        kwargs = _read(kwargs)
+        program = _read(program)
         if not type(stack) is type(around) is int or not (
             0 <= stack < len(stacks) and 0 <= around < len(loops)
         ):
@@ -149,7 +152,7 @@ def _tape(data: dict[str, Any]) -> Tape:
     return tape
 
 
-_STEP = (*get_type_hints(TapedCall).values(),)
+_STEP = tuple(get_type_hints(TapedCall).values())
 
 
 def _need(value: Any, hint: Any) -> Any:
@@ -161,11 +164,12 @@ def _need(value: Any, hint: Any) -> Any:
 @cache
 def _is(hint: Any) -> Callable[[Any], bool]:
     """Whether a value is of a type as an annotation has it."""
-    origin, parts = get_origin(hint), get_args(hint)
+    origin = get_origin(hint)
+    parts = get_args(hint)
     if hint is Any:
         return lambda value: True
     if origin in (Union, UnionType):
-        checks = [*map(_is, parts)]
+        checks = list(map(_is, parts))
         return lambda value: any(is_it(value) for is_it in checks)
     if origin is dict:
         key, held = map(_is, parts)
@@ -174,7 +178,7 @@ def _is(hint: Any) -> Callable[[Any], bool]:
         each = _is(parts[0])
         return lambda value: type(value) is tuple and all(map(each, value))
     if origin is tuple:
-        row, size = [*map(_is, parts)], len(parts)
+        row, size = list(map(_is, parts)), len(parts)
         fits: Any = lambda t: all(is_it(v) for is_it, v in zip(row, t, strict=True))  # noqa: E731
         return lambda value: type(value) is tuple and len(value) == size and fits(value)
     if (origin or hint) is np.dtype:
@@ -216,7 +220,8 @@ def _named(name: Any, table: Any) -> Any:
 
 
 def _number(held: Any) -> Any:
-    name, value = held[0], _read(held[1])
+    name = held[0]
+    value = _read(held[1])
     if type(value) not in (bool, int, float):
         raise TapeFormatError(value, "a number")
     return _named(name, _NUMBERS)(value)

@@ -223,7 +223,8 @@ class Tile(Elements, Patterned):
 
     def _engine_values(self, *, unwritten: bool = False) -> Array:
         """:meth:`values` with the partition axis first and at least two dimensions."""
-        array, storage = self._read(unwritten=unwritten), self._storage
+        array = self._read(unwritten=unwritten)
+        storage = self._storage
         if storage.holds_bits:
             array = from_bits(array, self.dtype)
         if storage.in_hbm or (self._partition_axis == 0 and len(self.shape) > 1):

@@ -111,7 +111,8 @@ def _form(kind: Any, *, is_entry: bool = False) -> Form:
     for name, entry in TABLES.items():
         if kind == entry and not is_entry:
             return _entry(name)
-    origin, parts = get_origin(kind), get_args(kind)
+    origin = get_origin(kind)
+    parts = get_args(kind)
     if origin is Annotated:
         return _plain(int, f"a whole number from {parts[1]} on", parts[1])
     if origin is tuple:
@@ -223,9 +224,13 @@ def _check_members(value: Any, needed: Collection[str], names: Collection[str]) 
 
 def _record(kind: Any) -> Form:
     """An object with a member for each field of a class; its check looks at all of them."""
-    hints, needed, defaults, forms = _hints(kind), [], {}, {}
+    hints = _hints(kind)
+    needed = []
+    defaults = {}
+    forms = {}
     for name, parameter in signature(kind).parameters.items():
-        parts, default = get_args(hints[name]), parameter.default
+        parts = get_args(hints[name])
+        default = parameter.default
         if Places in parts:
             continue
         forms[name] = _form(hints[name])
@@ -245,7 +250,8 @@ def _record(kind: Any) -> Form:
 
     def read(document: _Document, value: Any) -> Any:
         _check_members(value, needed, forms)
-        fields, name = defaults.copy(), ""
+        fields = defaults.copy()
+        name = ""
         try:
             for name, member in value.items():
                 fields[name] = forms[name].read(document, member)
@@ -311,7 +317,9 @@ def _check_axis(axis: int, shape: tuple[int, ...]) -> None:
 
 
 def _check_allocation(document: _Document, entry: Any, fields: dict[str, Any]) -> None:
-    shape, axis, number = fields["shape"], fields["partition_axis"], fields["id"]
+    shape = fields["shape"]
+    axis = fields["partition_axis"]
+    number = fields["id"]
     _check_axis(axis, shape)
     blocks = math.prod(shape[:axis])
     if "places" in entry and len(fields["places"]) != blocks:
@@ -322,7 +330,9 @@ def _check_allocation(document: _Document, entry: Any, fields: dict[str, Any]) -
 
 
 def _check_region(document: _Document, entry: Any, fields: dict[str, Any]) -> None:
-    allocation, shape, dtype = fields["allocation"], fields["shape"], fields["view"]
+    allocation = fields["allocation"]
+    shape = fields["shape"]
+    dtype = fields["view"]
     if fields["partition_axis"] is not None:
         _check_axis(fields["partition_axis"], shape)
     size = math.prod(allocation.shape)
@@ -334,7 +344,9 @@ def _check_region(document: _Document, entry: Any, fields: dict[str, Any]) -> No
 
 
 def _check_event(document: _Document, entry: Any, fields: dict[str, Any]) -> None:
-    places, grid, number = fields["program"], document.grid, fields["number"]
+    places = fields["program"]
+    grid = document.grid
+    number = fields["number"]
     if len(places) != len(grid) or any(p >= n for p, n in zip(places, grid, strict=True)):
         raise _Refused(list(places), f"a place in the grid {list(grid)}", ".program")
     if number <= document.last:
@@ -395,7 +407,10 @@ def _trace(data: Any) -> Trace:
     _check_version(data)
     members = ("format", "version", *HEAD, *TABLES)
     _check_members(data, members, members)
-    document, trace, hints, name = _Document(), Trace(), _hints(Trace), ""
+    document = _Document()
+    trace = Trace()
+    hints = _hints(Trace)
+    name = ""
     try:
         for name in HEAD:
             setattr(trace, name, _form(hints[name]).read(document, data[name]))
@@ -405,10 +420,11 @@ def _trace(data: Any) -> Trace:
             raise _Refused(data[name], "none, or one for each instance of the grid")
         for name, kind in TABLES.items():
             entries = _each(_form(kind, is_entry=True)).read(document, data[name])
-            document.entries[name] = [*entries]
+            document.entries[name] = list(entries)
     except _Refused as error:
         raise error.inside(name) from None
-    trace.allocations, trace.events = document.entries["allocations"], document.entries["events"]
+    trace.allocations = document.entries["allocations"]
+    trace.events = document.entries["events"]
     return trace
 
 

@@ -36,12 +36,14 @@ class Memory:
     def copy(self) -> Memory:
         """One as full as this one is, with the same tensors waiting."""
         other = Memory(self.free, self.unit)
-        other.sizes, other.waiting = self.sizes, self.waiting.copy()
+        other.sizes = self.sizes
+        other.waiting = self.waiting.copy()
         return other
 
     def size(self, allocation: Allocation) -> int:
         """Bytes a partition that the tensor takes; of a tensor with blocks each has whole units."""
-        unit, size = self.unit, allocation.partition_bytes
+        unit = self.unit
+        size = allocation.partition_bytes
         if unit == 1:
             return size
         axis = allocation.partition_axis
@@ -51,7 +53,8 @@ class Memory:
     def grant(self) -> list[Allocation]:
         """The next tensors, as many as fit."""
         granted = []
-        waiting, sizes = self.waiting, self.sizes
+        waiting = self.waiting
+        sizes = self.sizes
         while waiting and (size := sizes[waiting[0].id]) <= self.free:
             self.free -= size
             granted.append(waiting.popleft())
@@ -88,7 +91,8 @@ class Buffers(dict[Space, Memory]):
 
     def _enter(self, uses: Uses) -> dict[Space, int]:
         """Let all tensors wait; the most bytes that are live at once, closed by whatever core."""
-        live, peaks = dict.fromkeys(self, 0), dict.fromkeys(self, 0)
+        live = dict.fromkeys(self, 0)
+        peaks = dict.fromkeys(self, 0)
         for opens, closes in uses:
             for allocation in opens:
                 space = allocation.space

@@ -101,7 +101,8 @@ def needed_scale(measured: float, interval_at: Callable[[float], Interval]) -> f
         return 0.0
     if not holds(WIDEST):
         return math.inf
-    low, high = 0.0, WIDEST
+    low = 0.0
+    high = WIDEST
     for _ in range(STEPS):
         middle = (low + high) / 2
         low, high = (low, middle) if holds(middle) else (middle, high)

@@ -73,7 +73,8 @@ class CostModel:
 
     def of(self, event: Event) -> InstructionCost:
         """What the instruction of an event asks of its engine."""
-        kind, writes = event.kind, event.writes
+        kind = event.kind
+        writes = event.writes
         key: list[Hashable] = [kind, len(writes), event.clears]
         for region in writes + event.reads:
             tensor = region[0]
@@ -90,7 +91,8 @@ class CostModel:
         return cost
 
     def _work(self, event: Event) -> InstructionCost:
-        engine, figures = event.engine, self._clockwork
+        engine = event.engine
+        figures = self._clockwork
         if engine is Engine.DMA:
             return InstructionCost({}, None, transfer(event, figures), figures.descriptor.evidence)
         if engine is Engine.TENSOR and event.purpose in PRODUCTS:
@@ -112,7 +114,8 @@ class CostModel:
             planned += cost.latency_ns
         time = cycles(engine, cost.cycles * work(event))
         latency = time + cost.latency_ns
-        interval, op = time + cost.interval_ns, event.attributes.op or ""
+        interval = time + cost.interval_ns
+        op = event.attributes.op or ""
         own = event.purpose is Purpose.FUNCTION and op not in IN_EVERY_TABLE
         return EngineCost(interval, latency, cost, count, op if own else "", least, planned)
 

@@ -180,7 +180,8 @@ def _narrow(event: Event) -> bool:
 
 
 def _copy(event: Event) -> str:
-    source, target = event.reads[0], event.writes[0]
+    source = event.reads[0]
+    target = event.writes[0]
     space = _space(event)
     if inner_stride(target) > WIDE_STRIDE:
         size = "2-byte strided" if target.dtype.itemsize <= 2 else "strided"
@@ -267,7 +268,8 @@ def _local_gather(event: Event) -> float:
     ISA divides by C; but it also says that more elements for an index make a gather faster. So C
     is taken as cycles. Elements for an index: the least power of two that fills the result.
     """
-    gathered, index = event.writes[0], event.reads[1]
+    gathered = event.writes[0]
+    index = event.reads[1]
     indices = GPSIMD_CORE_PARTITIONS * elements(index)
     width = 1
     while width * indices < elements(gathered):

@@ -81,18 +81,26 @@ def transfer(event: Event, clockwork: TimingParameters) -> Transfer:
         rows *= len(event.reads)
     adjacent = 0
     if on_chip is None:
-        first, last, engines = 0, 1, min(rows, clockwork.dma_engines)
+        first = 0
+        last = 1
+        engines = min(rows, clockwork.dma_engines)
         busy = tuple((engine, -(-rows // engines)) for engine in range(engines))
     else:
         mark = footprint(on_chip)
-        first, last = mark.first, mark.last
+        first = mark.first
+        last = mark.last
         busy = _by_partition(first, last, rows, clockwork.dma_partitions)
         hbm = target if on_chip is source else source
         if does not in INDIRECT and contiguous_run(hbm, hbm) == hbm.elements:
             adjacent = max(1, min(JOINED_ROWS, rows, JOINED_BYTES // (run * itemsize)))
     kind = dma_kind(event, source)
     if kind == "rows" and on_chip is not None:
-        kind = "row" if last - first == 1 else "run" if adjacent else kind
+        if last - first == 1:
+            kind = "row"
+        elif adjacent:
+            kind = "run"
+        else:
+            kind = kind
     return Transfer(
         row_bytes=run * itemsize,
         rows=rows,
@@ -117,7 +125,8 @@ def dma_kind(event: Event, source: Region) -> str:
     The hardware's generator takes transposes of two bytes, 16 rows and whole 128 columns alone
     (DMA); the others are "turned".
     """
-    mode, does = str(event.arguments.get("dge_mode")), event.purpose
+    mode = str(event.arguments.get("dge_mode"))
+    does = event.purpose
     if does in INDIRECT:
         return "index"
     moved = (event.kind.options.get(f"register of {role}", "") for role in ("src", "dst"))
@@ -151,7 +160,8 @@ def _axes(region: Region) -> Dims:
     if region.allocation.space.is_hbm:
         axes = tuple(zip(region.shape, region.strides, strict=True))
     else:
-        axes, at = free_axes(region), region.partition_axis
+        axes = free_axes(region)
+        at = region.partition_axis
         if at is not None:
             axes = (*axes[:at], (region.shape[at], 0), *axes[at:])
     return tuple(axis for axis in axes if axis[0] > 1)
@@ -159,7 +169,8 @@ def _axes(region: Region) -> Dims:
 
 @lru_cache(maxsize=65536)
 def _run(dims: Dims, other: Dims) -> int:
-    left, right = list(dims), list(other)
+    left = list(dims)
+    right = list(other)
     run = 1
     while left and right:
         (size_a, stride_a), (size_b, stride_b) = left.pop(), right.pop()
@@ -246,7 +257,8 @@ class DmaEngines:
         return costs
 
     def _row(self, transfer: Transfer, generated: bool) -> float:
-        figures, size = self.clockwork, transfer.row_bytes
+        figures = self.clockwork
+        size = transfer.row_bytes
         if transfer.writes_hbm and size <= figures.element_bytes:
             return figures.element_write.value
         time = figures.descriptor.value + size / figures.bandwidth.value
@@ -303,7 +315,8 @@ class DmaEngines:
             end = start + time
             free[engine] = end if time > self._minimum else start + self._minimum
             if end > finish:
-                finish, begin = end, start
+                finish = end
+                begin = start
         if self.hbm is not None:  # by so much the other cores' traffic delays its end
             through = transfer.bytes * (transfer.reads_hbm + transfer.writes_hbm)
             late = self.hbm.take(begin, finish, through) - finish

@@ -235,12 +235,14 @@ def error_budget(schedule: Schedule) -> ErrorBudget:
     def add(figure: ErrorSource, time: float, within: Range) -> None:
         less, more = ranges.get(figure, (0.0, 0.0))
         times[figure] = times.get(figure, 0.0) + time
-        less, more = less - time * math.log(within.low), more + time * math.log(within.high)
+        less = less - time * math.log(within.low)
+        more = more + time * math.log(within.high)
         ranges[figure] = less, more
 
     costs: dict[tuple[int, int, Engine], tuple[ErrorSource, Range]] = {}
     for stretch in schedule.path:
-        step, engine = stretch.span.instruction, stretch.span.engine
+        step = stretch.span.instruction
+        engine = stretch.span.engine
         if stretch.next is not None and waited_for_place(stretch.next):
             add(ErrorSource(INFERRED, "places in memory"), stretch.time, PLACED)
             continue
@@ -296,11 +298,14 @@ def _transfer(
     within = range_of_evidence(step.modelled, machine)
     if descriptor_sources(schedule.toolchain, schedule.program.machine)[moved.kind] in ON_DEVICE:
         least = schedule.program.parameters.element_bytes
-        subject, within = "DMAs with generated descriptors", within.with_all_of(GENERATED)
+        subject = "DMAs with generated descriptors"
+        within = within.with_all_of(GENERATED)
         if moved.kind == "register":
-            subject, within = "DMAs whose place a register names", ADDRESSED
+            subject = "DMAs whose place a register names"
+            within = ADDRESSED
         elif moved.row_bytes <= least and moved.rows > 2 * moved.partitions:
-            subject, within = "DMAs in rows of single elements", ELEMENTS
+            subject = "DMAs in rows of single elements"
+            within = ELEMENTS
         return ErrorSource(step.modelled.value, subject), within
     return ErrorSource(step.modelled.value, "DMAs"), within
 

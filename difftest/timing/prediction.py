@@ -187,9 +187,13 @@ class Prediction:
             raise ValueError(f"a percentile is from 0 to 100, got {percentile}")
         self._need_costs()
         if percentile <= 50:
-            part, start, end = percentile / 50, self.low, self.middle
+            part = percentile / 50
+            start = self.low
+            end = self.middle
         else:
-            part, start, end = percentile / 50 - 1, self.middle, self.high
+            part = percentile / 50 - 1
+            start = self.middle
+            end = self.high
         return start + part * (end - start) + self._overhead
 
     @property
@@ -199,11 +203,13 @@ class Prediction:
         The longer postamble was traced of long classic kernels, and none that is half as long; of
         today's, of those whose stores come from software, whatever their length.
         """
-        figures, schedule = self.program.parameters, self.schedule
+        figures = self.program.parameters
+        schedule = self.schedule
         part = min(1.0, max(0.0, 2e3 * self.middle / figures.long_kernel.value - 1.0))
         if schedule.toolchain is Toolchain.TODAY:
             part = float(schedule.timeline.stores_in_software)
-        short, long = figures.postamble.value / 1e3, figures.long_postamble.value / 1e3
+        short = figures.postamble.value / 1e3
+        long = figures.long_postamble.value / 1e3
         after = short + part * (long - short)
         unsure = max(part, 1.0 - part) * (long - short) if 0.0 < part < 1.0 else LONG_PROFILE
         return figures.preamble.value / 1e3 + after, unsure if part else PROFILE

@@ -108,7 +108,8 @@ class DependenceGraph:
     """Who waits for whom, as every schedule of a program begins; none changes it."""
 
     def __init__(self, program: Program) -> None:
-        steps, joins = program.instructions, program.joins
+        steps = program.instructions
+        joins = program.joins
         self.missing = [len(step.data) + len(step.order) + len(step.opens) for step in steps]
         """Of each instruction, how many results and places it waits for."""
         self.followers: list[list[int]] = [[] for _ in steps]
@@ -126,7 +127,8 @@ class DependenceGraph:
         for number, members in enumerate(joins):
             for member in members:
                 self.joined_in.setdefault(member, []).append(number)
-        followers, join_followers = self.followers, self.join_followers
+        followers = self.followers
+        join_followers = self.join_followers
         for index, step in enumerate(steps):
             code = 2 * index
             for each in step.data:
@@ -212,7 +214,8 @@ def recompile(program: Program, trace: Trace, compiler: Compiler) -> Program:
     What instructions cost is the same; and where the compilers decide alike, so is who waits for
     whom.
     """
-    had, was = program.decisions, program.compiler
+    had = program.decisions
+    was = program.compiler
     repeated = RepeatedWork(trace, program.machine, compiler)
     begins = had.begins if compiler.renames == was.renames else refills(trace, compiler)
     decisions = Decisions(begins, repeated.events, repeated.twins)
@@ -234,7 +237,8 @@ def _merged(instructions: list[LoweredInstruction], *, merges: bool) -> list[Low
         merged = merges and step.transfer is not None and _continues(before, step)
         before = step
         if merged != step.merged:
-            step, changed = replace(step, merged=merged), True
+            step = replace(step, merged=merged)
+            changed = True
         result.append(step)
     return result if changed else instructions
 
@@ -335,7 +339,8 @@ class _ProgramBuilder:
         for event in self.trace.events:
             if event.engine is not Engine.TENSOR or event.purpose is not Purpose.TRANSPOSE:
                 continue
-            dtype, core = event.reads[0].dtype, self._core(event)
+            dtype = event.reads[0].dtype
+            core = self._core(event)
             if (core, dtype.name) in self.identities:
                 continue
             side = self.machine.partitions
@@ -367,12 +372,14 @@ class _ProgramBuilder:
     def _add(self, event: Event, core: int, *, implied: bool = False) -> None:
         index = len(self.instructions)
         engine = trigger = event.engine
-        reads, writes = event.reads, event.writes
+        reads = event.reads
+        writes = event.writes
         if self.renames and not implied:
             reads = in_other_tiles(self.renaming.renamed(reads), self.decisions.twins)
             writes = self.renaming.renamed(writes)
         work = self.lowered.get(event.number) or self.costing.of(event)
-        product, moved = work.matmul, work.transfer
+        product = work.matmul
+        moved = work.transfer
         if moved is not None:
             software = moved.kind in IN_SOFTWARE
             trigger = Engine.GPSIMD if moved.writes_hbm or software else Engine.SYNC
@@ -386,7 +393,9 @@ class _ProgramBuilder:
         waits = tuple(sorted(data)), tuple(sorted(order))
         uses = self._touch(index, writes + reads)
         step = LoweredInstruction(index, event, engine, *what, *waits, *uses)
-        step.implied, step.core, step.trigger = implied, core, trigger
+        step.implied = implied
+        step.core = core
+        step.trigger = trigger
         if self.compiler.merged_loads and moved is not None:
             step.merged = _continues(self.instructions[-1] if self.instructions else None, step)
         self.instructions.append(step)
@@ -402,7 +411,8 @@ class _ProgramBuilder:
         """
         tensors: list[int] = []
         opened: list[Allocation] = []
-        users, last = self.users, self.last
+        users = self.users
+        last = self.last
         for region in regions:
             allocation = region[0]
             number = allocation.id

@@ -102,7 +102,8 @@ def in_other_tiles(regions: tuple[Region, ...], tiles: dict[int, Allocation]) ->
 
 def _filled_again(events: list[Event], written: set[int]) -> Iterator[tuple[int, list[Use]]]:
     """Those of the ``written`` that are so after they were read, and their uses in order."""
-    read, again = set[int](), set[int]()
+    read = set[int]()
+    again = set[int]()
     for event in events:
         again |= {region[0].id for region in event.writes} & read & written
         read |= {region[0].id for region in event.reads}
@@ -195,7 +196,9 @@ class RepeatedWork:
         self.twins: dict[int, Allocation] = {}
         self._turned: dict[int, tuple[Allocation, int]] = {}
         """The result of a transpose -> that of an earlier equal one, and the transpose's number."""
-        self._trace, self._machine, self._cores = trace, machine, cores_of(trace)
+        self._trace = trace
+        self._machine = machine
+        self._cores = cores_of(trace)
         turns = compiler.repeated_transposes
         if turns is RepeatRule.OLDER:
             turns = RepeatRule.INVARIANT if machine.nc_version < 3 else RepeatRule.KEPT
@@ -258,14 +261,16 @@ class RepeatedWork:
         rule = self._rules.get(engine, self._copies)
         if rule is RepeatRule.KEPT or len(event.reads) != 1 or len(event.writes) != 1:
             return None
-        loads, turns = engine is Engine.DMA, engine is Engine.TENSOR
+        loads = engine is Engine.DMA
+        turns = engine is Engine.TENSOR
         if event.purpose is not (Purpose.TRANSPOSE if turns else Purpose.COPY):
             return None
         loops = (turn.loop.id for turn in reversed(event.loops))
         around = next((loop for loop in loops if loop in self._turning), None)
         if rule is RepeatRule.INVARIANT and around is None:
             return None
-        source, target = event.reads[0], event.writes[0]
+        source = event.reads[0]
+        target = event.writes[0]
         base = target.allocation
         space = Space.PSUM if turns else Space.SBUF
         sole = base.writes == 1 and base.space is space and not base.areas and not base.viewed

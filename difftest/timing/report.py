@@ -61,7 +61,8 @@ class MemoryUsage:
 
 def memory_usage(schedule: Schedule, space: Space) -> MemoryUsage:
     """SBUF or PSUM of the core that fills it most; bytes a partition, as tensors ask for them."""
-    machine, allocations = schedule.program.machine, schedule.program.allocations
+    machine = schedule.program.machine
+    allocations = schedule.program.allocations
     resident: list[list[Resident]] = [[] for _ in range(schedule.program.cores)]
     for number, (start, end) in schedule.residence.items():
         if allocations[number].space is space:
@@ -375,7 +376,8 @@ def roofline(prediction: Prediction) -> Roofline:
 
 def bounds_of(program: Program) -> Roofline:
     """The same of a program that is not scheduled; what is predicted of it is infinite."""
-    clock, rate = program.parameters.clocks[Engine.TENSOR].value, program.hbm_rate
+    clock = program.parameters.clocks[Engine.TENSOR].value
+    rate = program.hbm_rate
     cycles = flops = moved = 0.0
     for step in program.instructions:
         if step.matmul:

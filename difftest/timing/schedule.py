@@ -63,7 +63,8 @@ class Planner(Scheduler):
         step = self.instructions[place]
         if step.matmul is None or step.matmul.turns:
             return True
-        total, begun = step.tensors[0], self.begun[step.core]
+        total = step.tensors[0]
+        begun = self.begun[step.core]
         if total not in begun and any(self.sums[other][-1] < place for other in begun):
             if unit.coming:
                 self._arm(unit, max(unit.coming[0][0], unit.free))
@@ -74,7 +75,9 @@ class Planner(Scheduler):
         return True
 
     def _issue(self, unit: Unit, step: LoweredInstruction, now: float) -> None:
-        figures, engine, producer = self.clockwork, unit.engine, unit.engine
+        figures = self.clockwork
+        engine = unit.engine
+        producer = unit.engine
         if step.transfer is not None:
             producer = Engine.DMA
             way = self.ways[step.transfer.kind]
@@ -165,7 +168,8 @@ class Schedule:
         """Whether no DMA is made otherwise by it, nor more stores waited for at the end."""
         if toolchain is self.toolchain:
             return True
-        machine, instructions = self.program.machine, self.program.instructions
+        machine = self.program.machine
+        instructions = self.program.instructions
         few = sum(step.is_store for step in instructions) <= self.program.parameters.outstanding
         return few and descriptor_sources(toolchain, machine) == descriptor_sources(
             self.toolchain, machine
@@ -177,7 +181,8 @@ class Schedule:
 
         In the order in which they end.
         """
-        start, opener = self.timeline.start, self.program.dependence_graph.opener
+        start = self.timeline.start
+        opener = self.program.dependence_graph.opener
         ends = sorted((end, tensor) for tensor, (end, _) in self.timeline.last_use.items())
         return {tensor: (start[opener[tensor]], end) for end, tensor in ends}
 
@@ -198,7 +203,9 @@ class Schedule:
             previous = None if before < 0 else self.span(before)
             since = min(span.start, until) if previous is not None else 0.0
             chain.append(PathSegment(span, (until - since) / 1e3, following))
-            until, following, span = since, span, previous
+            until = since
+            following = span
+            span = previous
         return chain[::-1]
 
     @cached_property
@@ -243,7 +250,8 @@ def schedule(
 
 def reschedule_without(schedule: Schedule, spared: Mapping[int, float]) -> Timeline:
     """The timeline if a share of some instructions took no time; all keep their order."""
-    phase, order = schedule.phase, schedule.order
+    phase = schedule.phase
+    order = schedule.order
     again = Scheduler(schedule.program, dge=schedule.toolchain, phase=phase, order=order)
     again.spared = spared
     return again.run()

@@ -110,14 +110,17 @@ class Scheduler:
         self.by_number = [unit for core in self.cores for unit in core.units.values()]
         count = len(self.instructions)
         self.timeline = timeline = Timeline(count)
-        self.ready, self.waited_for = timeline.ready, timeline.waited_for
+        self.ready = timeline.ready
+        self.waited_for = timeline.waited_for
         self.producers = [Engine.UNKNOWN] * count
         """The engine whose semaphore says that an instruction is over."""
         wiring = program.dependence_graph
         self.missing = wiring.missing.copy()
-        self.followers, self.opener = wiring.followers, wiring.opener
+        self.followers = wiring.followers
+        self.opener = wiring.opener
         self.shares = wiring.shares
-        self.joined_in, self.join_followers = wiring.joined_in, wiring.join_followers
+        self.joined_in = wiring.joined_in
+        self.join_followers = wiring.join_followers
         self.joins = [Join(len(members)) for members in program.joins]
         self.stores: list[int] = []
         self.spared: Mapping[int, float] = {}
@@ -142,7 +145,8 @@ class Scheduler:
 
     def run(self) -> Timeline:
         """The timeline."""
-        events, units = self.events, self.by_number
+        events = self.events
+        units = self.by_number
         for step, count in zip(self.instructions, self.missing, strict=True):
             if not count:
                 self._enqueue(step)
@@ -226,7 +230,8 @@ class Scheduler:
 
     def _wake(self, unit: Unit, now: float) -> None:
         unit.wake = NEVER
-        coming, ready = unit.coming, unit.ready
+        coming = unit.coming
+        ready = unit.ready
         while coming and coming[0][0] <= now:
             heappush(ready, heappop(coming)[1])
         if ready:
@@ -260,7 +265,9 @@ class Scheduler:
         return True
 
     def _issue(self, unit: Unit, step: LoweredInstruction, now: float) -> None:
-        timeline, index, engine = self.timeline, step.index, unit.engine
+        timeline = self.timeline
+        index = step.index
+        engine = unit.engine
         core = self.cores[step.core]
         producer = engine
         keep = 1.0 - self.spared.get(index, 0.0) if self.spared else 1.0
@@ -268,7 +275,8 @@ class Scheduler:
             producer = Engine.DMA
             now, end, busy = self._issue_dma(core, step, step.transfer, now)
         elif not keep:
-            end, busy = now, 0.0
+            end = now
+            busy = 0.0
         elif step.matmul is not None:
             work = step.matmul
             if keep < 1.0:  # nor do its weights keep it
@@ -321,7 +329,9 @@ class Scheduler:
         self, step: LoweredInstruction, transfer: Transfer, way: DescriptorSource, now: float
     ) -> tuple[float, float]:
         """How long a DMA that begins at ``now`` keeps what triggers it, and when it starts."""
-        figures, core, others = self.clockwork, self.cores[step.core], transfer.partitions - 1
+        figures = self.clockwork
+        core = self.cores[step.core]
+        others = transfer.partitions - 1
         if step.merged:
             return 0.0, now
         if step.event.purpose in INDIRECT:
@@ -329,9 +339,11 @@ class Scheduler:
             busy = figures.indirect_generation.value + each * others
             return busy, now + busy
         if way is DescriptorSource.SOFTWARE:
-            dispatch, start = figures.software_dispatch, figures.software_start
+            dispatch = figures.software_dispatch
+            start = figures.software_start
             if transfer.kind == "register":  # its place is loaded first (TODAY)
-                dispatch, start = figures.addressed_generation, figures.addressed_start
+                dispatch = figures.addressed_generation
+                start = figures.addressed_start
             keep = 1.0 - self.spared.get(step.index, 0.0)
             return core.software.take(now, dispatch.value * keep, start.value * keep, keep)
         if way is DescriptorSource.HARDWARE:
@@ -350,7 +362,8 @@ class Scheduler:
         if index in self.joined_in:
             self._join(index, [ended])
         use = (ended[3], index)
-        last_use, scarce = self.last_use, self.scarce
+        last_use = self.last_use
+        scarce = self.scarce
         for tensor in step.tensors:
             last = last_use.get(tensor)
             if last is None or use > last:
@@ -369,8 +382,12 @@ class Scheduler:
         ``part`` is 1 if that is one of the things they wait for, 0 if a part of one.
         """
         by, producer, start, end = ended
-        instructions, missing, all_ready = self.instructions, self.missing, self.ready
-        hops, waited_for, buffer = self.hops[producer], self.waited_for, self.timeline.buffer
+        instructions = self.instructions
+        missing = self.missing
+        all_ready = self.ready
+        hops = self.hops[producer]
+        waited_for = self.waited_for
+        buffer = self.timeline.buffer
         for code in codes:
             follower = code >> 1
             consumer = instructions[follower]
@@ -424,7 +441,8 @@ class Scheduler:
         timeline = self.timeline
         end = max(timeline.end, default=0.0)
         last = max((timeline.start[store] for store in self.stores), default=0.0)
-        figures, wait = self.clockwork, self.clockwork.final_wait.value
+        figures = self.clockwork
+        wait = self.clockwork.final_wait.value
         now = last + wait
         profiled = self.toolchain is Toolchain.CLASSIC_PROFILE
         waits = int(figures.final_waits.value) if profiled else figures.outstanding

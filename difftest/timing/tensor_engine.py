@@ -53,7 +53,8 @@ def matmul(event: Event, machine: Machine) -> Matmul:
     packed = stationary.dtype.names is not None
     four_byte = size >= 4 and not packed
     strided = inner_stride(stationary) != size
-    depth, columns = stationary.partitions, elements(stationary)
+    depth = stationary.partitions
+    columns = elements(stationary)
     if event.purpose is Purpose.TRANSPOSE:
         cycles = depth * (2 if four_byte else 1)
         passes = 2 if four_byte and machine.nc_version < 3 else 1  # ARCH3: one since then

@@ -61,7 +61,8 @@ def decoys(arrays: tuple[Array, ...], shown: Disclosure, share: float = 1.0) -> 
 
 def _integers(array: Array, random: np.random.Generator) -> Array:
     """Others within the bounds of those that there are; of a single value a few more."""
-    low, high = int(array.min()), int(array.max())
+    low = int(array.min())
+    high = int(array.max())
     most = 1 if array.dtype == BOOL else int(np.iinfo(array.dtype).max)
     high = min(high + 3 * (low == high), most)
     low -= low == high  # the largest that there is, and True
@@ -140,7 +141,8 @@ class CandidateBackend:
         arrays = [(array.shape, dtype_name(array.dtype)) for array in call.arrays]
         # Instructions of equal ones are the same, unless the kernel follows data.
         shape = repr((arrays, sorted(call.parameters.items()), call.grid, call.machine))
-        self.is_settled, self._blind = True, []
+        self.is_settled = True
+        self._blind = []
         if shape in self._tapes:
             self.last = Disclosure.NOTHING, self._tapes[shape]
             ran = _replay(call, self._tapes[shape])
@@ -215,7 +217,8 @@ def _are_alike(tape: Tape, other: Tape) -> bool:
 
     Those in loops that only one of both goes through are left out.
     """
-    one, two = [*_given(tape)], [*_given(other)]
+    one = list(_given(tape))
+    two = list(_given(other))
     both = {loop for around, *_ in one for loop in around}
     both &= {loop for around, *_ in two for loop in around}
     return _numbered(one, both) == _numbered(two, both)

@@ -63,7 +63,7 @@ def candidates(batch: str, test: str, sources: Path) -> list[str]:
     if batch.endswith(".jsonl"):
         try:
             with Path(batch).open(encoding="utf-8") as file:
-                lines = [*file]
+                lines = list(file)
         except (OSError, UnicodeDecodeError) as error:
             raise click.UsageError(f"{batch} cannot be read: {error}") from None
         kernels = [_of_line(line, f"{batch}:{n}", sources) for n, line in enumerate(lines, 1)]
@@ -117,10 +117,10 @@ def judge_batch(
     keys = {kernel: _key_of(kernel, orders) for kernel in kernels}
     settled = {key for key, row in journal.known.items() if (row["outcome"], row["stage"]) != OURS}
     left = {key: kernel for kernel, key in keys.items() if key not in settled}
-    done = len({*keys.values()}) - len(left)
+    done = len(set(keys.values())) - len(left)
     try:
         with progress("judged", done + len(left), done) as advance:
-            for (key, _), verdict in _verdicts([*left.items()], orders, processes):
+            for (key, _), verdict in _verdicts(list(left.items()), orders, processes):
                 journal.add(key, verdict)
                 advance()
     except KeyboardInterrupt:
@@ -155,7 +155,8 @@ def _verdicts(
 ) -> Iterator[tuple[tuple[str, str], dict[str, Any]]]:
     """The object of each key and kernel, as it is known; an error where no test is collected."""
     seconds = PATIENCE * orders.settings.limits.seconds
-    work, count = functools.partial(serve_batch, orders=orders), min(count, len(tasks))
+    work = functools.partial(serve_batch, orders=orders)
+    count = min(count, len(tasks))
     try:
         for task, told in run_tasks(tasks, work, count, dict, lambda news: seconds):
             yield task, lost(task[1], told, orders) if isinstance(told, LostTask) else told
@@ -205,7 +206,8 @@ def _judge_all(
             review_constants(judgement, read, orders.settings)
         except click.ClickException as error:
             judgement = new_judgement(task[1], orders.test, orders.settings.seed)
-            judgement.outcome, judgement.reason = Outcome.CRASHED, error.message
+            judgement.outcome = Outcome.CRASHED
+            judgement.reason = error.message
         return judgement.as_mapping()
 
     serve_tasks(connection, answer)

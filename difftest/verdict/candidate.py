@@ -71,10 +71,11 @@ def judge_candidate(
     test's, where that is collected already with a stand-in for the kernel's file. What leads
     nowhere, or does not fit the test's contract, is a click.ClickException.
     """
-    began, settings = time.monotonic(), settings or JudgeSettings()
+    began = time.monotonic()
+    settings = settings or JudgeSettings()
     file, name = _named(kernel, test)
     judgement = new_judgement(kernel, test, settings.seed)
-    judgement.evidence.allowed = [*settings.allow]
+    judgement.evidence.allowed = list(settings.allow)
     if settings.allow:
         told = f"the wall of its language is open: --allow {' --allow '.join(settings.allow)}"
         judgement.evidence.doubts.add(told)
@@ -91,10 +92,13 @@ def judge_candidate(
             described = load_candidate(worker, language, name)
             _judge_loaded(worker, file, described, judgement, settings, spec)
     except OutsideLanguage as outside:
-        judgement.outcome, judgement.report = Outcome.OUTSIDE_LANGUAGE, str(outside)
+        judgement.outcome = Outcome.OUTSIDE_LANGUAGE
+        judgement.report = str(outside)
         judgement.reason = str(outside.breaches[0])
     except WorkerEnd as end:
-        judgement.outcome, judgement.reason, judgement.report = end.outcome, str(end), end.report
+        judgement.outcome = end.outcome
+        judgement.reason = str(end)
+        judgement.report = end.report
     judgement.notes += drain_internal_errors()
     judgement.seconds = round(time.monotonic() - began, 3)
     return judgement
@@ -155,10 +159,11 @@ def check_language(file: Path, test: str, allowed: Sequence[str]) -> Language:
 def load_candidate(worker: Sandbox, language: Language, name: str) -> Mapping[str, Any]:
     """What a worker says of the kernel that it has loaded; WorkerEnd if it could not."""
     sources = language.sources.values()
-    request = {"request": "load", "name": name, "allowed": [*language.allowed]}
+    request = {"request": "load", "name": name, "allowed": list(language.allowed)}
     modules = [[source.name, source.file, source.is_package] for source in sources]
     answer = worker.ask({**request, "modules": modules}, [source.text for source in sources]).header
-    how, said = answer.get("how"), str(answer.get("error", ""))
+    how = answer.get("how")
+    said = str(answer.get("error", ""))
     if how == "usage":
         raise click.UsageError(said)
     if how != "loaded":
@@ -181,7 +186,8 @@ def _judge_loaded(
     request = LintRequest()
     with internal_error_scope("the linter"):
         for finding in request.of_files([file])[0]:
-            rule, place = finding.rule, {"file": finding.path, "line": finding.line}
+            rule = finding.rule
+            place = {"file": finding.path, "line": finding.line}
             row = {"id": finding.id, "severity": SEVERITIES[request.levels.of(rule)]}
             row |= {"happened": finding.happened, "rule": rule.rule, "remedy": rule.remedy}
             judgement.findings.append({"source": "lint", **row, "locations": [place]})
@@ -226,7 +232,8 @@ def review_constants(
         f"{key} = {item!r}" for key, item in read.items() if repr(space.get(key, ...)) != repr(item)
     ]
     if other and judgement.outcome is Outcome.AGREES:
-        judgement.outcome, judgement.stage = Outcome.OWN_CONSTANTS, Stage.COMPARE
+        judgement.outcome = Outcome.OWN_CONSTANTS
+        judgement.stage = Stage.COMPARE
         told = f"its test reads {', '.join(other)} of a candidate's own file"
         remedy = "keep them in the test, or compare them: --original FILE"
         judgement.reason = f"{told}; {settings.original + ' has others' if space else remedy}"
@@ -251,7 +258,8 @@ class Candidate:
 
 
 def _signature(rows: Any) -> inspect.Signature:
-    kinds, none = inspect.Parameter, inspect.Parameter.empty
+    kinds = inspect.Parameter
+    none = inspect.Parameter.empty
     return inspect.Signature(
         [
             kinds(str(name), getattr(kinds, kind), default=none if own is None else (*own, ...)[0])
@@ -310,7 +318,7 @@ def stub_imports(files: Mapping[Path, Describe]) -> Iterator[Mapping[str, Any]]:
         yield finder.read
     finally:
         sys.meta_path.remove(finder)
-        for name in [*sys.modules]:
+        for name in list(sys.modules):
             if getattr(getattr(sys.modules[name], "__spec__", None), "loader", None) is finder:
                 del sys.modules[name]
         sys.modules.update(before)

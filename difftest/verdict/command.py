@@ -79,7 +79,8 @@ class Audit:
 
 def audit_spec(spec: KernelSpec, count: int) -> Audit:
     """Run impostors against a spec: its examples, and drawn cases, the same each time."""
-    audit, runner = Audit(moves=spec.reduction == 0), Runner((EmbeddedSimulator(),))
+    audit = Audit(moves=spec.reduction == 0)
+    runner = Runner((EmbeddedSimulator(),))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for case in [*explicit_cases(spec), *examples(cases(spec), count)]:
@@ -100,7 +101,8 @@ def _look(audit: Audit, runner: Runner, spec: KernelSpec, case: Case) -> None:
         audit.reasons.add(getattr(verdict, "reason", "") or "the kernel is wrong")
         return
     audit.decided += 1
-    unwritten, inputs = tuple(None for _ in outcome.outputs), (*reference.inputs.values(),)
+    unwritten = tuple(None for _ in outcome.outputs)
+    inputs = tuple(reference.inputs.values())
     fakes = [constant_outputs(output, inputs) for output in outcome.outputs]
     for name in fakes[0]:
         result = outcome._replace(outputs=tuple(fake[name] for fake in fakes), unwritten=unwritten)

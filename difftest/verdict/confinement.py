@@ -18,10 +18,16 @@ from collections.abc import Callable, Mapping
 
 _BOX = "DIFFTEST_BOX"
 """Set in the environment of what bubblewrap has started."""
-_CREATE, _ADD, _RESTRICT = 444, 445, 446
-_FILTER, _NO_NEW_PRIVILEGES = 22, 38
-_NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
-_PATH_BENEATH, _EXECUTE, _WRITE_FILE = 1, 1, 1 << 1
+_CREATE = 444
+_ADD = 445
+_RESTRICT = 446
+_FILTER = 22
+_NO_NEW_PRIVILEGES = 38
+_NEW_USER = 0x10000000
+_NEW_NETWORK = 0x40000000
+_PATH_BENEATH = 1
+_EXECUTE = 1
+_WRITE_FILE = 1 << 1
 _WRITES = _EXECUTE | _WRITE_FILE | sum(1 << bit for bit in range(4, 13))
 """To run, write, remove and make files, folders, links, devices: Landlock's first version."""
 _LATER = {2: 1 << 13, 3: 1 << 14, 5: 1 << 15}
@@ -34,7 +40,9 @@ _CALLS = {
 }
 """Of a machine: its number, ``clone``, and what else makes a process, runs a file or looks at one;
 ``clone3``, the last, hides its flags, and is told to be unknown."""
-_THREAD, _REFUSED, _ALLOWED = 0x10000, 0x50001, 0x7FFF0000
+_THREAD = 0x10000
+_REFUSED = 0x50001
+_ALLOWED = 0x7FFF0000
 _LIMITS = (
     ("file size", "RLIMIT_FSIZE", 2**26),
     ("core dumps", "RLIMIT_CORE", 0),

@@ -247,7 +247,8 @@ class Sandbox(contextlib.AbstractContextManager["Sandbox"]):
 
     def _death(self) -> WorkerEnd:
         if self._late:
-            each, total = self.limits.seconds, PATIENCE * self.limits.seconds
+            each = self.limits.seconds
+            total = PATIENCE * self.limits.seconds
             told = f"a run did not end within {each:g} seconds, or all runs within {total:g}"
             return WorkerEnd(Outcome.TIMEOUT, told)
         code = self._end(kill=False)

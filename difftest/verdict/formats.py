@@ -67,7 +67,8 @@ def _rows(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _measures(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    evidence, time = document["evidence"], document["time"]
+    evidence = document["evidence"]
+    time = document["time"]
     names = ("cases", "decided", "rejections", "inconclusive", "elements", "nonfinite")
     yield "evidence", ", ".join(f"{name}: {evidence[name]:,}" for name in names if evidence[name])
     yield "seed", str(document["seed"])
@@ -87,7 +88,8 @@ BROKEN = (6, 7)
 """Exit codes of a kernel or a test that breaks down: of these JUnit says error, not failure."""
 FINDING = 8
 """The exit code where a kernel agrees, and a finding of it is of a chosen severity."""
-ANY, SEVERITIES = "any", ("warning", "error")
+ANY = "any"
+SEVERITIES = ("warning", "error")
 CLASSES = (*(member.value for member in Outcome if member is not Outcome.AGREES), ANY, *SEVERITIES)
 """What --fail-on takes: outcomes, any of these, and the least severity of a finding."""
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -150,12 +152,13 @@ def session_of(
     """The document of which :mod:`difftest.report` makes a page, or Markdown."""
     session: dict[str, list[Any]] = {"kernels": [], "not_reached": [], "tests": []}
     for number, document in enumerate(documents):
-        name, evidence = kernel_argument(document), document["evidence"]
+        name = kernel_argument(document)
+        evidence = document["evidence"]
         counts = {count.name: evidence[count.name] for count in fields(Counts)}
         session["kernels"].append({"kernel": name, "backend": "embedded", **counts})
         missed = [{**place, "kernels": [name]} for place in document["coverage"]["missed"]]
         session["not_reached"] += missed
-        session["tests"].append(_test_of(document, name, [*judgements[number : number + 1]]))
+        session["tests"].append(_test_of(document, name, list(judgements[number : number + 1])))
     return {
         **session,
         "versions": documents[0]["versions"] if documents else {},
@@ -179,11 +182,9 @@ def _test_of(verdict: Document, name: str, judgements: Sequence[Judgement]) -> d
             details["performance"] = [{**shown, "kernel": name}] if shown else []
     said = f"{name}: {verdict['outcome'].replace('_', ' ')}: {verdict['reason']}"
     test = {"id": said, "outcome": verdict["outcome"], "kernels": [name], "details": details}
-    return (
-        {**test, "message": said, "failure": verdict_text(verdict)}
-        if verdict["exit_code"]
-        else test
-    )
+    if verdict["exit_code"]:
+        return {**test, "message": said, "failure": verdict_text(verdict)}
+    return test
 
 
 FORMS: dict[str, Callable[[Sequence[Document], Sequence[Judgement]], str]] = {

@@ -54,7 +54,8 @@ class StrictRunner(Runner):
     ) -> Mismatch | None:
         """Or the first output that has lost too many digits."""
         wrong = super().suspected(trial, backend, call, ran)
-        reference, exact = trial.reference, ran.exact
+        reference = trial.reference
+        exact = ran.exact
         if (
             wrong
             or not isinstance(reference, ReferenceResult)
@@ -78,7 +79,8 @@ def coarse(reference: ReferenceResult, index: int, got: Array, value: Array) -> 
     That is how far the reference moves where its inputs move by half a unit of the coarsest dtype
     of the contract, and half a unit of each value, times a small factor and the growth of a sum.
     """
-    spec, case = reference.spec, reference.case
+    spec = reference.spec
+    case = reference.case
     _, dtype = reference.forms[index]
     if not is_float_dtype(dtype) or got.shape != value.shape or not got.size:
         return None
@@ -159,7 +161,7 @@ class Judge:
             self._check(self.only)
             return
         ends = {repr(end): end for pick in (min, max) if (end := corner(self.spec, pick))}
-        corners = [*explicit_cases(replace(self.spec, examples=(*ends.values(),)))]
+        corners = list(explicit_cases(replace(self.spec, examples=tuple(ends.values()))))
 
         @hypothesis.seed(self.judgement.seed)
         @hypothesis.settings(
@@ -259,18 +261,22 @@ class Judge:
         if judgement.outcome is not Outcome.AGREES or not self._largest or not judgement.largest:
             return
         judgement.stage = Stage.TIME
-        trace, (_, case) = self._largest[1], judgement.largest
+        trace = self._largest[1]
+        (_, case) = judgement.largest
         with internal_error_scope("the prediction of time and memory"):
             add_memory(judgement, trace)
             add_time(judgement, trace, case, self.spec)
         judgement.instructions = instructions_of(trace)
-        decided, elements = judgement.evidence.decided, judgement.evidence.elements
+        decided = judgement.evidence.decided
+        elements = judgement.evidence.elements
         cases = f"{decided} case{'s' * (decided != 1)}"
         judgement.reason = f"{cases} and {elements} elements agree with the reference"
 
     def _tell(self) -> None:
         """What was counted, and what the worker knows beside: coverage, and what it saw."""
-        judgement, backend, tally = self.judgement, self._backend, self._runner.tally
+        judgement = self.judgement
+        backend = self._backend
+        tally = self._runner.tally
         evidence = judgement.evidence
         cases = evidence.cases
         for row in tally.rows.values():

@@ -109,17 +109,23 @@ class Judgement:
     def blame(self, case: Case | None, failure: Failure) -> None:
         """Say what a failure is; without a case it is of one that the contract excludes."""
         self.case = None if case is None else case.to_json()
-        self.stage, self.reason, self.report = Stage.RUN, str(failure), str(failure)
+        self.stage = Stage.RUN
+        self.reason = str(failure)
+        self.report = str(failure)
         if isinstance(failure, BrokenReferenceError):
-            self.outcome, self.reason = Outcome.INCONCLUSIVE, failure.title()
+            self.outcome = Outcome.INCONCLUSIVE
+            self.reason = failure.title()
         elif isinstance(failure, NotRejectedError):
-            self.outcome, self.stage = Outcome.NOT_REFUSED, Stage.COMPARE
+            self.outcome = Outcome.NOT_REFUSED
+            self.stage = Stage.COMPARE
             self.reason = self.report.splitlines()[0]
         elif isinstance(failure, DifferentialFailure):
             verdict = failure.verdict
             self.outcome = _outcome_of(verdict)
             if isinstance(verdict, Mismatch):
-                self.stage, self.wrong, self.reason = Stage.COMPARE, verdict, verdict.message
+                self.stage = Stage.COMPARE
+                self.wrong = verdict
+                self.reason = verdict.message
             else:
                 said = f"{type(verdict.error).__name__}: {verdict.error}".splitlines()
                 self.reason = said[-1 if said[0].endswith("(most recent call last):") else 0]
@@ -142,8 +148,10 @@ class Judgement:
         for case, finding in hazards:
             self.add("hazards", finding)
             if fails(finding, strict=False) and self.outcome is Outcome.AGREES:
-                self.outcome, self.case = Outcome.HAZARD, case.to_json()
-                self.reason, self.report = finding.happened, finding_text(finding)
+                self.outcome = Outcome.HAZARD
+                self.case = case.to_json()
+                self.reason = finding.happened
+                self.report = finding_text(finding)
 
     def reward(self) -> dict[str, float]:
         """A suggestion for who searches: the parts, and their sum as ``total``, from 0 to 1.
@@ -287,7 +295,8 @@ def instructions_of(trace: Trace) -> str:
     Tensors are told apart by the order in which they are touched. Kernels that agree with one
     reference and have the same digest take the same time.
     """
-    whole, numbers = hashlib.sha256(), dict[int, int]()
+    whole = hashlib.sha256()
+    numbers = dict[int, int]()
     for event in trace.events:
         regions = []
         for region in event.writes + event.reads:

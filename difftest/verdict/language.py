@@ -102,10 +102,13 @@ class Language:
     def __init__(self, file: Path, allowed: Sequence[str] = ()) -> None:
         self.allowed = allowed
         self.sources: dict[str, SourceFile] = {}
-        self.root, name = file.parent, file.stem
+        self.root = file.parent
+        name = file.stem
         while (self.root / "__init__.py").is_file():
             self.root, name = self.root.parent, f"{self.root.name}.{name}"
-        breaches, trees, pending = list[Violation](), list[ModuleCheck](), [(name, file)]
+        breaches = list[Violation]()
+        trees = list[ModuleCheck]()
+        pending = [(name, file)]
         while pending:
             name, place = pending.pop(0)
             if name in self.sources:
@@ -197,14 +200,15 @@ class ModuleCheck:
     """
 
     def __init__(self, tree: ast.Module, file: str, allowed: Sequence[str]) -> None:
-        self.file, self.allowed = file, frozenset(allowed)
+        self.file = file
+        self.allowed = frozenset(allowed)
         self._found: set[tuple[int, str, str]] = set()
         self._modules: dict[str, str] = {}
         """What imports bind, and the modules that they bind it to."""
         self.asked: set[str] = set()
         self._uses: list[tuple[ast.AST, str]] = []
         self._above: dict[ast.AST, ast.AST] = {}
-        self.nodes = [*self._live(tree)]
+        self.nodes = list(self._live(tree))
         self._bound = {name for node in self.nodes for name in _bound(node)}
         members = (node for node in self.nodes if isinstance(node, ast.Attribute))
         stored = {member.attr for member in members if isinstance(member.ctx, ast.Store)}
@@ -335,7 +339,8 @@ class ModuleCheck:
             module = f"{module}.{part}"
 
     def _name(self, node: ast.Name) -> None:
-        name, call = node.id, self._above.get(node)
+        name = node.id
+        call = self._above.get(node)
         above = self._above.get(call) if call is not None else None
         called = isinstance(call, ast.Call) and call.func is node
         if name in FORBIDDEN - self._bound:
@@ -376,7 +381,7 @@ class ModuleCheck:
 
     def _try(self, node: ast.Try) -> None:
         for handler in node.handlers:
-            if handler.name or not {*_kinds(handler)} <= CAUGHT:
+            if handler.name or not set(_kinds(handler)) <= CAUGHT:
                 told = "an except that catches what the machine refuses"
                 self.add(handler, told, f"{PAGE} lists what may be caught")
         roots = [root for line in node.body for part in ast.walk(line) if (root := _root(part))]
@@ -388,7 +393,7 @@ def _bound(node: ast.AST) -> tuple[str, ...]:
     if isinstance(node, ast.alias):
         return (node.asname or node.name.partition(".")[0],)
     is_set = isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
-    return (*_words(node),) if is_set or isinstance(node, _BINDS) else ()
+    return tuple(_words(node)) if is_set or isinstance(node, _BINDS) else ()
 
 
 def _words(node: ast.AST) -> Iterator[str]:

@@ -15,7 +15,8 @@ class Outcome(Enum):
 
     def __new__(cls, word: str, exit_code: int) -> Outcome:
         member = object.__new__(cls)
-        member._value_, member.exit_code = word, exit_code
+        member._value_ = word
+        member.exit_code = exit_code
         return member
 
     AGREES = "agrees", 0

@@ -127,7 +127,8 @@ def _is_short(text: str) -> bool:
 
 def _pages(text: str) -> list[str]:
     """The text in pages, cut between lines where lines allow it."""
-    pages, rest = [], text
+    pages = []
+    rest = text
     while len(rest) > PAGE:
         end = rest.rfind("\n", 0, PAGE)
         end = PAGE if end <= 0 else end

@@ -43,7 +43,8 @@ class WorkerEnd(Exception):
 
     def __init__(self, outcome: Outcome, text: str, report: str = "") -> None:
         super().__init__(text)
-        self.outcome, self.report = outcome, report
+        self.outcome = outcome
+        self.report = report
 
 
 class Frame(NamedTuple):
@@ -93,7 +94,7 @@ def encode_value(value: Any) -> Any:
 
 def decode_value(value: Any) -> Any:
     """What :func:`told` made this of."""
-    is_name = isinstance(value, dict) and [*value] == ["named"]
+    is_name = isinstance(value, dict) and list(value) == ["named"]
     return getattr(sys.modules[value["named"][0]], value["named"][1]) if is_name else value
 
 

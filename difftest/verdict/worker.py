@@ -56,7 +56,9 @@ from difftest.verdict.language import (
 from difftest.verdict.wire import Frame, array_of, decode_value, is_plain, receive, send
 
 _import = builtins.__import__
-_MARK, _OWNER = "which way?", "whose?"  # names that no source can have
+# names that no source can have
+_MARK = "which way?"
+_OWNER = "whose?"
 
 
 class NullLogger:
@@ -220,12 +222,12 @@ def instrument(tree: ast.Module, file: str) -> ast.Module:
 
     functions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.Lambda))]
     nodes = {node for function in functions for node in ast.walk(function)}
-    for node in [*ast.walk(tree)]:
+    for node in list(ast.walk(tree)):
         if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
             node.value = ast.Call(ast.Name(_OWNER, ast.Load()), [node.value], [])
     conditions: set[ast.AST] = {node for node in nodes if isinstance(node, ast.Compare)}
     for node in nodes:
-        if isinstance(node, ast.BoolOp) and {*map(type, node.values)} == {ast.Compare}:
+        if isinstance(node, ast.BoolOp) and set(map(type, node.values)) == {ast.Compare}:
             conditions.add(node)  # a mask may be: nothing comes between its comparisons
             conditions.difference_update(node.values)
         elif isinstance(node, ast.BoolOp):
@@ -246,7 +248,7 @@ def instrument(tree: ast.Module, file: str) -> ast.Module:
             all_of = ast.Tuple([*none, node.subject], ast.Load())
             node.subject = ast.Subscript(all_of, ast.Constant(-1), ast.Load())
         for name, value in ast.iter_fields(node):
-            setattr(node, name, [*map(seen, value)] if isinstance(value, list) else seen(value))
+            setattr(node, name, list(map(seen, value)) if isinstance(value, list) else seen(value))
     return ast.fix_missing_locations(tree)
 
 
@@ -310,7 +312,9 @@ class WorkerService:
             for (name, file, is_package), text in zip(header["modules"], frame.blobs, strict=True)
         ]
         world = CandidateModules(sources, header["allowed"], self.printed)
-        self.ways, name, file = world.ways, own_name(header["name"]), sources[0].file
+        self.ways = world.ways
+        name = own_name(header["name"])
+        file = sources[0].file
         self.kernel = lambda: function_in(world.first(), name, file)
         try:
             kernel = self.lasting = self.kernel()
@@ -322,7 +326,8 @@ class WorkerService:
 
     def trace(self, frame: Frame) -> Frame:
         fields = frame.header["call"]
-        forms, blobs = fields["inputs"], frame.blobs
+        forms = fields["inputs"]
+        blobs = frame.blobs
         inputs = tuple(array_of(form, blob) for form, blob in zip(forms, blobs, strict=True))
         kernel = self.kernel() if fields["anew"] else self.lasting
         call = KernelCall(

@@ -35,10 +35,12 @@ COLUMNS = 106
 BREAK = ("src=x[first : first + count, :]", "src=x[0:count, :]")
 """The bug that the README plants."""
 SHAPE = "--shape 4096,64 --set factor=2.0"
-INK, GREY = (36, 41, 47), (90, 98, 108)
+INK = (36, 41, 47)
+GREY = (90, 98, 108)
 HUES = [(190, 30, 45), (20, 110, 60), (140, 90, 0), (9, 90, 180), (120, 60, 160), (20, 110, 120)]
 LIGHT = TerminalTheme((250, 250, 248), INK, [INK, *HUES, GREY], [GREY, *HUES, INK])
-PALE, DIM = (230, 235, 242), (163, 175, 191)
+PALE = (230, 235, 242)
+DIM = (163, 175, 191)
 GLOWING = [(255, 138, 128), (111, 217, 155), (255, 202, 107), (140, 196, 255), (214, 170, 255)]
 DARK = TerminalTheme((18, 22, 28), PALE, [PALE, *GLOWING, DIM, DIM], [DIM, *GLOWING, DIM, PALE])
 """For those whose system is dark; both have contrast enough on any page."""
@@ -71,7 +73,8 @@ def draw(name: str, title: str, text: RenderableType) -> None:
     form = {"title": title, "code_format": FORMAT, "unique_id": f"difftest-{name}", "clear": False}
     light, dark = (console.export_svg(theme=theme, **form) for theme in (LIGHT, DARK))
     rules = "\n".join(re.findall(r"^ *\.[\w-]+-r\d+ \{.*\}$", dark, re.MULTILINE))
-    ground, ink = DARK.background_color.hex, DARK.foreground_color.hex
+    ground = DARK.background_color.hex
+    ink = DARK.foreground_color.hex
     rules += f"\nsvg > rect {{ fill: {ground} }} .difftest-{name}-title {{ fill: {ink} }}"
     media = f"@media (prefers-color-scheme: dark) {{\n{rules}\n}}\n    </style>"
     picture = HERE / f"{name}.svg"
@@ -109,7 +112,7 @@ def failure(folder: Path) -> None:
 def page_words(page: str) -> list[str]:
     """The words that a page shows, each once."""
     shown = re.sub(r"(?s)<(script|style).*?</\1>|<[^>]+>", " ", page)
-    return sorted({*re.findall("[A-Za-z]{3,}", shown)})
+    return sorted(set(re.findall("[A-Za-z]{3,}", shown)))
 
 
 def page(folder: Path) -> None:
@@ -123,7 +126,8 @@ def page(folder: Path) -> None:
     options = [f"--user-data-dir={folder / 'browser'}", "--window-size=1280,1560"]
     pages = [f"--screenshot={picture}", (folder / "page.html").as_uri()]
     subprocess.run([*browser.split(), *options, *pages], check=True, stderr=PIPE)
-    text, said = (folder / "page.html").read_text(encoding="utf-8"), PngInfo()
+    text = (folder / "page.html").read_text(encoding="utf-8")
+    said = PngInfo()
     said.add_text("page", " ".join(page_words(text)))  # which a test compares with today's page
     image = Image.open(picture).quantize(256)  # half the bytes
     image.save(picture, optimize=True, pnginfo=said)

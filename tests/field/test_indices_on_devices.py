@@ -72,7 +72,8 @@ def test_a_scatter_that_skips_wrote_all_the_same_from_a_part_of_a_tensor(part, l
     @nki.jit
     def kernel(x, rows):
         out = nl.ndarray((16, 8), dtype=x.dtype, buffer=nl.shared_hbm)
-        at, tile = tile_of(rows), tile_of(x)
+        at = tile_of(rows)
+        tile = tile_of(x)
         nisa.dma_copy(
             dst=out.ap([[8, 4], [1, 8]], vector_offset=at, indirect_dim=0),
             src=tile[:, 0:8] if part else tile,
@@ -91,7 +92,8 @@ def test_two_rows_that_are_put_into_one_slot(slot):
     @nki.jit
     def kernel(x, rows):
         out = nl.ndarray((16, 8), dtype=x.dtype, buffer=nl.shared_hbm)
-        at, tile = tile_of(rows), tile_of(x)
+        at = tile_of(rows)
+        tile = tile_of(x)
         nisa.dma_copy(dst=out.ap([[8, 4], [1, 8]], vector_offset=at, indirect_dim=0), src=tile)
         return out
 

@@ -63,7 +63,8 @@ def test_issue_1051_reshape_of_a_free_dimension_is_a_view():
             tiles = nl.ndarray((2, nl.par_dim(128), 2, 16, 3), nl.float32, buffer=nl.sbuf)
             for o in nl.sequential_range(2):
                 for i in nl.sequential_range(2):
-                    rows, columns = nl.ds(128 * o, 128), nl.ds(16 * i, 16)
+                    rows = nl.ds(128 * o, 128)
+                    columns = nl.ds(16 * i, 16)
                     tiles[o, :, i] = nl.load(w[rows, columns])
         for o in nl.affine_range(2):
             nl.store(out[o], tiles[o])
@@ -75,7 +76,8 @@ def test_issue_1051_reshape_of_a_free_dimension_is_a_view():
 
 
 def test_issue_1051_psum_accumulates_matmuls():
-    stationary, moving = normal(9, 128, 64), normal(9, 128, 100)
+    stationary = normal(9, 128, 64)
+    moving = normal(9, 128, 100)
 
     @nki.jit
     def kernel(a, b):
@@ -105,12 +107,14 @@ def test_issue_1116_reshape_of_a_shifted_image_says_why_not():
 @every("form", ["nl.multiply", "*", "loop"])
 def test_issue_1138_a_broadcast_multiply_is_right_in_every_form(form):
     """On the device the rows of the broadcast dimension were all the same."""
-    buffer, scale = normal(4, 8, 64), normal(4, 8)
+    buffer = normal(4, 8, 64)
+    scale = normal(4, 8)
 
     @nki.jit
     def kernel(o, s):
         out = nl.ndarray((4, 8, 64), nl.float32, buffer=nl.shared_hbm)
-        tile, factor = nl.load(o), nl.load(s)
+        tile = nl.load(o)
+        factor = nl.load(s)
         if form == "nl.multiply":
             nl.store(out, nl.multiply(tile, factor[:, :, None]))
         elif form == "*":
@@ -135,7 +139,8 @@ def test_issue_1138_operands_of_different_rank_are_refused():
 
 
 def test_issue_1174_reshape_of_hbm_and_block_dimensions():
-    left, right = normal(2, 128, 96), normal(2, 128, 64)
+    left = normal(2, 128, 96)
+    right = normal(2, 128, 64)
 
     @nki.jit
     def kernel(a, b):
@@ -170,7 +175,8 @@ def test_issue_1255_activation_on_a_slice_of_a_reshaped_tensor(batch):
 
 @every("function", [nl.copy, nl.relu, nl.square])
 def test_issue_1296_activation_adds_its_bias_whatever_the_function(function):
-    data, bias = normal(16, 32), normal(16, 1)
+    data = normal(16, 32)
+    bias = normal(16, 1)
     expected = {nl.copy: lambda x: x, nl.relu: lambda x: np.maximum(x, 0), nl.square: np.square}
 
     @nki.jit

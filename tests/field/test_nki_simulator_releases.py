@@ -47,7 +47,8 @@ def test_0_4_a_dma_that_skips_keeps_the_bits_of_integers():
 
 
 def test_0_4_a_shuffle_of_255_keeps_the_destination():
-    source, target = values(32, 3), values(32, 3, seed=1)
+    source = values(32, 3)
+    target = values(32, 3, seed=1)
 
     def compute(src, dst):
         nisa.nc_stream_shuffle(dst, src, [255] * 31 + [0])
@@ -60,7 +61,8 @@ def test_0_4_a_shuffle_of_255_keeps_the_destination():
 
 @every("view", ["slice", "ap"])
 def test_0_4_a_local_gather_into_a_view(view):
-    data, index = values(16, 64), RNG.integers(0, 64, (16, 1)).astype(np.uint16)
+    data = values(16, 64)
+    index = RNG.integers(0, 64, (16, 1)).astype(np.uint16)
 
     def compute(x, i):
         whole = nl.zeros((16, 20), nl.float32)
@@ -75,7 +77,8 @@ def test_0_4_a_local_gather_into_a_view(view):
 
 
 def test_0_4_and_0_5_a_matmul_takes_more_than_two_dimensions():
-    stationary, moving = values(16, 2, 3), values(16, 4, 5)
+    stationary = values(16, 2, 3)
+    moving = values(16, 4, 5)
 
     def compute(a, b):
         out = nl.ndarray((6, 4, 5), nl.float32, buffer=nl.psum)
@@ -90,7 +93,8 @@ def test_0_4_iota_and_affine_select_with_an_offset_in_a_register():
     data = values(4, 6)
 
     def kernel(x):
-        counted, kept = nl.ndarray((4, 6), nl.int32), nl.ndarray((4, 6), nl.float32)
+        counted = nl.ndarray((4, 6), nl.int32)
+        kept = nl.ndarray((4, 6), nl.float32)
         register = nisa.register_alloc(3)
         nisa.iota(counted, [[1, 6]], offset=register, channel_multiplier=10)
         nisa.affine_select(
@@ -121,7 +125,8 @@ def test_0_4_an_offset_in_the_variable_of_a_loop():
 
 
 def test_0_4_logical_and_of_numbers():
-    a, b = np.array([[0, 0.5, -2, 0]], np.float32), np.array([[1, 2, 0, 0]], np.float32)
+    a = np.array([[0, 0.5, -2, 0]], np.float32)
+    b = np.array([[1, 2, 0, 0]], np.float32)
 
     def compute(x, y):
         out = nl.ndarray((1, 4), nl.float32)
@@ -241,7 +246,8 @@ TIES = np.array([[5, 1, 5, 3, 5, 2, 1, 0, 3, 4]], np.float32)
 
 def test_0_6_match_replace_goes_through_equal_values_in_reverse():
     def compute(x):
-        largest, places = nl.ndarray((1, 8), nl.float32), nl.ndarray((1, 8), nl.uint32)
+        largest = nl.ndarray((1, 8), nl.float32)
+        places = nl.ndarray((1, 8), nl.uint32)
         out = nl.ndarray(x.shape, nl.float32)
         nisa.max8(largest, x)
         nisa.nc_match_replace8(out, x, largest, -1.0, dst_idx=places)
@@ -288,7 +294,8 @@ def test_0_6_an_activation_reduces_into_a_part_of_what_it_writes():
 
 def test_0_6_matmuls_accumulate_into_overlapping_parts_of_psum():
     """As a convolution does: shifted parts of one PSUM tile."""
-    weights, rows = values(3, 16, 8), values(16, 10)
+    weights = values(3, 16, 8)
+    rows = values(16, 10)
 
     def kernel(w, x):
         total = nl.ndarray((8, 12), nl.float32, buffer=nl.psum)
@@ -315,7 +322,8 @@ def test_0_6_accumulating_on_what_a_memset_put_there_warns():
 
 @every("which", ["tensor_copy_predicated", "select_reduce"])
 def test_0_6_operands_of_other_ranks_and_as_many_elements(which):
-    data, other = values(4, 6), values(4, 2, 3, seed=1)
+    data = values(4, 6)
+    other = values(4, 2, 3, seed=1)
     predicate = (RNG.random((4, 2, 3)) < 0.5).astype(np.uint8)
 
     def compute(x, y, p):
@@ -336,8 +344,10 @@ def test_0_6_the_float_that_stands_for_false(dtype):
     sentinel = float(np.finfo(np.float32).min)
 
     def compute(x):
-        low, high = nl.full((4, 1), 2.0, nl.float32), nl.full((4, 1), 4.0, nl.float32)
-        selected, masked = nl.ndarray((4, 6), dtype), nl.ndarray((4, 6), dtype)
+        low = nl.full((4, 1), 2.0, nl.float32)
+        high = nl.full((4, 1), 4.0, nl.float32)
+        selected = nl.ndarray((4, 6), dtype)
+        masked = nl.ndarray((4, 6), dtype)
         nisa.range_select(
             selected, x, nl.greater_equal, nl.less, low, high, on_false_value=sentinel
         )
@@ -355,10 +365,12 @@ def test_0_6_the_float_that_stands_for_false(dtype):
 
 
 def test_0_6_tensor_scalar_reduce_keeps_its_register_without_reduce_res():
-    first, second = values(4, 6), values(4, 6, seed=1)
+    first = values(4, 6)
+    second = values(4, 6, seed=1)
 
     def compute(x, y):
-        out, total = nl.ndarray((4, 6), nl.float32), nl.ndarray((4, 1), nl.float32)
+        out = nl.ndarray((4, 6), nl.float32)
+        total = nl.ndarray((4, 1), nl.float32)
         nisa.tensor_scalar_reduce(out, x, nl.multiply, 2.0, nl.add)
         nisa.tensor_scalar_reduce(
             out, y, nl.multiply, 2.0, nl.add, total, reduce_cmd=nisa.reduce_cmd.reduce
@@ -372,7 +384,8 @@ def test_0_6_tensor_scalar_reduce_keeps_its_register_without_reduce_res():
 @every("width, count", [(1, 16), (4, 8), (16, 3)])
 def test_the_known_defect_of_local_gather_is_not_ours(width, count):
     """Up to 0.6 it ignored num_elem_per_idx for some sizes of the destination."""
-    data, index = values(16, 64), RNG.integers(0, 48, (16, 1)).astype(np.uint16)
+    data = values(16, 64)
+    index = RNG.integers(0, 48, (16, 1)).astype(np.uint16)
 
     def compute(x, i):
         out = nl.ndarray((16, count, width), nl.float32)

@@ -34,7 +34,8 @@ def integers(*shape):
 def quantized(packed, x, scale=None):
     """A tile of the packed dtype and its scales."""
     source = nl.load(x)
-    rows, columns = source.shape[0], source.shape[1] // 4
+    rows = source.shape[0]
+    columns = source.shape[1] // 4
     out = nl.ndarray((rows, columns), getattr(nl, packed))
     scale = nl.ndarray((rows, columns), nl.uint8) if scale is None else scale
     nisa.quantize_mx(out, source, scale)
@@ -66,7 +67,8 @@ def test_0_4_quantize_mx_into_each_packed_dtype(packed):
 
 
 def test_0_4_a_product_of_packed_operands():
-    left, right = integers(32, 6 * 4), integers(32, 10 * 4)
+    left = integers(32, 6 * 4)
+    right = integers(32, 10 * 4)
 
     def kernel(a, b):
         (x, x_scale), (y, y_scale) = (
@@ -121,7 +123,8 @@ def test_0_5_a_dma_of_packed_elements_that_skips():
 
 def test_0_6_scales_in_a_slice_of_a_common_tile():
     """A sliced scale raised a ValueError, and spoiled the scales that were there before."""
-    first, second = integers(32, 16), (8 * integers(32, 16).astype(np.float32))
+    first = integers(32, 16)
+    second = 8 * integers(32, 16).astype(np.float32)
     second = second.astype(ml_dtypes.bfloat16)
 
     def kernel(a, b):

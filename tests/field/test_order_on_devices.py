@@ -188,7 +188,8 @@ def scatter_add(a, rows):
     out = nl.ndarray((32, 16), a.dtype, buffer=nl.shared_hbm)
     line, column = nl.mgrid[0:8, 0:16]
     nl.store(out, nl.zeros((32, 16), a.dtype, buffer=nl.sbuf))
-    at, tile = nl.load(rows), nl.load(a)
+    at = nl.load(rows)
+    tile = nl.load(a)
     nisa.dma_copy(dst=out[at[line, 0], column], src=tile, dst_rmw_op=np.add)
     return out
 
@@ -213,7 +214,8 @@ def skipping(x, rows):
     zeros = nl32.ndarray((16, 8), dtype=x.dtype, buffer=nl32.sbuf)
     nisa32.memset(dst=zeros, value=0.0)
     nisa32.dma_copy(dst=out, src=zeros)
-    at, tile = tile_of(rows), tile_of(x)
+    at = tile_of(rows)
+    tile = tile_of(x)
     target = out.ap([[8, 4], [1, 8]], vector_offset=at, indirect_dim=0)
     nisa32.dma_compute(
         dst=target,

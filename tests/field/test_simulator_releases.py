@@ -81,7 +81,8 @@ def test_a_subtraction_from_what_nothing_wrote_is_refused():
 
 
 def test_release_2_31_an_accumulating_scatter_meets_an_index_twice():
-    table, rows = normal(5, 4), np.array([[3], [3], [0]], np.int32)
+    table = normal(5, 4)
+    rows = np.array([[3], [3], [0]], np.int32)
 
     def kernel(data: nt.mutable_tensor, places):
         target = data[nl.load(places), nl.arange(4)[None, :]]

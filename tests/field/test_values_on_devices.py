@@ -84,7 +84,8 @@ def test_issue_1060_who_is_live_when_sbuf_is_full():
 def test_issues_1036_and_1118_products_that_need_more_banks_than_there_are():
     def kernel(x, w, count):
         out = nl.ndarray((count, 128, 300), nl.float32, buffer=nl.shared_hbm)
-        weights, tile = nl.load(w), nl.load(x)
+        weights = nl.load(w)
+        tile = nl.load(x)
         totals = [nl.zeros((128, 300), nl.float32, buffer=nl.psum) for _ in range(count)]
         for total in totals:
             total += nisa.nc_matmul(weights, tile)

@@ -100,12 +100,14 @@ class Drawer:
 
     def __init__(self, dialect: Dialect, seed: int, tensor: Any) -> None:
         self.random = random.Random(seed)
-        self.nl, self.nisa = dialect.nl, dialect.nisa
+        self.nl = dialect.nl
+        self.nisa = dialect.nisa
         self.tensor = tensor
 
     def tile(self) -> Any:
         """A tile that is written, in SBUF or PSUM, or a part of one."""
-        shape, dtype = self.random.choice(SHAPES), getattr(self.nl, self.random.choice(DTYPES))
+        shape = self.random.choice(SHAPES)
+        dtype = getattr(self.nl, self.random.choice(DTYPES))
         buffer = self.random.choice((self.nl.sbuf, self.nl.sbuf, self.nl.psum))
         made = self.nl.full(shape, self.random.choice((0, 1, 2)), dtype, buffer=buffer)
         kind = self.random.randrange(6)

@@ -24,7 +24,8 @@ def view_of(scene: Scene, value: Value) -> Access:
 
 def _index(scene: Scene, shape: Shape, value: Value) -> str:
     """``t[...]`` with integers, slices, ``nl.ds`` and an ellipsis."""
-    choices, items = scene.choices, []
+    choices = scene.choices
+    items = []
     for size in shape:
         kind = choices.integer(0, 5)
         start = choices.integer(0, size - 1)
@@ -50,14 +51,15 @@ def _slice(scene: Scene, shape: Shape, value: Value) -> str:
     choices = scene.choices
     dim = choices.integer(0, len(shape) - 1)
     start = choices.integer(0, shape[dim] - 1)
-    end, step = choices.integer(start + 1, shape[dim]), choices.integer(1, 2)
+    end = choices.integer(start + 1, shape[dim])
+    step = choices.integer(1, 2)
     return f".slice({dim}, {start}, {end}, {step})"
 
 
 def _permute(scene: Scene, shape: Shape, value: Value) -> str:
     first = 0 if value.space.is_hbm else 1
     rest = list(range(first, len(shape)))
-    order = [*range(first)]
+    order = list(range(first))
     while rest:
         order.append(rest.pop(scene.choices.integer(0, len(rest) - 1)))
     return f".permute({tuple(order[::-1] if scene.spoil() else order)})"
@@ -117,11 +119,13 @@ VIEWS: tuple[Callable[[Scene, Shape, Value], str], ...] = (
 
 def _pattern(scene: Scene, value: Value) -> str:
     """``ap`` on the whole tensor; its strides go forward and meet no element twice."""
-    choices, row = scene.choices, math.prod(value.shape[1:])
+    choices = scene.choices
+    row = math.prod(value.shape[1:])
     rows = choices.integer(1, value.shape[0])
     start = choices.integer(0, value.shape[0] - rows) * row
     counts: list[list[int]] = []
-    reach, step = 1, 1
+    reach = 1
+    step = 1
     for _ in range(choices.integer(1, 2)):
         step *= choices.integer(1, 2)
         count = choices.integer(1, max(1, (row - reach) // step + 1))

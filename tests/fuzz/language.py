@@ -113,7 +113,8 @@ def cast(scene: Scene) -> None:
     choices = scene.choices
     data = operand(scene, spaces=ON_CHIP)
     kind = choices.pick(("astype", "=", "broadcast_to"))
-    text, shape = f"{data.text}.astype(nl.{named(choices.pick(DTYPES))})", data.shape
+    text = f"{data.text}.astype(nl.{named(choices.pick(DTYPES))})"
+    shape = data.shape
     if kind == "broadcast_to":
         axis = choices.integer(0, len(shape) - 1)
         narrow = operand(scene, tuple(1 if k == axis else n for k, n in enumerate(shape)))
@@ -164,7 +165,8 @@ def load_beyond(scene: Scene) -> None:
     shape = (choices.pick((2, 3, 8)), choices.pick((4, 5, 8)))
     kind = choices.pick(("float32", "int32", "bfloat16"))
     given = scene.argument(shape, kind, expression_of(scene, kind), mutable=False)
-    grid, axis = scene.grid_index(shape), choices.integer(0, 1)
+    grid = scene.grid_index(shape)
+    axis = choices.integer(0, 1)
     items = [f"{grid}.{AXES[k]}" for k in range(2)]
     items[axis] += f" + {choices.integer(1, 3)}"
     inside = f"mask={items[axis]} < {shape[axis]}"
@@ -210,7 +212,8 @@ def atomic_add(scene: Scene) -> None:
 def constant(scene: Scene) -> None:
     choices = scene.choices
     if choices.chance(30):
-        size, kind = choices.pick((2, 4, 3)), choices.pick(("float32", "uint8", "bfloat16"))
+        size = choices.pick((2, 4, 3))
+        kind = choices.pick(("float32", "uint8", "bfloat16"))
         text = f"nl.load(nl.shared_identity_matrix({size}, dtype=nl.{kind}))"
         sink(scene, text, (size, size), "nl.shared_identity_matrix")
         return
@@ -227,7 +230,8 @@ def dense_index(scene: Scene) -> None:
     found = [value for value in scene.suitable() if len(value.shape) == 2 and not value.blocks]
     if not found:
         return
-    left, right = choices.pick(found), choices.pick(found)
+    left = choices.pick(found)
+    right = choices.pick(found)
     rows = min(left.shape[0], right.shape[0])
     grid = scene.grid_index((rows, choices.pick((4, 2, 3))))
     places = [choices.integer(0, value.shape[1] - 1) for value in (right, left)]

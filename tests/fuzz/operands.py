@@ -76,7 +76,8 @@ def filled(
     expression: str = "",
 ) -> Value:
     """A new tensor, all of it written: from an argument, in its buffer."""
-    name, kind = scene.fresh("t"), named(dtype)
+    name = scene.fresh("t")
+    kind = named(dtype)
     made = f"{name} = nl.ndarray({shape}, nl.{kind}, buffer=nl.{space.value})"
     if dtype in NEWER_DTYPES:
         scale = kind.startswith("float8_e8m0")  # which has no zero: NaN

@@ -23,7 +23,8 @@ def reduced(failure: Disagreement, modes: tuple[str, ...]) -> Disagreement:
         for program in _smaller(failure.program):
             found = _fails(program, failure.signature, modes)
             if found is not None:
-                failure, going = found, True
+                failure = found
+                going = True
                 break
     return failure
 
@@ -42,7 +43,7 @@ def _smaller(program: Program) -> Iterator[Program]:
         rest = program.outputs[:number] + program.outputs[number + 1 :]
         name = re.compile(rf"\b{output.name}\b")
         body = (s for s in program.body if not any(name.search(text) for text in s.lines()))
-        yield replace(program, outputs=rest, body=(*body,))
+        yield replace(program, outputs=rest, body=tuple(body))
         yield replace(program, outputs=rest)
     for body in _shorter(program.body):
         yield replace(program, body=body)
@@ -56,7 +57,9 @@ def _smaller(program: Program) -> Iterator[Program]:
 def _shorter(body: tuple[Statement, ...]) -> Iterator[tuple[Statement, ...]]:
     """A body with one statement less, the last first; or with a loop's body in its place."""
     for number in reversed(range(len(body))):
-        before, statement, after = body[:number], body[number], body[number + 1 :]
+        before = body[:number]
+        statement = body[number]
+        after = body[number + 1 :]
         yield before + after
         if isinstance(statement, Loop):
             yield (*before, *statement.body, *after)

@@ -113,7 +113,9 @@ class Scene:
     """The kernel so far: its values, its lines, and the integers that index them."""
 
     def __init__(self, choices: Choices, dialect: str, *, lawful: bool) -> None:
-        self.choices, self.dialect, self.lawful = choices, dialect, lawful
+        self.choices = choices
+        self.dialect = dialect
+        self.lawful = lawful
         self.names: dict[str, Any] = dict(NAMES[dialect])
         self.values: list[Value] = []
         self.inputs: list[Input] = []
@@ -169,7 +171,8 @@ class Scene:
 
     def loop(self, kind: str, count: int, body: Callable[[], None]) -> None:
         """Draw a loop's body in its first turn, and run it in the others; what it makes is gone."""
-        variable, known = self.fresh("k"), list(self.values)
+        variable = self.fresh("k")
+        known = list(self.values)
         self.integers.append((variable, count))
         self.bodies.append([])
         try:

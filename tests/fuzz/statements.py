@@ -49,7 +49,8 @@ class SceneDrawing(Drawing):
 
     def __init__(self, example: str, scene: Scene) -> None:
         record = INSTRUCTIONS[FORMS.get(example, example)]
-        self.scene, self.choices = scene, scene.choices
+        self.scene = scene
+        self.choices = scene.choices
         self.texts: dict[str, str] = {}
         self.offered: Access | None = None
         self.first: np.dtype[Any] | None = None
@@ -102,7 +103,8 @@ class SceneDrawing(Drawing):
         elif values is not None or (limits and self.choices.chance(60)):
             made = self._new(shape, self.pick(dtypes), spaces, values, limits)
         else:
-            made, self.offered = self.offered, None
+            made = self.offered
+            self.offered = None
             if made is None or not self._fits(made, shape, spaces, dtypes):
                 made = self._operand(shape, spaces, dtypes)
         self.texts[role] = made.text
@@ -163,7 +165,8 @@ def call(scene: Scene, example: str) -> None:
 
 def _issue(scene: Scene, drawn: DrawnCall, drawing: SceneDrawing) -> None:
     """Emit the call, and what becomes of a result."""
-    choices, name = scene.choices, drawn.record.name
+    choices = scene.choices
+    name = drawn.record.name
     module, parameters = function(name, scene.dialect)
     more = ""
     share = MASKED_WALKS if drawn.record.walk is not None else MASKED

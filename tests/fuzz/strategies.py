@@ -30,7 +30,8 @@ def statement(scene: Scene) -> None:
     choices = scene.choices
     nested = len(scene.integers) - len(scene.grid)
     if nested < (2 if scene.dialect == "classic" else 1) and choices.chance(10):
-        count, length = choices.integer(1, 3), choices.integer(1, 3)
+        count = choices.integer(1, 3)
+        length = choices.integer(1, 3)
         scene.loop(choices.pick(LOOPS), count, lambda: several(scene, length))
         return
     if choices.chance(75):

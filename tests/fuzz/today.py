@@ -50,7 +50,8 @@ def gather(scene: Scene) -> None:
     choices = scene.choices
     value = filled(scene, (5, 3), choices.pick(DTYPES), HBM[0])
     rows, width = value.shape
-    count, skip = choices.integer(1, 4), choices.chance(40)
+    count = choices.integer(1, 4)
+    skip = choices.chance(40)
     most = rows + 1 if skip else rows - 1
     places = [[choices.integer(0, most)] for _ in range(count)]
     index = filled(scene, (count, 1), NAMES["int32"], expression=f"np.array({places})")
@@ -74,14 +75,16 @@ def moved_by_one(scene: Scene) -> None:
     offset = filled(scene, (1, 1), NAMES["int32"], expression=f"np.array([{number}])").name
     kind = choices.pick(("tile", "register", "loaded"))
     if kind != "tile":
-        register, held = scene.fresh("r"), offset
+        register = scene.fresh("r")
+        held = offset
         offset = register
         set_to = number if kind == "register" else ""
         scene.emit(f"{register} = nisa.register_alloc({set_to})", "nisa.register_alloc")
         if kind == "loaded":
             scene.emit(f"nisa.register_load({register}, {held})", "nisa.register_load")
     if choices.chance(50):
-        text, shape = f"{value.name}.select({dim}, {offset})", (width, 1) if dim == 0 else (rows, 1)
+        text = f"{value.name}.select({dim}, {offset})"
+        shape = (width, 1) if dim == 0 else (rows, 1)
     else:
         count = choices.integer(1, max(1, value.shape[dim] - number))
         shape = (count, width) if dim == 0 else (rows, count)
@@ -96,7 +99,8 @@ def device_loop(scene: Scene) -> None:
     value = filled(scene, (4, 6), choices.pick(DTYPES), HBM[0])
     rows, width = value.shape
     target = filled(scene, value.shape, value.dtype)
-    first, step = choices.integer(0, width - 1), choices.integer(1, 3)
+    first = choices.integer(0, width - 1)
+    step = choices.integer(1, 3)
     last = choices.integer(first, width + scene.spoil())
     column = f"ap([[{width}, {rows}], [1, 1]], scalar_offset=i, indirect_dim=1)"
     body = f"lambda i: nisa.dma_copy({target.name}.{column}, {value.name}.{column})"

@@ -112,7 +112,8 @@ def _free_order(scene: Scene, ndim: int) -> tuple[int, ...]:
 
 def view_of(scene: Scene, value: Value) -> Access:
     """An access of a tensor that exists."""
-    choices, shape = scene.choices, value.shape
+    choices = scene.choices
+    shape = value.shape
     if value.blocks:
         return _block_of(scene, value)
     kind = choices.pick(
@@ -148,7 +149,8 @@ def _block_of(scene: Scene, value: Value) -> Access:
 
 
 def _reshaped(scene: Scene, value: Value) -> Access:
-    partitions, free = value.shape[0], math.prod(value.shape[1:])
+    partitions = value.shape[0]
+    free = math.prod(value.shape[1:])
     first = scene.choices.pick([k for k in range(1, free + 1) if free % k == 0])
     shape = (partitions, free) if first in (1, free) else (partitions, first, free // first)
     if scene.choices.chance(20):
@@ -200,7 +202,8 @@ def base_for(scene: Scene, shape: Shape, *, reading: bool) -> Wanted:
 
 def access(scene: Scene, value: Value, shape: Shape, wanted: Wanted) -> Access:
     """The access of ``shape`` that ``wanted`` was made for."""
-    kind, name = wanted.kind, value.name
+    kind = wanted.kind
+    name = value.name
     if kind == "indexed":
         walks = [
             walk(scene, size, shape[wanted.order.index(axis)], negative=axis > 0)

@@ -21,7 +21,7 @@ middling_cases = settings(max_examples=CASES // 4 if NIGHTLY else min(CASES, 12)
 
 def half(values):
     """Every other one; every night all. The next Python has the others, and the next commit it."""
-    return [*values] if NIGHTLY else [*values][sys.version_info.minor % 2 :: 2]
+    return list(values) if NIGHTLY else list(values)[sys.version_info.minor % 2 :: 2]
 
 
 def in_turn(dtypes, inputs, *examples):

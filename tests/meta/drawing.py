@@ -161,7 +161,8 @@ def parts_of(layer: dict[str, Any], dtype: str) -> Parts:
         nl = types.SimpleNamespace(tile_size=sizes, float32=np.dtype("float32"))
         pool = layer["pool_size"]
         height, width = conv2d.convolved_size(X, W)
-        kernels_nl, conv2d.nl = conv2d.nl, nl
+        kernels_nl = conv2d.nl
+        conv2d.nl = nl
         try:
             rows, columns = conv2d.psum_tile(height, width, pool, layer.get("TILE_WINDOWS"))
             block = conv2d.rows_of_block(X, W, pool, rows, layer.get("BLOCK_BYTES", 8 * 1024))

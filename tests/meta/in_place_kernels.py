@@ -36,7 +36,8 @@ def cache_update(cache, new, position):
 def recurrence(state, x):
     """Set state to state / 2 + x, and return twice the new state."""
     y = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    updated, more = loaded(state), loaded(x)
+    updated = loaded(state)
+    more = loaded(x)
     nisa.tensor_scalar(dst=updated, data=updated, op0=nl.multiply, operand0=0.5)
     nisa.tensor_tensor(dst=updated, data1=updated, data2=more, op=nl.add)
     nisa.dma_copy(dst=state, src=updated)
@@ -48,7 +49,9 @@ def recurrence(state, x):
 @nki.jit
 def momentum_step(param, grad, velocity, rate):
     """Set velocity to 0.75 * velocity + grad, and param to param - rate * velocity."""
-    updated, more, old = loaded(velocity), loaded(grad), loaded(param)
+    updated = loaded(velocity)
+    more = loaded(grad)
+    old = loaded(param)
     nisa.tensor_scalar(dst=updated, data=updated, op0=nl.multiply, operand0=0.75)
     nisa.tensor_tensor(dst=updated, data1=updated, data2=more, op=nl.add)
     nisa.dma_copy(dst=velocity, src=updated)
@@ -61,7 +64,8 @@ def momentum_step(param, grad, velocity, rate):
 def scatter(cache, new, rows):
     """Write row i of new to row rows[i] of cache."""
     count, width = new.shape
-    at, tile = loaded(rows), loaded(new)
+    at = loaded(rows)
+    tile = loaded(new)
     place = cache.ap([[width, count], [1, width]], vector_offset=at, indirect_dim=0)
     nisa.dma_copy(dst=place, src=tile)
 

@@ -201,7 +201,8 @@ def rmsnorm_without_epsilon(x, gamma):
 def rope_reference(x, cosines, sines):
     x, cosines, sines = _wide(x, cosines, sines)
     half = x.shape[1] // 2
-    left, right = x[:, :half], x[:, half:]
+    left = x[:, :half]
+    right = x[:, half:]
     return np.concatenate([left * cosines - right * sines, right * cosines + left * sines], axis=1)
 
 
@@ -209,8 +210,10 @@ def _rope(x, cosines, sines, combine):
     out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
     half = x.shape[1] // 2
     tile = nl.load(x, dtype=nl.float32)
-    cosine, sine = nl.load(cosines, dtype=nl.float32), nl.load(sines, dtype=nl.float32)
-    left, right = tile[:, 0:half], tile[:, half : 2 * half]
+    cosine = nl.load(cosines, dtype=nl.float32)
+    sine = nl.load(sines, dtype=nl.float32)
+    left = tile[:, 0:half]
+    right = tile[:, half : 2 * half]
     first = nl.subtract(nl.multiply(left, cosine), nl.multiply(right, sine))
     nl.store(out[:, 0:half], first)
     nl.store(out[:, half : 2 * half], combine(nl.multiply(right, cosine), nl.multiply(left, sine)))

@@ -48,7 +48,8 @@ def router_of(bug=RIGHT):
             nisa.tensor_scalar(dst=found, data=found, op0=nl.add, operand0=1)
 
         # softmax over the two largest: exp(l - l0) / sum
-        top, factor = largest[:, 0:2], -1.0
+        top = largest[:, 0:2]
+        factor = -1.0
         if bug == UNSCALED:
             top = largest[:, 1:3]
         shift = nl.ndarray((count, 1), dtype=nl.float32, buffer=nl.sbuf)

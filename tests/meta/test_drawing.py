@@ -24,7 +24,7 @@ def is_drawn(spec, need):
     return find(cases(spec), lambda case: need(needs_of([case])) > 0, settings=first)
 
 
-@every("name", [*filter(is_another, SPECS)][:: 1 if NIGHTLY else 4])
+@every("name", list(filter(is_another, SPECS))[:: 1 if NIGHTLY else 4])
 def test_cases_differ_and_are_random_in_at_least_half(name):
     counts = counted(drawn(SPECS[name], 20))  # as many as a person's run draws
     assert counts.distinct == counts.cases >= 19

@@ -49,7 +49,8 @@ def rows(kernel: Any, reference: Callable[..., Any], dtype: str = "float32", **m
 
 def first_red(spec: KernelSpec, seed: int = 0, cases: int = 50) -> int:
     """The number of the first case that is red, or 0."""
-    runner, red = Runner((PlainBackend(),)), []
+    runner = Runner((PlainBackend(),))
+    red = []
 
     def is_red(case):
         try:

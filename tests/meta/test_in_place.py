@@ -182,7 +182,8 @@ def test_a_right_kernel_agrees_and_has_no_hazard(name, dialect):
 
 def changed(kernel, old, new):
     """The kernel with another text at the first place of one."""
-    name, path = function_name(kernel), Path(function_of(kernel).__code__.co_filename)
+    name = function_name(kernel)
+    path = Path(function_of(kernel).__code__.co_filename)
     text = path.read_text(encoding="utf-8")
     place = text.index(old, text.index(f"def {name}("))
     text = text[:place] + new + text[place + len(old) :]
@@ -234,7 +235,8 @@ def test_a_wrong_kernel_is_red_and_the_report_names_the_array(kernel, old, new, 
 def returns_sevens(total, x):
     """Add x to total, and return a new array of 7.0."""
     out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    old, more = todays.loaded(total), todays.loaded(x)
+    old = todays.loaded(total)
+    more = todays.loaded(x)
     nisa.tensor_tensor(dst=old, data1=old, data2=more, op=nl.add)
     nisa.dma_copy(dst=total, src=old)
     nisa.memset(dst=more, value=7.0)
@@ -251,7 +253,8 @@ def nothing(total, x):
 @nki.jit
 def sets_two(total, x):
     """Set both arguments to their sum."""
-    old, more = todays.loaded(total), todays.loaded(x)
+    old = todays.loaded(total)
+    more = todays.loaded(x)
     nisa.tensor_tensor(dst=old, data1=old, data2=more, op=nl.add)
     nisa.dma_copy(dst=total, src=old)
     nisa.dma_copy(dst=x, src=old)
@@ -384,7 +387,8 @@ def half_each(total, x):
 @nki.jit
 def both_all(total, x):
     """Add x to total on each of two cores, so that the second may read the first one's sum."""
-    old, more = todays.loaded(total), todays.loaded(x)
+    old = todays.loaded(total)
+    more = todays.loaded(x)
     nisa.tensor_tensor(dst=old, data1=old, data2=more, op=nl.add)
     nisa.dma_copy(dst=total, src=old)
 
@@ -414,7 +418,8 @@ def test_two_cores_that_update_the_same_elements_race():
 @nki.jit
 def exchanged(total, x):
     """Add the x of all ranks to each rank's total."""
-    terms, sums = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf), todays.loaded(x)
+    terms = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)
+    sums = todays.loaded(x)
     ncc.all_reduce([sums], [terms], ncc.ReplicaGroup(((0, 1),)), nl.add)
     old = todays.loaded(total)
     nisa.tensor_tensor(dst=old, data1=old, data2=terms, op=nl.add)

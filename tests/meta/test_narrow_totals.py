@@ -109,7 +109,8 @@ def taps(dtype):
     """Four neighbours, each with a weight."""
 
     def compute(lhsT, rhs):
-        tile, total = cl.load(lhsT[0:128]), None
+        tile = cl.load(lhsT[0:128])
+        total = None
         for tap, weight in enumerate((0.3, 0.7, 1.1, 0.9)):
             part = cl.multiply(tile[:, tap : tap + 61], weight, dtype=cl.bfloat16)
             total = part if total is None else cl.add(total, part, dtype=dtype)

@@ -22,7 +22,8 @@ with embedded():
     from kernels.classic import vector_add as classic
     from kernels.nki import vector_add as todays
 
-NAIVE, TILED = specs.naive(todays.vector_add_naive), specs.tiled(todays.vector_add_tiled)
+NAIVE = specs.naive(todays.vector_add_naive)
+TILED = specs.tiled(todays.vector_add_tiled)
 STREAM = specs.stream(classic.vector_add_stream)
 TURNED = specs.transposition(classic_transpose.transpose_by_tiles)
 SQUARE = replace(TURNED, inputs={"a_tensor": "M M"})
@@ -30,7 +31,9 @@ TWO_TILES = replace(TURNED, domain={**TURNED.domain, "N": (256,)})
 PRODUCT = specs.product(classic_matmul.nki_matmul_tiled_)
 TILES = {"TILE_M": 1, "TILE_K": 1, "TILE_N": 1, "M": 1, "K": 1, "N": 1}
 
-LAST, SWAPPED, DTYPE = "last tile missing", "indices swapped", "dtype hard-coded"
+LAST = "last tile missing"
+SWAPPED = "indices swapped"
+DTYPE = "dtype hard-coded"
 # A spec, a bug of its kernel and the line that has it; the smallest case, and what is said of it.
 BUGS = [
     (

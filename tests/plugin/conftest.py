@@ -134,7 +134,9 @@ class Plugin:
     """An installed plugin, whose metadata is read once for all runs."""
 
     def __init__(self, found: importlib.metadata.Distribution) -> None:
-        self.files, self.metadata, self.version = found.files, found.metadata, found.version
+        self.files = found.files
+        self.metadata = found.metadata
+        self.version = found.version
         self.entry_points = found.entry_points
 
 

@@ -61,7 +61,8 @@ def test_{name}(case):
     case.check()
 """
 
-CLASSIC, TODAYS = "kernel={0}_classic", "kernel={0}"
+CLASSIC = "kernel={0}_classic"
+TODAYS = "kernel={0}"
 BOTH = "kernels=({0}_classic, {0})"
 DOMAINS = {
     "narrow": (TODAYS, 4, "(4, 8)"),

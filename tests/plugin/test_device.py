@@ -169,7 +169,9 @@ def test_a_failure_that_a_simulator_shares_is_shrunk_there(machine):
     text = result.stdout.str()
     assert "m=3, n=4, float32" in text, "shrunk to the fewest rows"
     assert "disagrees with its reference" in text
-    drawn, explicit = 3, 1  # zeros, which the kernel gets right, may come before its random data
+    # zeros, which the kernel gets right, may come before its random data
+    drawn = 3
+    explicit = 1
     assert calls_of_failures(machine) <= drawn + explicit, "no step of shrinking"
 
 

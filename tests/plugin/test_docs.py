@@ -32,11 +32,13 @@ DOCS = ROOT / "docs"
 INDEX = DOCS / "index.md"
 ON_THE_SITE = DOCS / "reference" / "generated" / "lint-rules.md"
 """Written where the site is built; it repeats the pages in difftest/lint/pages."""
-PAGES = sorted({*DOCS.rglob("*.md")} - {ON_THE_SITE, *ON_THE_SITE.parent.glob("signatures-*.md")})
+PAGES = sorted(set(DOCS.rglob("*.md")) - {ON_THE_SITE, *ON_THE_SITE.parent.glob("signatures-*.md")})
 READ = [page for page in PAGES if page.parent.name != "generated"]
 """Those that people write and read from the first line to the last."""
 LINKED = [*PAGES, *ROOT.glob("*.md"), *(ROOT / d / "README.md" for d in ("tests", "conformance"))]
-LINES, CHARACTERS, GENERATED = 200, 13_000, 1_700
+LINES = 200
+CHARACTERS = 13_000
+GENERATED = 1_700
 BLOCK = re.compile(r"^```(\w*)( [a-z ]+)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"((?:[^\n]*\\\n)*[^\n]*\n)(.*)", re.DOTALL)
 """A command with the lines that it goes on in, and what it prints."""

@@ -63,7 +63,8 @@ class Machines:
     """Checkouts of the tests that share Hypothesis's database and nothing else."""
 
     def __init__(self, project, monkeypatch):
-        self.project, self.monkeypatch = project, monkeypatch
+        self.project = project
+        self.monkeypatch = monkeypatch
         self.database = InMemoryExampleDatabase()
         default = settings.get_profile("default")
         settings.register_profile("default", default, database=self.database)

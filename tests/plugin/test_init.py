@@ -29,9 +29,10 @@ def test_a_configuration_stays_as_it_is_and_the_line_to_add_is_said(tmp_path, na
     assert result.exit_code == 0, result.output
     assert sorted(file.name for file in (tmp_path / "inner").iterdir()) == sorted(NAMES)
     assert (tmp_path / name).read_text() == ""
-    setting = (
-        'difftest_simulate = "auto"' if name == "pyproject.toml" else "difftest_simulate = auto"
-    )
+    if name == "pyproject.toml":
+        setting = 'difftest_simulate = "auto"'
+    else:
+        setting = "difftest_simulate = auto"
     assert f"{tmp_path / name} stays as it is; with {setting} among" in result.output
     result = CliRunner().invoke(main, ["init", str(tmp_path / "a b")])
     assert f'now: pytest --simulate "{tmp_path / "a b"}"' in result.output, "a line for a shell"

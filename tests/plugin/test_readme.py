@@ -44,7 +44,8 @@ def test_the_example_passes(repository, in_process):
 def test_the_broken_example_fails_as_shown(repository, in_process):
     kernel = repository.path / "scale.py"
     source = kernel.read_text()
-    right, wrong = "src=x[first : first + count, :]", "src=x[0:count, :]"
+    right = "src=x[first : first + count, :]"
+    wrong = "src=x[0:count, :]"
     assert right in source
     assert wrong in README
     kernel.write_text(source.replace(right, wrong))
@@ -59,7 +60,8 @@ def test_the_broken_example_fails_as_shown(repository, in_process):
     assert words("".join(report)) in words(drawn), STALE
     page = (repository.path / "page.html").read_text(encoding="utf-8")
     shown = re.sub(r"(?s)<(script|style).*?</\1>|<[^>]+>", " ", page)
-    now, before = {*re.findall("[A-Za-z]{3,}", shown)}, {*text_of("report.png", "page").split()}
+    now = set(re.findall("[A-Za-z]{3,}", shown))
+    before = set(text_of("report.png", "page").split())
     drawn = (
         word for kind in RECIPES.values() for word in (kind.__name__, *kind.__dataclass_fields__)
     )
@@ -76,7 +78,8 @@ def test_the_tutorials_timelines_are_of_the_times_that_it_prints():
 
 def text_of(picture: str, key: str) -> str:
     """What a PNG says of itself under a key."""
-    raw, head = (PICTURES / picture).read_bytes(), f"tEXt{key}\0".encode()
+    raw = (PICTURES / picture).read_bytes()
+    head = f"tEXt{key}\0".encode()
     start = raw.index(head)
     end = start + 4 + int.from_bytes(raw[start - 4 : start], "big")
     return raw[start + len(head) : end].decode("latin-1")

@@ -152,7 +152,8 @@ def test_a_terminal_of_few_characters_has_a_line_for_each(project, monkeypatch):
 def test_the_whole_text_of_an_assertion_of_the_tests_own(project):
     """Hypothesis's words do not stand beside it, nor a group of errors beside a wrong kernel."""
     project.add_test("subtract")
-    wrong, path = project.pytester.path / "test_wrong.py", project.pytester.path / "test_add.py"
+    wrong = project.pytester.path / "test_wrong.py"
+    path = project.pytester.path / "test_add.py"
     own = "    from hypothesis import note\n    note('as noted')\n    assert case.values['n'] < 3\n"
     wrong.write_text(path.read_text().replace("    case.check()", f"{own}    case.check()"))
     path.write_text(wrong.read_text().replace("subtract", "add"))

@@ -16,7 +16,8 @@ FEW = st.integers(1, 3)
 def test_is_the_mean_of_values_weighed_by_their_keys(
     data, dtype, groups, shared, queries, more, causal
 ):
-    keys, heads = queries + more - 1, groups * shared
+    keys = queries + more - 1
+    heads = groups * shared
     q = data.draw(arrays((heads, queries, 2), dtype))
     k, v = (data.draw(arrays((groups, keys, 2), dtype)) for _ in "kv")
     out = attention(q, k, v, causal)

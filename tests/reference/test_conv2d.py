@@ -25,7 +25,8 @@ def convolutions(draw):
 
 @given(convolutions())
 def test_fast_form_equals_the_definition(arguments):
-    fast, direct = conv2d(**arguments), conv2d_direct(**arguments)
+    fast = conv2d(**arguments)
+    direct = conv2d_direct(**arguments)
     assert fast.dtype == direct.dtype == np.float64
     np.testing.assert_array_equal(fast, direct, strict=True)
 
@@ -61,7 +62,8 @@ def test_the_windows_are_views_of_the_images(monkeypatch):
 
 def both(*arguments, **options):
     """The result of the definition and of the fast form, which must be one."""
-    direct, fast = conv2d_direct(*arguments, **options), conv2d(*arguments, **options)
+    direct = conv2d_direct(*arguments, **options)
+    fast = conv2d(*arguments, **options)
     np.testing.assert_array_equal(direct, fast)
     return direct.tolist()
 
@@ -95,7 +97,8 @@ def test_bias_belongs_to_the_output_channel():
     assert both([[[[1, 2]]]], [[[[1]]], [[[1]]]], bias=[10, 20]) == [[[[11, 12]], [[21, 22]]]]
 
 
-X, W = np.zeros((1, 4, 5, 5)), np.zeros((6, 4, 3, 3))
+X = np.zeros((1, 4, 5, 5))
+W = np.zeros((6, 4, 3, 3))
 
 
 @every("form", [conv2d, conv2d_direct])

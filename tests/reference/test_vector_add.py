@@ -11,14 +11,16 @@ from tests.reference.strategies import DTYPES, arrays
 
 @given(st.data(), st.sampled_from(DTYPES), st.integers(0, 9))
 def test_adds_each_element_in_float64(data, dtype, n):
-    a, b = data.draw(arrays((n,), dtype)), data.draw(arrays((n,), dtype))
+    a = data.draw(arrays((n,), dtype))
+    b = data.draw(arrays((n,), dtype))
     total = vector_add(a, b)
     assert total.dtype == np.float64
     assert total.tolist() == [float(x) + float(y) for x, y in zip(a, b, strict=True)]
 
 
 def test_nothing_is_rounded_to_the_narrow_dtype():
-    big, small = np.array([256], ml_dtypes.bfloat16), np.array([1], ml_dtypes.bfloat16)
+    big = np.array([256], ml_dtypes.bfloat16)
+    small = np.array([1], ml_dtypes.bfloat16)
     assert big + small == 256  # bfloat16 has 8 bits of significand
     assert vector_add(big, small) == 257
 

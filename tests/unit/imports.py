@@ -51,7 +51,7 @@ def _imports(relative: Path, source: str) -> tuple[Import, ...]:
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            base = [*relative.parts[: -node.level]] if node.level else []
+            base = list(relative.parts[: -node.level]) if node.level else []
             base += [node.module] if node.module else []
             names = [".".join([*base, alias.name]) for alias in node.names]
         for name in names:

@@ -8,7 +8,8 @@ from typing import Any
 
 def saved_figures(monkeypatch: Any) -> list[Any]:
     """A list to which each figure is added that is saved from now on; its file is written, too."""
-    figure, figures = import_module("matplotlib.figure").Figure, []
+    figure = import_module("matplotlib.figure").Figure
+    figures = []
     save = figure.savefig
 
     def savefig(self: Any, *args: Any, **kwargs: Any) -> None:

@@ -50,8 +50,8 @@ def test_a_kernel_shows_its_signature_and_runs(future):
     if not (future or IS_LATE):
         source = KERNEL.replace("OfATypeChecker", "int").replace("AnotherOne", "int")
     kernel = defined(source)["copied"]
-    assert [*signature_shown(kernel).parameters] == ["source", "times"]
-    assert [*signature_of(kernel).parameters] == ["source", "times"]
+    assert list(signature_shown(kernel).parameters) == ["source", "times"]
+    assert list(signature_of(kernel).parameters) == ["source", "times"]
     data = np.ones((2, 3), np.float32)
     assert np.array_equal(launch(kernel, [data]).outputs[0], data)
 
@@ -62,8 +62,8 @@ def test_a_record_has_its_own_fields_and_no_others(future):
     source += "\nclass More(Settings):\n    depth: int = 4\n"
     source = source if future or IS_LATE else source.replace("OfATypeChecker", "int")
     names = defined(source)
-    assert [*own_annotations(names["Settings"])] == ["rows", "columns"]
-    assert [*own_annotations(names["More"])] == ["depth"]
+    assert list(own_annotations(names["Settings"])) == ["rows", "columns"]
+    assert list(own_annotations(names["More"])) == ["depth"]
     made = names["More"](7, depth=9)
     assert (made.rows, made.columns, made.depth) == (7, 3, 9)
 

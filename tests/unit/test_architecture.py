@@ -207,7 +207,7 @@ def floor_of(module: str) -> int | None:
     """The number of the floor on which a module of the simulator stands; None if it has none."""
     inside = module.removeprefix("difftest.simulator").lstrip(".") or "package"
     fitting = [place for place in PLACES if f"{inside}.".startswith(f"{place}.")]
-    return [*FLOORS].index(PLACES[max(fitting, key=len)]) if fitting else None
+    return list(FLOORS).index(PLACES[max(fitting, key=len)]) if fitting else None
 
 
 def of_simulator(root: Path) -> list[Import]:
@@ -224,7 +224,8 @@ def ways_up(root: Path) -> list[str]:
     """The imports inside the simulator that lead from a floor to a higher one."""
     wrong = []
     for each in of_simulator(root):
-        importer, imported = floor_of(each.importer), floor_of(each.name)
+        importer = floor_of(each.importer)
+        imported = floor_of(each.name)
         if importer is None or imported is None:
             wrong.append(f"{each}, and one of them has no floor")
         elif imported > importer:

@@ -83,7 +83,8 @@ def heavy_classes(package: Path) -> set[str]:
 def error_sites(simulator: Path) -> list[str]:
     """Where an NkiError is made outside instructions and converters: ``file:line``."""
     nodes = list(_nodes(simulator, ast.walk))
-    kinds, bases = {"NkiError"}, [one for _, one in nodes if isinstance(one, ast.ClassDef)]
+    kinds = {"NkiError"}
+    bases = [one for _, one in nodes if isinstance(one, ast.ClassDef)]
     for _ in bases:
         kinds |= {one.name for one in bases if kinds & {ast.unparse(base) for base in one.bases}}
     return [

@@ -35,7 +35,7 @@ def test_each_file_falls_to_one_and_meets_all_in_turn(count):
     deals = [shares(pythons, commit) for commit in range(7, 7 + count)]
     for dealt in (*deals, *zip(*deals, strict=True)):  # at one commit; to one Python
         assert Counter(file for share in dealt for file in share) == Counter(FILES)
-    assert all(share & {*FILES[:count]} for share in deals[0])  # neighbours go apart
+    assert all(share & set(FILES[:count]) for share in deals[0])  # neighbours go apart
 
 
 def test_what_is_left_out_is_taken_elsewhere(pytestconfig):

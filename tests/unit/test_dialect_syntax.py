@@ -15,7 +15,7 @@ SYNTAX = re.compile(r"\b(nl\.(arange|mgrid|ds)|par_dim|DynamicIndex|DynamicSlice
 
 def syntax_below(root: Path) -> list[str]:
     """The lines below the frontends that speak of a dialect's syntax."""
-    top = [*FLOORS].index("frontend")
+    top = list(FLOORS).index("frontend")
     files = sorted(root.glob("difftest/simulator/**/*.py"))
     files = [file for file in files if file.name != "misuses.py"]  # texts for both dialects
     names = [".".join(file.relative_to(root).with_suffix("").parts) for file in files]

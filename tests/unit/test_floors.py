@@ -61,9 +61,11 @@ def inner_imports(root: Path) -> Iterator[tuple[str, str, str]]:
 
 def wrong_floors(root: Path) -> list[str]:
     """The imports that lead from a floor to a higher one, and what is on no floor."""
-    found, seen = [], False
+    found = []
+    seen = False
     for importer, name, place in inner_imports(root):
-        seen, floors = True, (floor_of(importer), floor_of(name))
+        seen = True
+        floors = (floor_of(importer), floor_of(name))
         if name == "difftest" or importer == "difftest":  # it gathers public names, when asked
             continue
         if None in floors:

@@ -88,7 +88,8 @@ class AccessIndex:
             if len(event.writes) > 1:
                 self.has_reduce_res |= event.operand("reduce_res") is not None
             if event.loops is not loops or event.program is not program:
-                loops, program = event.loops, event.program
+                loops = event.loops
+                program = event.program
                 self._begins.append(event.number)
                 self._loops.append(loops)
                 if not self.has_affine:
@@ -195,7 +196,8 @@ def affine_runs(accesses: Sequence[OperandAccess]) -> Iterator[AffineLoopRun]:
     loops = accesses[0].event.loops
     if all(touch.event.loops is loops for touch in accesses):
         return
-    tensor, last = accesses[0].region.allocation, accesses[-1].event
+    tensor = accesses[0].region.allocation
+    last = accesses[-1].event
     # What ends in the turn that made it has nothing to do with the other turns of those loops.
     yield from _runs(accesses, len(tensor.loops) if is_within(tensor.loops, last) else 0)
 

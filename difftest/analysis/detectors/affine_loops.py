@@ -82,7 +82,8 @@ def find_loop_conflicts(trace: Trace, machine: Machine) -> Found:
         for run in affine_runs(accesses):
             if are_disjoint(accesses[0].region.allocation, run.regions):
                 continue
-            loop, turns = run.loop, run.accesses
+            loop = run.loop
+            turns = run.accesses
             conflicts = list(_conflicts(turns))
             if not conflicts:
                 continue
@@ -120,7 +121,8 @@ def affine_depth(earlier: Event, later: Event) -> int | None:
 
 
 def _of_registers(event: Event, before: Event, begun: Event | None, depth: int) -> Finding:
-    turn, earlier = event.loops[depth], before.loops[depth]
+    turn = event.loops[depth]
+    earlier = before.loops[depth]
     inside = begun is not None and any(other.loop.id == turn.loop.id for other in begun.loops)
     shown = event.operand("reduce_res") is not None and before.operand("reduce_res") is not None
     carried = inside or shown
@@ -278,7 +280,8 @@ def _judged(
         return
     in_hbm = exact[0].later.access.region.allocation.space.is_hbm
     # The compiler can give each iteration a tile of its own; memory in HBM is what it is.
-    finding, later = _finding(REWRITTEN, loop, exact[0]), exact[0].later
+    finding = _finding(REWRITTEN, loop, exact[0])
+    later = exact[0].later
     readers = [turn for turn in turns if not turn.access.writes]
     reader = next((turn for turn in readers if turn.number == later.number), readers[0])
     yield replace(
@@ -297,7 +300,8 @@ def _used_on_the_way(turns: list[IterationAccess]) -> Conflict | None:
     """The place in ``turns`` of the first that put something into what each cell holds."""
     number = np.array([turn.number for turn in turns] + [_NOBODY], np.int32)
     for place, turn in enumerate(turns):
-        event, region = turn.access.event, turn.access.region
+        event = turn.access.event
+        region = turn.access.region
         cells = canvas.read(first, region)
         if turn.access.writes:
             anew = canvas.is_exact(region) and not is_read_modify_write(event)
@@ -331,7 +335,8 @@ def _outlives(turns: list[IterationAccess], accesses: Sequence[OperandAccess]) -
 
 def _contested(canvas: ElementMap, turns: list[IterationAccess]) -> Cells:
     """1 in the cells that several turns write, else 0."""
-    writer, contested = canvas.filled(_NOBODY), canvas.filled(0)
+    writer = canvas.filled(_NOBODY)
+    contested = canvas.filled(0)
     for turn in turns:
         if turn.access.writes:
             region = turn.access.region
@@ -363,7 +368,8 @@ _WORDS = {
 
 
 def _finding(hazard: Hazard, loop: Loop, conflict: Conflict) -> Finding:
-    later, earlier = conflict.later, conflict.earlier
+    later = conflict.later
+    earlier = conflict.earlier
     region = later.access.region
     verb, other = _WORDS[conflict.kind]
     where = f" at line {loop.location.line}" if loop.location else ""

@@ -121,7 +121,8 @@ class ElementMap:
                 edges[bisect_left(edges, low) + step]
                 for edges, (low, _), step in zip(self._edges, box, at, strict=True)
             )
-        places, pattern = self._places(region), region.finer(region.dtype.itemsize // self._unit)
+        places = self._places(region)
+        pattern = region.finer(region.dtype.itemsize // self._unit)
         if places is not None:
             unit = int(places[at]) - self._first(region)
         else:
@@ -165,7 +166,8 @@ def are_disjoint(allocation: Allocation, owned: Iterable[tuple[int, Region]]) ->
 def _follow_each_other(owned: Iterable[tuple[int, Region]]) -> bool:
     """Whether no region begins before those of another owner with lower elements have ended."""
     spans = ((*region.pattern.extent(), owner) for owner, region in owned)
-    ended, of = -1, -1
+    ended = -1
+    of = -1
     for first, last, owner in sorted(spans):
         if first > ended:
             of = owner

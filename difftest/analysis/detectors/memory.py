@@ -37,7 +37,9 @@ def find_overflows(trace: Trace, machine: Machine) -> Iterator[Finding]:
 
 def _full(placement: Placement, parts: Placement, machine: Machine) -> Finding:
     """Of a memory that is too small; ``parts`` is how its tensors fit with several places each."""
-    space, limit, peak = placement.space, placement.limit, placement.peak
+    space = placement.space
+    limit = placement.limit
+    peak = placement.peak
     program = f" of program {placement.program}" if placement.program else ""
     too_many = placement.needed > limit
     if too_many:
@@ -205,7 +207,8 @@ def _overlapping(
         live = [other for other in live if other.last > begins[tensor.id]]
         for other in before if tensor.id in readers else live:
             shared = tensor.space is Space.SHARED_HBM or cores[tensor.id] == cores[other.id]
-            area, over = tensor.area, other.area
+            area = tensor.area
+            over = other.area
             if other.space is tensor.space and shared and area and over and area.overlaps(over):
                 overlaps.setdefault(tensor.id, []).append(other)
                 overlaps.setdefault(other.id, []).append(tensor)

@@ -49,7 +49,8 @@ def find_numeric_anomalies(trace: Trace, machine: Machine) -> Iterator[Finding]:
     noted = group_by(sights, lambda pair: pair[1].what)
     if not noted:
         return
-    nans, infinities = noted.get(AnomalyKind.NAN_MADE, []), noted.get(AnomalyKind.INFINITY_MADE, [])
+    nans = noted.get(AnomalyKind.NAN_MADE, [])
+    infinities = noted.get(AnomalyKind.INFINITY_MADE, [])
     compared = noted.get(AnomalyKind.NAN_COMPARED, [])
     yield from _made(NAN_MADE, "NaN", nans, noted.get(AnomalyKind.NAN_STORED, []) + compared)
     stored = noted.get(AnomalyKind.INFINITY_STORED, [])
@@ -304,7 +305,8 @@ def _length(event: Event, written: Region, sums: dict[Part, int]) -> int:
     """How many additions in a row the sum has that an event writes; 0 if it adds nothing to one."""
     if not _adds(event):
         return 0
-    dtype, elements = written.allocation.dtype, written.elements
+    dtype = written.allocation.dtype
+    elements = written.elements
     longest = 0
     for term in event.reads:
         if term.allocation.dtype == dtype and term.elements == elements and term.view is None:

@@ -57,10 +57,12 @@ def _begins_its_tensor(region: Region) -> bool:
 def _of_operand(trace: Trace, event: Event, region: Region, step: int) -> Iterator[Finding]:
     if region.allocation.space.is_hbm or _is_gathered(event, region):
         return
-    first, count = footprint(region).first, region.partitions
+    first = footprint(region).first
+    count = region.partitions
     if region.role in _SCALES and first % step in _PACKED:
         inside = first % step
-        first, count = first - inside, count + inside
+        first = first - inside
+        count = count + inside
     reach = _reach(first, step)
     if count > reach:
         yield _starts_wrong(trace, event, region, reach)
@@ -84,7 +86,8 @@ def _reach(first: int, step: int) -> int:
 
 
 def _starts_wrong(trace: Trace, event: Event, region: Region, reach: int) -> Finding:
-    first, count = footprint(region).first, region.partitions
+    first = footprint(region).first
+    count = region.partitions
     rule = (
         "an operand of an engine begins at partition 0; with 64 partitions or fewer at 64 too, "
         "with 32 or fewer at 32 and 96 too"

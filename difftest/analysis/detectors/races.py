@@ -137,7 +137,8 @@ def _told_once(results: Found) -> Found:
 
 
 def _all_races(trace: Trace) -> Found:
-    epochs, chains = _epochs(trace), HappensBefore(trace)
+    epochs = _epochs(trace)
+    chains = HappensBefore(trace)
     accesses = access_index(trace).accesses
     facts = _RaceFacts(trace.divided, at_once=trace.dialect == "nki" or len(set(trace.cores)) > 1)
     for tensors in _memories(trace):
@@ -185,7 +186,8 @@ def _epochs(trace: Trace) -> _Epochs:
     by_any: dict[int, int] = {}
     by_own: dict[int, dict[int, int]] = {tensor: {} for tensor in own}
     for event in trace.events:
-        program, number = event.program, event.number
+        program = event.program
+        number = event.number
         if is_synchronization(event):
             total[program] = total.get(program, 0) + 1
         if event.purpose is Purpose.BARRIER:
@@ -387,7 +389,8 @@ _VERBS = {
 
 
 def _finding(hazard: Hazard, race: Race) -> Finding:
-    first, second = race.first, race.second
+    first = race.first
+    second = race.second
     verb, other = _VERBS[race.kind]
     happened = (
         f"program {_named(second.event)} {verb} element {list(race.element)} of "

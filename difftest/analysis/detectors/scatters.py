@@ -159,7 +159,8 @@ def _of_tensor(writes: list[OperandAccess], allocation: Allocation) -> Iterator[
     added = {touch.event.program: canvas.filled(_NOBODY) for touch in writes}
     """By program, the place of its last addition to each cell."""
     for place, touch in enumerate(writes):
-        event, region = touch.event, touch.region
+        event = touch.event
+        region = touch.region
         if is_synchronization(event):
             for cells in (plain, *added.values()):
                 cells[...] = _NOBODY
@@ -187,7 +188,8 @@ def _twice(event: Event, region: Region) -> Iterator[Finding]:
     elements, counts = np.unique(region.places.elements, return_counts=True)
     if counts.max(initial=0) > 1:
         first = element_index(int(elements[counts > 1][0]), region.allocation)
-        count, of = int(counts[counts > 1].sum()), int(counts.sum())
+        count = int(counts[counts > 1].sum())
+        of = int(counts.sum())
         yield ADDED_TWICE.finding(
             f"{_named(event)} adds to one place more than once: {count} of {of} additions, the "
             f"first to element {list(first)}",

@@ -97,7 +97,9 @@ def detect(trace: Trace, machine: Machine) -> DetectionResult:
 
 def _detected(results: Iterable[Finding | InconclusiveFinding]) -> DetectionResult:
     """Results in their order, apart from those that the kernel's author looked at and allows."""
-    findings, suspicions, silenced = list[Finding](), list[InconclusiveFinding](), list[Finding]()
+    findings = list[Finding]()
+    suspicions = list[InconclusiveFinding]()
+    silenced = list[Finding]()
     for result in results:
         finding = result.differs if isinstance(result, InconclusiveFinding) else result
         if is_suppressed(finding.id, *finding.locations):

@@ -81,7 +81,8 @@ def find_unwritten_outputs(trace: Trace, machine: Machine) -> Iterator[Finding]:
     """Outputs of which the kernel wrote a part."""
     for tensor in trace.allocations:
         if tensor.output is not None and tensor.output.unwritten:
-            output, of = tensor.output, math.prod(tensor.shape)
+            output = tensor.output
+            of = math.prod(tensor.shape)
             yield UNWRITTEN.finding(
                 f"the kernel never wrote {output.unwritten} of {of} elements of {tensor}, "
                 f"which it returns; the first is {list(output.first)}",

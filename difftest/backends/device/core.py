@@ -209,7 +209,8 @@ class DeviceError(Exception):
     """
 
     def __init__(self, text: str, cause: BaseException | None = None, log: str = "") -> None:
-        self.cause, self.fault = cause, find_fault(str(cause or ""))
+        self.cause = cause
+        self.fault = find_fault(str(cause or ""))
         # A failed assertion is the kernel's contract, whatever the log says.
         if self.fault is None and not isinstance(cause, AssertionError):
             self.fault = find_fault(log)
@@ -257,9 +258,11 @@ class NeuronCore:
             environment = self.environment(lnc)
             if self._worker is None or key != self._key:
                 self.stop()
-                self._worker, self._key = Worker(function, environment), key
+                self._worker = Worker(function, environment)
+                self._key = key
             answer = self._worker.run(*arguments, timeout=self.seconds)
-            error, self.log = answer.error, answer.log
+            error = answer.error
+            self.log = answer.log
             if error is None:
                 return answer.value
             self.stop()
@@ -278,7 +281,8 @@ class NeuronCore:
 
     def stop(self) -> None:
         """End the process on the core, so that another may use it."""
-        worker, self._worker = self._worker, None
+        worker = self._worker
+        self._worker = None
         if worker is not None:
             worker.close()
 
@@ -328,7 +332,8 @@ class Device:
         compiled_for = call.kernel, call.grid, repr(sorted(call.parameters.items())), arrays
         # The newer runtime must be told what stands in ``kernel[lnc]``, 1 without brackets.
         lnc = math.prod(call.grid) if self.detection.dialect == NEWER else None
-        key, arguments = (self, *compiled_for), (call.inputs, call.outputs, call.parameters)
+        key = (self, *compiled_for)
+        arguments = (call.inputs, call.outputs, call.parameters)
         before = tuple(array.copy() for array in call.written)
         try:
             written, told = self.core.run(key, self._job(call), *arguments, lnc=lnc)

@@ -54,7 +54,8 @@ class DeviceRunner(Runner):
     def start(self, reproduction: Reproduction | None) -> None:
         """Begin a test: forget what the test before it found."""
         super().start(reproduction)
-        self._shrinking_on, self._difference = (), None
+        self._shrinking_on = ()
+        self._difference = None
         if (rest := getattr(self.device, "rest", None)) is not None:
             rest()  # a module may be patched between two tests
 
@@ -76,7 +77,8 @@ class DeviceRunner(Runner):
             for drawn in _draws(spec, case):
                 verdicts = self._check(self.begin(spec, drawn))
         except Difference as difference:
-            self._difference, difference.drawn = difference, case
+            self._difference = difference
+            difference.drawn = case
             raise
         return verdicts
 

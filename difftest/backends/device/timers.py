@@ -123,7 +123,8 @@ class NrtpyTimer(_NeffTimer):
     metric = "device time of nrtpy"
 
     def p99(self, call: KernelCall, *, warmup: int, iterations: int) -> float:
-        neff, core = self.neff(call), str(self._device.core.index)
+        neff = self.neff(call)
+        core = str(self._device.core.index)
         libraries = [_LIBRARIES, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
         with tempfile.TemporaryDirectory(prefix="difftest-nrtpy-") as folder:
             _write_inputs(call, folder)
@@ -153,7 +154,8 @@ class CaptureTimer(_NeffTimer):
     def _capture(self, neff: str, call: KernelCall) -> float:
         """Seconds of one execution."""
         with tempfile.TemporaryDirectory(prefix="difftest-capture-") as folder:
-            session, inputs = f"{folder}/profile.ntff", _write_inputs(call, folder)
+            session = f"{folder}/profile.ntff"
+            inputs = _write_inputs(call, folder)
             self.call_tool("capture", "-n", neff, "-s", session, "--profile-nth-exec=2", *inputs)
             written = sorted(map(str, Path(folder).glob("profile*.ntff")))
             if not written:
@@ -227,7 +229,8 @@ def find_timer(device: Device) -> Timer:
 
 
 QUIET_SPREAD = 0.01
-ROUNDS, MOST_ROUNDS = 3, 9
+ROUNDS = 3
+MOST_ROUNDS = 9
 
 
 @dataclass(frozen=True)

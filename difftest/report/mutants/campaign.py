@@ -109,7 +109,8 @@ def _parts(spec: KernelSpec) -> Iterable[str]:
 
 def _text(function: Callable[..., Any]) -> Iterable[str]:
     for part in functions_of(function):
-        source, line = read_source(part.__code__.co_filename), part.__code__.co_firstlineno
+        source = read_source(part.__code__.co_filename)
+        line = part.__code__.co_firstlineno
         yield source.segment(next(node for at, node in functions_in(source.tree) if at == line))
 
 
@@ -306,7 +307,8 @@ class Campaign:
 
         Where no drawn case comes there, each has all its examples. Edges, many runs each, last.
         """
-        owners, lines = self.owners(mutant), {(mutant.file, line) for line in mutant.lines}
+        owners = self.owners(mutant)
+        lines = {(mutant.file, line) for line in mutant.lines}
         of_all = [
             ((suite.name, test), case is None or at % len(owners) == turn)
             for turn, suite in enumerate(owners)

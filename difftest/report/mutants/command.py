@@ -132,7 +132,8 @@ def mutate_session(session: pytest.Session, cases: int) -> None:
     """Tell which planted bugs the session's kernel tests find; a survivor fails the session."""
     terminal = session.config.pluginmanager.get_plugin("terminalreporter")
     assert terminal is not None
-    root, places = session.config.rootpath, []
+    root = session.config.rootpath
+    places = []
     for report in (report for several in terminal.stats.values() for report in several):
         if PROPERTY in dict(getattr(report, "user_properties", ())):
             places.append(report.nodeid.partition("[")[0].partition("::"))
@@ -142,7 +143,8 @@ def mutate_session(session: pytest.Session, cases: int) -> None:
     if session.exitstatus != pytest.ExitCode.OK or not tests:
         terminal.write_line("none: no kernel test ran" if not tests else "none: tests failed")
         return
-    amount, ledger = CampaignLimits(cases, PROCESSES), ResultCache(root / FOLDER)
+    amount = CampaignLimits(cases, PROCESSES)
+    ledger = ResultCache(root / FOLDER)
     try:
         campaign = campaign_on(tuple(tests), amount, ledger, terminal.write_line)
     except (BaselineError, click.ClickException) as error:

@@ -33,7 +33,8 @@ def mutants_of(functions: Iterable[FunctionType]) -> list[Mutant]:
     """The mutants of functions, in the order of their places; no two with the same text."""
     mutants: dict[tuple[str, int, int, str], Mutant] = {}
     for function in functions:
-        source, file = read_source(function.__code__.co_filename), function.__code__.co_filename
+        source = read_source(function.__code__.co_filename)
+        file = function.__code__.co_filename
         line = function.__code__.co_firstlineno
         node = next(node for at, node in functions_in(source.tree) if at == line)
         language = _language(source, node)
@@ -133,7 +134,8 @@ def _left_out(site: MutationSite) -> Iterator[Replacement]:
 
 @mutation_operator("operands swapped", ast.Call)
 def _operands_swapped(site: MutationSite) -> Iterator[Replacement]:
-    node, keywords = site.node, keywords_of(site.node)
+    node = site.node
+    keywords = keywords_of(site.node)
     commutes = (
         "op" in keywords and site.source.segment(keywords["op"]).split(".")[-1] in _COMMUTATIVE
     )
@@ -215,7 +217,8 @@ def _narrower(site: MutationSite) -> Iterator[Replacement]:
 
 @mutation_operator("buffer hoisted", ast.For)
 def _hoisted(site: MutationSite) -> Iterator[Replacement]:
-    loop, source = site.node, site.source
+    loop = site.node
+    source = site.source
     assigned = {
         node.id
         for node in ast.walk(loop)

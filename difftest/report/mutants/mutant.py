@@ -92,13 +92,15 @@ class Mutant:
         name = self.function.rpartition(":")[0]
         node = next(node for at, node in functions_in(self.source.tree) if at == self.first_line)
         begin, _ = self.source.span(node)
-        start, end = self.change.start - begin, self.change.end - begin
+        start = self.change.start - begin
+        end = self.change.end - begin
         parts = name, self.source.segment(node), start, end, self.change.text, self.operator
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:24]
 
     def diff(self) -> list[str]:
         """The lines without the change and with it, as ``diff`` shows them."""
-        old, new = self.source.text.splitlines(), self.text.splitlines()
+        old = self.source.text.splitlines()
+        new = self.text.splitlines()
         lines = list(difflib.unified_diff(old, new, n=0, lineterm=""))
         return [line for line in lines[2:] if not line.startswith("@@") and line[1:].strip()]
 
@@ -139,7 +141,8 @@ def apply_mutant(function: FunctionType, mutant: Mutant) -> Iterator[None]:
 
     Nothing is imported anew: all that holds the function runs the change.
     """
-    original, entry = function.__code__, linecache.cache.get(mutant.file)
+    original = function.__code__
+    entry = linecache.cache.get(mutant.file)
     function.__code__ = mutant.code(function)
     text = mutant.text
     linecache.cache[mutant.file] = (len(text), None, text.splitlines(keepends=True), mutant.file)

@@ -91,7 +91,8 @@ class MutantRunner:
     def outcome(self, test: Test, function: FunctionType, code: CodeType) -> RunDigest:
         """What a test comes to without the mutant; worked out once."""
         if test not in self._outcomes:
-            changed, function.__code__ = function.__code__, code
+            changed = function.__code__
+            function.__code__ = code
             try:
                 self._outcomes[test] = self.look(test)
             finally:
@@ -108,7 +109,9 @@ class _Trial:
     """The tests of one mutant, which is planted."""
 
     def __init__(self, judge: MutantRunner, mutant: Mutant, function: FunctionType) -> None:
-        self.judge, self.mutant, self.function = judge, mutant, function
+        self.judge = judge
+        self.mutant = mutant
+        self.function = function
         self._code = function.__code__
         self._ran = 0
         self._looks: dict[Test, tuple[bool, bool, bool]] = {}
@@ -121,7 +124,8 @@ class _Trial:
         that has them by other instructions: the calls at the edge.
         """
         for at, test in enumerate(tests):
-            suite, name = self.judge.suites[test[0]], test[1]
+            suite = self.judge.suites[test[0]]
+            name = test[1]
             self._ran += 1
             if name == EDGES and self._ending(tests)[0] in SUSPECTED:
                 continue
@@ -140,7 +144,8 @@ class _Trial:
 
     def _without(self, suite: Suite, name: str) -> Kill | None:
         """What an example, or the edges, come to without the mutant."""
-        changed, self.function.__code__ = self.function.__code__, self._code
+        changed = self.function.__code__
+        self.function.__code__ = self._code
         try:
             return suite.run(name)
         finally:

@@ -119,7 +119,7 @@ def _bound_dropped(site: MutationSite) -> Iterator[Replacement]:
 def _indices_swapped(site: MutationSite) -> Iterator[Replacement]:
     if "\n" in site.source.segment(site.node.slice):
         return
-    texts = [*map(site.source.segment, parts_of(site.node))]
+    texts = list(map(site.source.segment, parts_of(site.node)))
     for at, (text, other) in enumerate(itertools.pairwise(texts)):
         if text != other and ":" not in (text, other):
             yield site.node.slice, ", ".join([*texts[:at], other, text, *texts[at + 2 :]])
@@ -200,8 +200,11 @@ def _check_weaker(site: MutationSite) -> Iterator[Replacement]:
         for value in site.node.values:
             yield site.node, site.text(value)
     elif len(site.node.ops) > 1:
-        first, last = site.node.comparators[0], site.node.comparators[-2]
-        start, (_, end) = site.source.span(site.node)[0], site.source.span(last)
+        first = site.node.comparators[0]
+        last = site.node.comparators[-2]
+        start = site.source.span(site.node)[0]
+        (_, end) = site.source.span(last)
         yield site.node, f"({site.source.text[start:end]})"
-        start, end = site.source.span(first)[0], site.source.span(site.node)[1]
+        start = site.source.span(first)[0]
+        end = site.source.span(site.node)[1]
         yield site.node, f"({site.source.text[start:end]})"

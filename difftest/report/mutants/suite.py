@@ -108,7 +108,8 @@ class Suite:
 
     def run(self, test: str) -> Kill | None:
         """Run a test; None if all is right."""
-        case, self.doubt = self.tests[test], ""
+        case = self.tests[test]
+        self.doubt = ""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -153,7 +154,8 @@ class Suite:
             reference = self._reference(runner, case)
         if not isinstance(ran, Completed) or ran.trace is None:
             return RunDigest(type(ran).__name__, "", math.inf)
-        bits, error = hashlib.sha256(), 0.0
+        bits = hashlib.sha256()
+        error = 0.0
         for array, value in zip(
             ran.outputs, getattr(reference, "values", ran.outputs), strict=True
         ):

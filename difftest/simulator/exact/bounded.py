@@ -150,7 +150,8 @@ class ExactValues(NamedTuple):
 def number(value: Any) -> Bounded:
     """A constant, which a machine rounds into float32."""
     exact = float(value)
-    wide, near = np.asarray(exact), float(np.float32(exact))
+    wide = np.asarray(exact)
+    near = float(np.float32(exact))
     given = int(value) if isinstance(value, np.integer) else value
     if near == given or math.isnan(exact) or math.isinf(near):  # Python compares integers exactly
         return Bounded(wide, None, FLOAT32)
@@ -241,7 +242,8 @@ def cancelled(error: Any, left: Bounded, right: Bounded, *, opposite: bool) -> A
 
     So the largest number of a row less itself is 0, whatever its error.
     """
-    ours, theirs = left.ids, right.ids
+    ours = left.ids
+    theirs = right.ids
     if ours is None or theirs is None or (callable(ours) and callable(theirs)):
         return error
     theirs = made_ids(theirs)
@@ -254,8 +256,10 @@ def added_at(before: Bounded, terms: Bounded, places: Any, growth: Callable[...,
 
     ``growth`` is the relative error of a number of roundings, as :func:`gamma` has it.
     """
-    value, sizes = before.value.copy(), np.abs(before.value)
-    error, times = np.zeros(value.shape), np.zeros(value.shape)
+    value = before.value.copy()
+    sizes = np.abs(before.value)
+    error = np.zeros(value.shape)
+    times = np.zeros(value.shape)
     if before.error is not None:
         error[...] = before.error
     np.add.at(value, places, terms.value)
@@ -337,7 +341,8 @@ def exact_extreme(function: Any) -> Callable[[Bounded, Bounded], Bounded]:
     """``maximum`` or ``minimum``, which round nothing and rise with both operands."""
 
     def chosen(left: Bounded, right: Bounded) -> Bounded:
-        value, error = function(left.value, right.value), None
+        value = function(left.value, right.value)
+        error = None
         if left.error is not None or right.error is not None:
             (low, high), (least, most) = ends(left), ends(right)
             error = between(value, function(low, least), function(high, most))
@@ -354,7 +359,8 @@ def exact_extreme(function: Any) -> Callable[[Bounded, Bounded], Bounded]:
 def _ids_of_either(function: Any, left: Bounded, right: Bounded) -> Array:
     """Return the ids of the larger or the smaller numbers, where the bounds say which they are."""
     (low, high), (least, most) = ends(left), ends(right)
-    above, below = low > most, least > high
+    above = low > most
+    below = least > high
     first, second = (above, below) if function is np.maximum else (below, above)
     chosen: Array = np.where(first, left.ids, np.where(second, right.ids, 0))
     return chosen
@@ -417,7 +423,8 @@ def into(x: Bounded, dtype: DType, rounding: Rounding) -> Bounded:
     """Numbers as a tensor of ``dtype`` holds them, their rounding counted as ``rounding``."""
     if dtype in (x.dtype, FLOAT32) and x.dtype in ROUNDINGS:
         return x
-    value, error = x.value, x.error
+    value = x.value
+    error = x.error
     if error is None and representable(value, dtype):
         return Bounded(value, None, dtype, x.sums, x.adds)
     total = magnitudes(value, error)
@@ -539,7 +546,8 @@ def smooth(name: str) -> Callable[[Bounded], Bounded]:
 
     Near where it vanishes the error is one of its argument's size, not of its own.
     """
-    function, slope = DEFINITIONS[name], SLOPES[name]
+    function = DEFINITIONS[name]
+    slope = SLOPES[name]
 
     def computed(x: Bounded) -> Bounded:
         value = function(x.value)

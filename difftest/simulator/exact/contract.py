@@ -239,17 +239,20 @@ class Contract:
 
     def _counted(self, dtype: DType, limit: float, chain: Chain, name: str) -> Rounding:
         """How a rounding into a narrow dtype counts, where no coarser one than ``limit`` may be."""
-        rounding, floor = ROUNDINGS[dtype], self._floor
+        rounding = ROUNDINGS[dtype]
+        floor = self._floor
         of_argument = self._is_unexcused(rounding, chain)
         if of_argument:
-            limit, floor = min(limit, self._own.unit), self._own.tiny
+            limit = min(limit, self._own.unit)
+            floor = self._own.tiny
         if rounding.unit <= limit and rounding.tiny <= floor:
             return rounding
         again = limit < rounding.unit <= self._coarsest and not of_argument
         key = (RUNNING_SUM if again else name, kernel_location())
         self.narrowed.setdefault(key, Narrowing(*key, dtype, of_argument))
         unit = self.sums if of_argument or limit == self._coarsest else limit
-        unit, tiny = min(rounding.unit, unit), min(rounding.tiny, floor)
+        unit = min(rounding.unit, unit)
+        tiny = min(rounding.tiny, floor)
         return Rounding(unit, tiny, rounding.largest)
 
     def _is_unexcused(self, rounding: Rounding, chain: Chain) -> bool:

@@ -23,7 +23,8 @@ from difftest.simulator.memory import PlacedMemory, PlacedStorage
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Area
 
-_BYTE, _OWNER = np.dtype(np.uint8), np.dtype(np.uint32)
+_BYTE = np.dtype(np.uint8)
+_OWNER = np.dtype(np.uint32)
 _BEFORE, _MACHINE, _FIRST = 0, 1, 2
 """Of bytes that nothing wrote since tensors share them; whose bits are exact; of the tensor with
 the id 0 that wrote something rounded there."""
@@ -101,12 +102,14 @@ def holding(
     error = np.zeros(()) if numbers.error is None else element_bounds(numbers)
     planes = [p if p.shape == tile.shape else fit(p, tile) for p in (numbers.value, error)]
     if where is not None or not tile._is_whole():
-        before, ids = tile._storage.exact, numbers.ids
+        before = tile._storage.exact
+        ids = numbers.ids
         held = _in_part(tile, (*planes, numbers.sums), where, (numbers.partial, lines))
         if isinstance(ids, np.ndarray) or isinstance(before and before.ids, np.ndarray):
             return held._replace(ids=_ids_in_part(tile, before, ids, where))
         return held._replace(ids=first)
-    shape, sums = tile._storage.allocation.shape, None
+    shape = tile._storage.allocation.shape
+    sums = None
     owned = [_own(plane, tile.shape) for plane in planes]
     value, error = owned if tile.shape == shape else [p.reshape(shape) for p in owned]
     if numbers.sums:
@@ -158,7 +161,8 @@ def _ids_in_part(tile: Tile, before: ExactValues | None, ids: Any, where: Array 
 
 
 def _in_part(tile: Tile, parts: Any, where: Array | None, last: Any) -> ExactValues:
-    storage, sums = tile._storage, parts[2]
+    storage = tile._storage
+    sums = parts[2]
     exact = storage.exact
     if exact is None:
         filled = np.ascontiguousarray(raw_values(Tile._whole(storage)), np.float64)

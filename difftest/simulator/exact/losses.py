@@ -108,7 +108,8 @@ class Losses:
         self, tile: Tile, machine: Array, exact: Bounded, where: Array | None
     ) -> Overflow | None:
         """The first one of the launch: those that follow come of it."""
-        value, machine = np.ravel(exact.value), np.ravel(machine).astype(np.float64)
+        value = np.ravel(exact.value)
+        machine = np.ravel(machine).astype(np.float64)
         if value.size != machine.size:
             return None
         over = np.isfinite(value) & ~np.isfinite(machine)

@@ -72,7 +72,9 @@ class Numbers(Lifted):
     __slots__ = ("held", "run", "shape")
 
     def __init__(self, run: ExactContext, held: Bounded) -> None:
-        self.run, self.held, self.shape = run, held, held.value.shape
+        self.run = run
+        self.held = held
+        self.shape = held.value.shape
 
     def _of(self, operand: Any) -> Bounded:
         """An operand, which may be an array that nothing has rounded, or a number."""
@@ -96,13 +98,15 @@ class Numbers(Lifted):
 
     def __ne__(self, other: Any) -> Any:
         """As computed; of one number that is sure, at once."""
-        value, error = self.held.value, self.held.error
+        value = self.held.value
+        error = self.held.error
         if self.shape or not (error is None or (type(other) is int and abs(value - other) > error)):
             return self.computed(np.not_equal, self, other)
         return value != other
 
     def computed(self, ufunc: Any, *operands: Any) -> Numbers:
-        rule, values = ARITHMETIC.get(ufunc), [self._of(operand) for operand in operands]
+        rule = ARITHMETIC.get(ufunc)
+        values = [self._of(operand) for operand in operands]
         if rule is not None:
             return self._made(rule(*values))
         rule = _DECISIONS.get(ufunc)
@@ -193,7 +197,9 @@ class Filled(Numbers):
     __slots__ = ("_array", "_part", "_rounded")
 
     def __init__(self, run: ExactContext, part: Bounded, array: Filled | None = None) -> None:
-        self.run, self._part, self.shape = run, part, part.value.shape
+        self.run = run
+        self._part = part
+        self.shape = part.value.shape
         self._array = array
         """What has all the elements, and alone knows what became of them; None for itself."""
         self._rounded: bool | None = None
@@ -204,8 +210,10 @@ class Filled(Numbers):
 
     @property
     def held(self) -> Bounded:  # type: ignore[override]
-        part, array = self._part, self._whole()
-        about, rounded = array._part, array._rounded
+        part = self._part
+        array = self._whole()
+        about = array._part
+        rounded = array._rounded
         rounded = part.error.any() if rounded is None else rounded
         error = part.error if rounded else None
         return Bounded(part.value, error, about.dtype, about.sums, about.adds, about.partial)
@@ -214,10 +222,13 @@ class Filled(Numbers):
         return Filled(self.run, self._part.shaped(change), self._whole())
 
     def __setitem__(self, index: Any, numbers: Any) -> None:
-        array, source = self._whole(), self._of(numbers)
+        array = self._whole()
+        source = self._of(numbers)
         self._part.value[index] = source.value
         self._part.error[index] = 0.0 if source.error is None else source.error
-        held, whole, rounds = array._part, index is ..., source.error is not None
+        held = array._part
+        whole = index is ...
+        rounds = source.error is not None
         sure = rounds or self is array or array._rounded is False
         array._rounded = rounds if whole and sure else None
         about = (source.dtype, source.sums, source.adds and whole, source.partial)
@@ -291,7 +302,8 @@ _DECISIONS: dict[Any, Callable[..., Bounded]] = {
 def chosen_from(condition: Any, unsure: Any, yes: Bounded, no: Bounded) -> Bounded:
     """``condition ? yes : no``; where the condition is not sure, within a bound that holds both."""
     value = np.where(condition, yes.value, no.value)
-    sums, partial = max(yes.sums, no.sums), yes.partial and no.partial
+    sums = max(yes.sums, no.sums)
+    partial = yes.partial and no.partial
     dtype = yes.dtype if yes.dtype == no.dtype else FLOAT32
     if yes.error is None and no.error is None and unsure is None:
         return Bounded(value, None, dtype, sums, partial=partial)
@@ -309,10 +321,13 @@ def chosen_from(condition: Any, unsure: Any, yes: Bounded, no: Bounded) -> Bound
 
 def _total(run: ExactContext, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
     """A sum in float32, in whatever order."""
-    value, total = x.value, functools.partial(np.add.reduce, axis=axes, keepdims=keepdims)
+    value = x.value
+    total = functools.partial(np.add.reduce, axis=axes, keepdims=keepdims)
     n = math.prod([value.shape[axis] for axis in axes])
-    summed, sizes = np.asarray(total(value)), np.asarray(total(np.abs(value)))
-    error, errors = element_bounds(x), 0.0
+    summed = np.asarray(total(value))
+    sizes = np.asarray(total(np.abs(value)))
+    error = element_bounds(x)
+    errors = 0.0
     if error is not None:
         errors = total(error)
     elif n == 1 or (sizes.max(initial=0.0) <= bounded.LARGEST_SUM and bounded.is_integral(value)):
@@ -322,7 +337,8 @@ def _total(run: ExactContext, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool
 
 
 def _extreme(run: ExactContext, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
-    value, error = extreme_along(ufunc, x.value, axes), element_bounds(x)
+    value = extreme_along(ufunc, x.value, axes)
+    error = element_bounds(x)
     if error is not None:
         error = bounded.between(value, *(extreme_along(ufunc, e, axes) for e in bounded.ends(x)))
     ids = ids_of_extremes(ufunc, x, axes) if needs_ids(x) else None
@@ -432,8 +448,10 @@ def nc_matmul(run: ExactContext, call: CheckedCall, *operands: Bounded) -> Bound
 
 def matrix_product(run: ExactContext, left: Bounded, right: Bounded) -> Bounded:
     """``left.T @ right`` for [K, M] and [K, N], summed in float32 in whatever order."""
-    values, errors = (left.value, right.value), (element_bounds(left), element_bounds(right))
-    value, depth = values[0].T @ values[1], len(left.value)
+    values = (left.value, right.value)
+    errors = (element_bounds(left), element_bounds(right))
+    value = values[0].T @ values[1]
+    depth = len(left.value)
     growth = run.gamma(depth, value.size)
     wide = [v if e is None else magnitudes(v, e) for v, e in zip(values, errors, strict=True)]
     whole = left.error is right.error is None and all(map(bounded.is_integral, values))

@@ -54,7 +54,8 @@ def look_up(data: Bounded, vals: Bounded, *, backwards: bool = False) -> PlacesO
     apart = np.zeros(wanted.shape)
     possible = np.zeros(lines.shape, np.bool_)
     for k in range(EIGHT):
-        value, error = wanted[:, k : k + 1], far[:, k : k + 1] + near
+        value = wanted[:, k : k + 1]
+        error = far[:, k : k + 1] + near
         same = lines == value
         taken = same & (np.cumsum(same, axis=1) == ranks[:, k : k + 1] + 1)
         is_there = taken.any(axis=1)
@@ -62,7 +63,8 @@ def look_up(data: Bounded, vals: Bounded, *, backwards: bool = False) -> PlacesO
         maybe = same | (np.abs(lines - value) <= error)
         is_open = (maybe & (error > 0)).any(axis=1)
         is_open &= (np.count_nonzero(maybe, axis=1) > 1) | ~is_there
-        first, last = np.argmax(maybe, axis=1), lines.shape[1] - 1 - np.argmax(maybe[:, ::-1], 1)
+        first = np.argmax(maybe, axis=1)
+        last = lines.shape[1] - 1 - np.argmax(maybe[:, ::-1], 1)
         apart[:, k] = np.where(is_open, last - first, 0)
         apart[is_open & ~is_there, k] = np.inf  # the machine may find it, or not
         possible |= maybe & is_open[:, None]
@@ -91,7 +93,8 @@ def match_replace8(
     found = look_up(data, vals, backwards=call["backwards"])
     places = _places(run, found.place, found.apart, _dtype(call, "dst_idx"))
     number = bounded.number(imm)
-    value, kept = rows(data.value).copy(), rows(data.value)
+    value = rows(data.value).copy()
+    kept = rows(data.value)
     error = np.zeros(value.shape) if data.error is None else rows(element_bounds(data)).copy()
     by_number = 0.0 if number.error is None else float(number.error)
     row, k = np.nonzero(found.place >= 0)
@@ -111,7 +114,8 @@ def nonzero(run: Doubting, call: CheckedCall, src: Bounded) -> MaskedValues | No
     """
     if src.error is None:
         return None
-    lines, errors = rows(src.value), rows(element_bounds(src))
+    lines = rows(src.value)
+    errors = rows(element_bounds(src))
     is_open = (np.abs(lines) <= errors) & (errors > 0)
     firsts = np.arange(0, len(lines), call.machine.gpsimd_core_partitions)
     if not is_open[firsts].any():
@@ -147,7 +151,8 @@ def order_of(run: Doubting, x: Bounded, kind: Any) -> Bounded:
     low, high = (np.take_along_axis(end, order, axis=1) for end in bounded.ends(x))
     starts = _starts(low, high)
     group = np.cumsum(starts.reshape(-1)) - 1
-    at, flat = np.flatnonzero(starts), order.reshape(-1)
+    at = np.flatnonzero(starts)
+    flat = order.reshape(-1)
     apart = np.maximum.reduceat(flat, at) - np.minimum.reduceat(flat, at)
     rounded = np.maximum.reduceat((high - low).reshape(-1), at) > 0
     apart = np.where(rounded, apart, 0)[group].reshape(order.shape)

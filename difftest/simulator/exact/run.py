@@ -136,7 +136,8 @@ class Shadow(Follower):
         self.losses = Losses() if settings.losses else None
         self.owners = ByteOwners()
         self._pending: list[Pending] | None = None
-        self._chain, self._sums = NO_CHAIN, False
+        self._chain = NO_CHAIN
+        self._sums = False
         self._next_id = 1
         self._in_registers: frozenset[Stack] = frozenset()
         """The calls that rounded wider values, of which registers may hold what came of them."""
@@ -159,7 +160,9 @@ class Shadow(Follower):
 
     def before(self, call: CheckedCall, issued: InstructionUse) -> None:
         """Compute what an instruction will write, before the machine overwrites its operands."""
-        dst, operands, others = issued.dst, issued.operands, issued.others
+        dst = issued.dst
+        operands = issued.operands
+        others = issued.others
         where = issued.where
         plan = call.plan
         if plan is None:
@@ -214,7 +217,8 @@ class Shadow(Follower):
 
     def _lifted(self, call: CheckedCall, values: list[Any], issued: InstructionUse) -> Any:
         """What the record's own meaning makes of numbers with bounds."""
-        instruction, inner = call.instruction, issued.inner
+        instruction = call.instruction
+        inner = issued.inner
         compute = instruction.moves if instruction.in_place else instruction.meaning
         if inner is not None:
             compute = functools.partial(meaning_by_dependence, inner)
@@ -243,7 +247,8 @@ class Shadow(Follower):
         if unsure is None or not unsure.any() or not isinstance(dst, Tile):
             return _numbers(result)  # type: ignore[no-any-return]
         self.doubt("a rounded value decides", lost=False)
-        values, truth = _numbers(result.values), chosen.held.value != 0
+        values = _numbers(result.values)
+        truth = chosen.held.value != 0
         if values is None:
             values = Bounded(result.values.astype(np.float64))
         kept = self.take(dst).shaped(lambda array: array.reshape(values.value.shape))
@@ -311,7 +316,8 @@ class Shadow(Follower):
 
     def after(self, call: CheckedCall, issued: InstructionUse) -> None:
         """Take over what was foreseen, now that the machine has run the instruction."""
-        pending, self._pending = self._pending, None
+        pending = self._pending
+        self._pending = None
         for written in pending or ():
             self.put(*written)
 
@@ -366,7 +372,8 @@ class Shadow(Follower):
             value, error = map(tile._gather, planes)
         sums = 0 if exact.sums is None else int(tile._gather(exact.sums).max())
         if own is not None and not own.all():
-            value, error = np.where(own, value, raw_values(tile)), np.where(own, error, 0.0)
+            value = np.where(own, value, raw_values(tile))
+            error = np.where(own, error, 0.0)
         if not ((error.size and error.item(0)) or error.any()):  # the first tells, of most
             error = None
         result = Bounded(value, error, tile.dtype, sums, partial=exact.partial)
@@ -459,7 +466,8 @@ def _is_plain(call: CheckedCall, src: Tile | IndirectTile, dst: Tile | IndirectT
         rounds = src.dtype == TFLOAT32 and call.engine is not Engine.DMA  # bits of the host's
         if rounds or not (wider or src.dtype == dst.dtype):
             return False
-    ours, theirs = src._storage, dst._storage
+    ours = src._storage
+    theirs = dst._storage
     return ours.exact is theirs.exact is None and not (ours.shared or theirs.shared)
 
 

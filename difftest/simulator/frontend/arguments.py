@@ -142,7 +142,8 @@ class Unmodelled:
     __slots__ = ("name", "nki_name", "why")
 
     def __init__(self, name: str, why: str | None = None) -> None:
-        self.name, self.why = name, why
+        self.name = name
+        self.why = why
         self.nki_name = name.rpartition(".")[2]
         """As instructions know operators; they refuse this one."""
 
@@ -212,7 +213,8 @@ HINTS = frozenset({"lazy_initialization", "directives", "precise_schedule", "nam
 
 def undocumented_argument(where: str, name: str, value: object) -> None:
     """Note an argument that AWS does not document at v2.26.0 and that changes no value here."""
-    takes, got = "the arguments that AWS documents", f"the undocumented argument {name!r}"
+    takes = "the arguments that AWS documents"
+    got = f"the undocumented argument {name!r}"
     remedy = f"leave {name} out, if nothing needs it"
     report_violation(not_taken(where, takes, got, f"{name}={value!r:.80}", remedy=remedy))
 
@@ -255,7 +257,8 @@ def as_flag(value: object, name: str) -> bool:
     try:
         return bool(value)
     except (TypeError, ValueError):
-        happened, received = f"{name} is neither true nor false", f"{name}={value!r:.60}"
+        happened = f"{name} is neither true nor false"
+        received = f"{name}={value!r:.60}"
         rule = f"{name} is True or False"
         raise KernelError(rule, happened=happened, received=received) from None
 
@@ -268,8 +271,10 @@ def same_dtype(dtype: object, dst: Any, where: str) -> None:
     DtypeError : it is another one.
     """
     if dtype is not None and as_nki_dtype(dtype) != getattr(dst, "dtype", dtype):
-        takes, remedy = "dst's dtype or none", "leave dtype out, or give dst that dtype"
-        got, received = "another dtype than dst's", f"dtype={dtype!r}, dst = {dst!r}"
+        takes = "dst's dtype or none"
+        remedy = "leave dtype out, or give dst that dtype"
+        got = "another dtype than dst's"
+        received = f"dtype={dtype!r}, dst = {dst!r}"
         raise not_taken(where, takes, got, received, error=DtypeError, remedy=remedy)
 
 
@@ -385,5 +390,6 @@ def no_member(kind: Any, value: object, where: str, names: Iterable[str] = ()) -
     """The error for a value that is none of an enumeration's members, or not one of ``names``."""
     name = kind.__name__
     limit = ", ".join(f"nisa.{item}" for item in names or (f"{name}.{item.name}" for item in kind))
-    takes, got = f"{name} as a member of nki.isa.{name}", f"{value!r:.40} as {name}"
+    takes = f"{name} as a member of nki.isa.{name}"
+    got = f"{value!r:.40} as {name}"
     return not_taken(where, takes, got, f"{name}={value!r}", limit=limit)

@@ -30,7 +30,8 @@ from difftest.simulator.strictness import report_violation
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 Refit = Callable[[TypeError, tuple[Any, ...], dict[str, Any]], Arguments]
-_running, _frame = RUNNING.get, sys._getframe
+_running = RUNNING.get
+_frame = sys._getframe
 ALSO_CALLED = {"nisa.iota": {"pattern": "expr"}}
 """By function: names under which kernels give an argument, and those that AWS documents."""
 _TODAYS = frozenset({"dst", "offset", "channel_multiplier"})
@@ -62,7 +63,8 @@ def entering(
                 called, own = (_HOMES.get(name, name) for name in (dialect, core.trace.dialect))
                 raise MIXED_DIALECTS(f"{called}'s {function.__name__} in a kernel of {own}")
             lines = core.lines
-            outer, lines.caller = lines.caller, _frame(1)
+            outer = lines.caller
+            lines.caller = _frame(1)
             if lines.tracer is not None:
                 lines.watch(kernel=False)
         try:
@@ -120,7 +122,8 @@ def _refitting(name: str, function: Callable[..., Any], closed: bool) -> Refit:
 
 def _documented(where: str, signature: inspect.Signature, kwargs: dict[str, Any]) -> dict[str, Any]:
     """Arguments by their documented names, without hints that the function has no place for."""
-    others, arguments = ALSO_CALLED.get(where, {}), {}
+    others = ALSO_CALLED.get(where, {})
+    arguments = {}
     for name, value in kwargs.items():
         if name not in signature.parameters and (name in others or name in HINTS):
             undocumented_argument(where, name, value)
@@ -144,7 +147,8 @@ def _by_name(
     named = dict(zip(needed, beyond, strict=False)) | kwargs
     if not beyond or len(beyond) > len(needed) or not fits(signature, args[:placed], named):
         return None
-    takes, got = f"{', '.join(needed)} by name", "arguments in place that AWS documents by name"
+    takes = f"{', '.join(needed)} by name"
+    got = "arguments in place that AWS documents by name"
     remedy = ", ".join(f"{name}=..." for name in needed)
     report_violation(not_taken(where, takes, got, f"{len(args)} arguments in place", remedy=remedy))
     return args[:placed], named
@@ -208,7 +212,10 @@ class Binder:
         dialect: Mapping[str, Converter],
         prepare: Callable[[dict[str, Any], str], None] | None = None,
     ) -> None:
-        self.stub, self.where, self.record, code = stub, stub.__name__, record, stub.__code__
+        self.stub = stub
+        self.where = stub.__name__
+        self.record = record
+        code = stub.__code__
         parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         if not stub.__doc__ and (doc := record.meaning.__doc__):
             stub.__doc__ = doc if "dst" in parameters else doc.replace("dst = ", "")
@@ -242,12 +249,16 @@ class Binder:
 
     def value(self, name: str) -> str:
         """An option, converted if something converts it."""
-        parameter, text = self.parameters.get(name), self.text(name)
-        convert, said = self.by_call.get(name), self.where
+        parameter = self.parameters.get(name)
+        text = self.text(name)
+        convert = self.by_call.get(name)
+        said = self.where
         if parameter is not None and isinstance(parameter.default, bool):
-            convert, said = as_flag, name
+            convert = as_flag
+            said = name
         elif convert is None:
-            convert, said = _OF_ARGUMENT.get(name), name
+            convert = _OF_ARGUMENT.get(name)
+            said = name
         if parameter is None or convert is None:
             return text
         self.scope[f"_as_{name}"], default = convert, parameter.default
@@ -266,7 +277,8 @@ class Binder:
         """The function; ``write`` gives what it returns, in words, when it is called first."""
 
         def made() -> Any:
-            returned, parameters = write(self), self.parameters.values()
+            returned = write(self)
+            parameters = self.parameters.values()
             placed = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
             named = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
             head = ", ".join([*placed, *(["*"] if named else []), *named])
@@ -285,7 +297,8 @@ class Binder:
 
         self.scope["_made"] = made
         entry: Any = functools.update_wrapper(FunctionType(_FIRST, self.scope), self.stub)
-        entry.__defaults__, entry.__kwdefaults__ = self.stub.__defaults__, self.stub.__kwdefaults__
+        entry.__defaults__ = self.stub.__defaults__
+        entry.__kwdefaults__ = self.stub.__kwdefaults__
         return entry  # type: ignore[no-any-return]
 
 
@@ -305,7 +318,7 @@ def declare(
     ------
     TypeError : there are settings of no signature, or as :class:`Binder`.
     """
-    for name, stub in [*vars(signatures).items()]:
+    for name, stub in list(vars(signatures).items()):
         if inspect.isfunction(stub):
             stub.__qualname__ = name
             own = settings.pop(name, {})

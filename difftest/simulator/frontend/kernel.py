@@ -89,7 +89,8 @@ def jit(func: Any = None, mode: str = "auto", **kwargs: Any) -> Any:
         undocumented_argument("nki.jit", name, value)
     if isinstance(mode, str) and mode in FRAMEWORKS:
         remedy = f"call the kernel with NumPy arrays, or use one of {', '.join(MODES)}"
-        takes, got = "a framework's mode where the framework is", f"mode={mode!r} on the simulator"
+        takes = "a framework's mode where the framework is"
+        got = f"mode={mode!r} on the simulator"
         report_violation(not_taken("nki.jit", takes, got, f"mode={mode!r}", remedy=remedy))
     elif not isinstance(mode, str) or mode not in MODES:
         remedy = f"use one of {', '.join((*MODES, *FRAMEWORKS))}"
@@ -165,7 +166,8 @@ class Artifacts(NamedTuple):
                 for path in self.profiles:
                     path.write_text(document, encoding="utf-8")
         except OSError as error:
-            got, remedy = f"{error.filename}: {error.strerror}", "make its folder, or name another"
+            got = f"{error.filename}: {error.strerror}"
+            remedy = "make its folder, or name another"
             received = str(error.filename)
             raise not_taken("a decorator", "files to write", got, received, remedy=remedy) from None
 
@@ -196,7 +198,9 @@ def artifacts_of(where: str, options: Mapping[str, Any], *, predicts: bool) -> A
     if not paths:
         return Artifacts()
     folder = paths.get(FOLDER)
-    traces, profiles, folders = [], [], []
+    traces = []
+    profiles = []
+    folders = []
     if folder is not None:
         folders.append(folder)
         paths.setdefault(NEFF, Path("file.neff"))
@@ -340,7 +344,8 @@ class RunAs(Kernel):
         """The decorator, with or without options, of modules installed with this predictor."""
 
         def decorate(kernel: Any = None, /, **options: Any) -> Any:
-            kernel, settings = options.pop(cls.parameter, kernel), {}
+            kernel = options.pop(cls.parameter, kernel)
+            settings = {}
             for name, value in options.items():
                 if name in RUN_HINTS:
                     undocumented_argument(cls.where, name, value)
@@ -383,7 +388,8 @@ class OnDevice(RunAs):
 class Profiled(OnDevice):
     """The same under ``nki.profile``."""
 
-    where, parameter = "nki.profile", "func"
+    where = "nki.profile"
+    parameter = "func"
     documented = (*FILE_OPTIONS, COMPILER, "overwrite", "profile_nth")
 
 

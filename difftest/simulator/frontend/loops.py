@@ -160,7 +160,8 @@ def assignment_target(where: str, kind: type[T]) -> T | None:
     except _CallsSomethingError:
         received = "a left side that is found by more than names, integers and indices"
         remedy = "give the tile a name first: part = total[...], then part = nl.loop_reduce(...)"
-    rule, did = "reduces into the tile on the left of its assignment", "is not assigned to one"
+    rule = "reduces into the tile on the left of its assignment"
+    did = "is not assigned to one"
     raise call_error(where, rule, did, received, remedy=remedy)
 
 
@@ -173,7 +174,8 @@ def _place(behind: list[dis.Instruction], frame: FrameType, kind: type) -> Any:
     stack: list[Any] = []
     for step in behind:
         if step.opname == "STORE_SUBSCR":
-            key, container = stack.pop(), stack.pop()
+            key = stack.pop()
+            container = stack.pop()
             return None if stack else _item(container, key)
         _step(step, stack, frame)
         if isinstance(stack[0], kind):
@@ -189,13 +191,15 @@ def _step(step: dis.Instruction, stack: list[Any], frame: FrameType) -> None:
     elif name.startswith(_LOADS):
         stack.extend(_named(each, frame) for each in _names(step))
     elif name == "BINARY_SUBSCR" or (name == "BINARY_OP" and step.argrepr == "[]"):
-        key, container = stack.pop(), stack.pop()
+        key = stack.pop()
+        container = stack.pop()
         stack.append(_item(container, key))
     else:
         compute = _ARITHMETIC.get(name) or _ARITHMETIC.get(step.argrepr)
         if compute is None or not all(type(number) is int for number in stack[-2:]):
             raise _CallsSomethingError
-        right, left = stack.pop(), stack.pop()
+        right = stack.pop()
+        left = stack.pop()
         stack.append(compute(left, right))
 
 
@@ -236,7 +240,8 @@ def carried_by(code: CodeType, at: int) -> tuple[tuple[str, ...], tuple[str, ...
     bound: set[str] = set()
     for step in instructions_of(code):
         if ends and at < step.offset < ends[0]:
-            names, is_both = _names(step), step.opname == "STORE_FAST_LOAD_FAST"
+            names = _names(step)
+            is_both = step.opname == "STORE_FAST_LOAD_FAST"
             if step.opname.startswith(_STORES):
                 bound.update(names[:1] if is_both else names)
             # A comprehension clears a name to put its value aside.
@@ -254,7 +259,8 @@ def numbers_of(
     Those are items, attributes, and what a function keeps, two deep; that of a loop's ``body`` too.
     No iterator's place is seen.
     """
-    own, known = frame.f_locals, frame.f_globals
+    own = frame.f_locals
+    known = frame.f_globals
     parts = [(name, own.get(name, known.get(name))) for name in (*names, *others)]
     parts.append(("body_fun", body))
     numbers = parts[: len(names)]
@@ -305,7 +311,8 @@ class LoopRange:
             received = ", ".join(f"{a!r} ({type(a).__name__})" for a in args) or "no argument"
             remedy = "use // instead of / for a trip count"
             raise not_taken(where, takes, got, received, remedy=remedy)
-        self.kind, self.numbers = kind, range(*numbers)
+        self.kind = kind
+        self.numbers = range(*numbers)
 
     def __iter__(self) -> Iterator[int]:
         return iterate(self.kind, self.numbers)
@@ -329,7 +336,8 @@ def iterate(kind: LoopKind, values: Iterable[int], body: Any = None) -> Iterator
     loops = core.loops
     loop = Loop(loops.count, kind, kernel_location())
     loops.count += 1
-    outer, carried = loops.turns, loops.carried
+    outer = loops.turns
+    carried = loops.carried
     try:
         turns: Iterable[tuple[int, int]] = enumerate(values)
         claims_none = kind is LoopKind.AFFINE and core.trace.dialect == "classic"

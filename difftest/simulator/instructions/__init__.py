@@ -20,6 +20,6 @@ def every_record() -> dict[str, Instruction]:
 
 def require_rules(names: Iterable[str], follower: str) -> None:
     """Raise a TypeError unless a follower of launches has a rule for each record."""
-    missing = sorted({*every_record()} - {*EFFECTS, *names})
+    missing = sorted(set(every_record()) - {*EFFECTS, *names})
     if missing:
         raise TypeError(f"{follower} for {', '.join(missing)}")

@@ -83,7 +83,8 @@ def _bias(call: CheckedCall) -> None:
     """
     bias = call["bias"]
     if bias is not None and call["op"] == "reciprocal" and call.machine.nc_version < 3:
-        rule, did = "takes no bias of reciprocal on NeuronCore-v2", "got a bias of reciprocal"
+        rule = "takes no bias of reciprocal on NeuronCore-v2"
+        did = "got a bias of reciprocal"
         raise call.refused(rule, did, f"bias = {bias!r} on {call.machine.name}")
     if isinstance(bias, type):
         if not call.into_existing or call.machine.nc_version < 3:
@@ -93,7 +94,8 @@ def _bias(call: CheckedCall) -> None:
             raise call.refused(rule, did, received, remedy="fill a [P, 1] tile with it")
         return
     if bias is not None and not call.into_existing and bias.dtype not in BIAS_DTYPES:
-        rule, did = "takes bias of certain dtypes", f"got bias of {dtype_name(bias.dtype)}"
+        rule = "takes bias of certain dtypes"
+        did = f"got bias of {dtype_name(bias.dtype)}"
         limit = "float32, float16, bfloat16"
         raise call.refused(rule, did, f"bias = {bias!r}", error=DtypeError, limit=limit)
 
@@ -158,11 +160,13 @@ def _first_stage(call: CheckedCall) -> None:
     names = tuple(op and op.name for op in ops)
     if names not in _PAIRS:
         shown = [f"{a or 'bypass'} and {b or 'bypass'}" for a, b in (names, *_PAIRS)]
-        rule, limit = "takes operators that are one of six pairs", "; ".join(shown[1:])
+        rule = "takes operators that are one of six pairs"
+        limit = "; ".join(shown[1:])
         raise call.refused(rule, f"got {shown[0]}", f"op0 and op1: {shown[0]}", limit=limit)
     for number, op in enumerate(ops):
         if op is None and call[f"reverse{number}"]:
-            rule, did = f"takes reverse{number} with an op{number}", f"got reverse{number} without"
+            rule = f"takes reverse{number} with an op{number}"
+            did = f"got reverse{number} without"
             raise call.refused(rule, did, f"reverse{number}=True with op{number}=bypass")
 
 
@@ -205,7 +209,8 @@ def activate2(
 
     Each of the three stages rounds to float32, as the documentation spells them.
     """
-    values, name = as_float(data), call["op"]
+    values = as_float(data)
+    name = call["op"]
     for op, operand, reverse in (
         (call["op0"], imm0, call["reverse0"]),
         (call["op1"], imm1, call["reverse1"]),
@@ -282,7 +287,8 @@ def exponential(
 
 def _loads_imm1(call: CheckedCall) -> None:
     if call["imm1"] is None and call["reduce_cmd"] is Accumulate.LOAD_REDUCE:
-        rule, did = "loads its registers from imm1", "got load_reduce without imm1"
+        rule = "loads its registers from imm1"
+        did = "got load_reduce without imm1"
         raise call.refused(rule, did, "imm1=None, reduce_cmd.load_reduce")
 
 

@@ -146,7 +146,8 @@ def _not_one_of(ops: Iterable[str], op: Any, where: str, what: str) -> NkiError:
     """The error for an operator, by its name: its place in memory says nothing."""
     name = getattr(op, "nki_name", None) or getattr(op, "__name__", repr(op))
     rule = f"takes an {what} of nki.language (or its NumPy equivalent)"
-    did, limit = f"got {name:.40} as its {what.split()[-1]}", ", ".join(sorted(ops))
+    did = f"got {name:.40} as its {what.split()[-1]}"
+    limit = ", ".join(sorted(ops))
     return call_error(where, rule, did, f"op={name}", limit=limit)
 
 

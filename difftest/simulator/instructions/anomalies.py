@@ -221,7 +221,8 @@ def rounded_integers(values: Array) -> None:
     """32-bit integers on their way into float32: those that it does not have."""
     if not is_running():
         return
-    core, wide = current(), values.astype(np.int64)
+    core = current()
+    wide = values.astype(np.int64)
     if (
         core.followers.observer is not None
         and wide.size
@@ -299,7 +300,8 @@ def origin_of(call: CheckedCall, *tiles: Tile | IndirectTile) -> Origin | None:
 
 def _indices(core: Core, call: CheckedCall, issued: InstructionUse) -> None:
     """Note indices that depend on what a mask left out, of the rows that a mask leaves."""
-    where, accesses = issued.where, (issued.dst, *issued.operands)
+    where = issued.where
+    accesses = (issued.dst, *issued.operands)
     indirect = [access for access in accesses if isinstance(access, IndirectTile)]
     for tile in itertools.chain.from_iterable(access._index_tiles for access in indirect):
         missing = tile._unwritten(FROM_MASKED, MASKED_OUT)
@@ -379,7 +381,8 @@ def look_for_rounding(core: Core, call: CheckedCall, issued: InstructionUse, res
 @contextlib.contextmanager
 def _as_before(core: Core) -> Iterator[None]:
     """Leave no trace of what is computed meanwhile."""
-    registers, followers = core.registers.accumulators, core.followers
+    registers = core.registers.accumulators
+    followers = core.followers
     core.followers = NOBODY
     try:
         with muted():

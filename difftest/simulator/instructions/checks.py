@@ -78,7 +78,8 @@ def need_tile(value: object, name: str, where: str, spaces: tuple[Space, ...] = 
     KernelError : it is no tensor. BufferError : it is in another memory.
     """
     if not isinstance(value, Tile):
-        rule, did = f"takes a tile as {name}", f"got {name} that is no tile"
+        rule = f"takes a tile as {name}"
+        did = f"got {name} that is no tile"
         raise call_error(where, rule, did, f"{type(value).__name__} {value!r:.80}")
     if value._space not in spaces:
         raise wrong_buffer(value, name, where, spaces)
@@ -88,7 +89,8 @@ def need_tile(value: object, name: str, where: str, spaces: tuple[Space, ...] = 
 def check_indices(tile: Tile, what: str) -> None:
     """Raise :class:`DtypeError` unless a tile that ``what`` names holds integers."""
     if tile.dtype.kind not in "iu":
-        rule, did = "holds integers", f"holds {dtype_name(tile.dtype)}"
+        rule = "holds integers"
+        did = f"holds {dtype_name(tile.dtype)}"
         limit = "int32, uint32 and smaller integers"
         raise call_error(what, rule, did, repr(tile), error=DtypeError, limit=limit)
 
@@ -131,8 +133,8 @@ def check_call(core: Core, issued: InstructionUse, alike: CheckedCall | None = N
     NkiError : it breaks a rule of the record.
     """
     instruction = issued.instruction
-    operands = [*zip(instruction.operands, issued.operands, strict=True)]
-    targets = [*zip(instruction.destinations, (issued.dst, *issued.others), strict=False)]
+    operands = list(zip(instruction.operands, issued.operands, strict=True))
+    targets = list(zip(instruction.destinations, (issued.dst, *issued.others), strict=False))
     targets = [(role, tile) for role, tile in targets if tile is not None]
     from_hbm = []
     for role, tile in operands:
@@ -206,13 +208,14 @@ def _foresee_event(call: CheckedCall, issued: InstructionUse) -> None:
     call.is_simple = not (call.is_indirect or further)
     call.are_tiles = tuple(isinstance(operand, Tile) for operand in operands)
     roles = [role.name for role in call.instruction.operands]
-    names = issued.sources or [*compress(roles, call.are_tiles)]
+    names = issued.sources or list(compress(roles, call.are_tiles))
     call.roles = ("dst", *names, *(("dst",) if call.reads_dst else ()))
     places = [k for k, value in enumerate(operands) if is_number(value) or isinstance(value, Index)]
     call.numbers = _chooser(places, operands)
     numbers = tuple(roles[place] for place in places)
     facts = {**call.instruction.facts(call), **dict(issued.said)}
-    attributes, (opcode, purpose) = Attributes(**facts), call.instruction.event(call)
+    attributes = Attributes(**facts)
+    (opcode, purpose) = call.instruction.event(call)
     call.kind = EventKind(
         opcode, call.engine, attributes, traced_options(call.options), numbers, purpose
     )
@@ -256,7 +259,8 @@ def plain_value(value: Any) -> Any:
 
 def _need(instruction: Instruction, role: Role, operand: Any) -> None:
     """Something of the kind, the memory and the dtype that the role takes."""
-    where, name = instruction.name, role.name
+    where = instruction.name
+    name = role.name
     if operand is None and role.optional:
         return
     if role.takes is OperandKind.INDEX and isinstance(operand, Index):
@@ -273,9 +277,11 @@ def _need(instruction: Instruction, role: Role, operand: Any) -> None:
     if operand._space not in role.buffers:
         raise wrong_buffer(operand, name, where, role.buffers)
     if role.dtypes is not None and operand.dtype not in role.dtypes:
-        rule, did = f"takes {name} of certain dtypes", f"got {name} of {dtype_name(operand.dtype)}"
+        rule = f"takes {name} of certain dtypes"
+        did = f"got {name} of {dtype_name(operand.dtype)}"
         limit = ", ".join(dtype_name(dtype) for dtype in role.dtypes)
-        remedy, received = "cast it by nisa.tensor_copy", f"{name} = {operand!r}"
+        remedy = "cast it by nisa.tensor_copy"
+        received = f"{name} = {operand!r}"
         raise call_error(where, rule, did, received, error=DtypeError, limit=limit, remedy=remedy)
 
 
@@ -312,7 +318,8 @@ def _check_result(call: CheckedCall) -> None:
         rule = "takes the result of certain dtypes"
         did = f"was to make a result of {dtype_name(dtype)}"
         remedy = "cast it afterwards by nisa.tensor_copy"
-        received, limit = f"the result of {dtype_name(dtype)}", ", ".join(map(dtype_name, allowed))
+        received = f"the result of {dtype_name(dtype)}"
+        limit = ", ".join(map(dtype_name, allowed))
         raise call.refused(rule, did, received, error=DtypeError, limit=limit, remedy=remedy)
 
 

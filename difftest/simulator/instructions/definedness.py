@@ -60,9 +60,12 @@ class UndefinedOperands:
     """An instruction that reads elements that are not defined, and what follows of its results."""
 
     def __init__(self, core: Core, call: CheckedCall, issued: InstructionUse) -> None:
-        self.core, self.call, self.issued = core, call, issued
+        self.core = core
+        self.call = call
+        self.issued = issued
         self.where = issued.where
-        dst, operands = issued.dst, issued.operands
+        dst = issued.dst
+        operands = issued.operands
         self.accesses = (*operands, dst)
         """By place: operands, and ``dst`` last."""
         self.never: dict[int, Array] = {}
@@ -96,7 +99,8 @@ class UndefinedOperands:
 
     def _kept(self, place: int, missing: Array | None) -> Array | None:
         """The elements of an operand that a mask which is no box leaves; None for none."""
-        inner, access = self.issued.inner, self.accesses[place]
+        inner = self.issued.inner
+        access = self.accesses[place]
         if missing is None or inner is None or not isinstance(access, Tile):
             return missing
         role = (*self.call.instruction.operands, DST)[place]
@@ -132,16 +136,18 @@ class UndefinedOperands:
         UnwrittenError : nothing of an operand was written, or of what a mask leaves of the result
             nothing follows from what was; or the call is none that carries the mark on.
         """
-        values = [*map(self._values, range(len(self.issued.operands)))]
+        values = list(map(self._values, range(len(self.issued.operands))))
         if not self.call.instruction.carries:
             self.never = {}
-        registers, observer = self.core.registers, self.core.followers.observer
+        registers = self.core.registers
+        observer = self.core.followers.observer
         if not (self.never or self.left or (registers.origins and self.call.reduces)):
             return compute(self.call, *values)
         if not self._has_some():
             return self.results(compute)
         before = {name: held.copy() for name, held in registers.accumulators.items()}
-        sights, done = observer and len(observer.anomalies), False
+        sights = observer and len(observer.anomalies)
+        done = False
         try:
             self._mark_registers()
             try:
@@ -150,7 +156,7 @@ class UndefinedOperands:
                 if not self.named & UNWRITTEN_BITS:
                     raise
                 outcome = None
-            apart = [*map(_apart, outcome if type(outcome) is tuple else (outcome,))]
+            apart = list(map(_apart, outcome if type(outcome) is tuple else (outcome,)))
             self.planes = [plane for _, plane in apart]
             done = self._may_go_on()
         finally:
@@ -182,7 +188,8 @@ class UndefinedOperands:
         ------
         UnwrittenError : as :meth:`results`; or it goes to an array of the host's.
         """
-        call, dst = self.call, self.issued.dst
+        call = self.call
+        dst = self.issued.dst
         if not call.instruction.carries:
             self.never = {}
         old = dst._unwritten(FROM_UNWRITTEN) if call.reads_dst else None
@@ -203,7 +210,8 @@ class UndefinedOperands:
 
     def _move(self) -> None:
         """Note the marks of what goes to ``dst``."""
-        call, shape = self.call, self.call.result.shape
+        call = self.call
+        shape = self.call.result.shape
         self.planes = [np.zeros(shape, TAINT_DTYPE)]
         if self.never or self.left:
             operands = [
@@ -233,18 +241,21 @@ class UndefinedOperands:
         report_undefined(unwritten_error(self.accesses[place], self.never[place]))
         for other in self.never:
             self.accesses[other]._storage.poison()
-        self.never, self.named = {}, 0
+        self.never = {}
+        self.named = 0
 
     def _may_go_on(self) -> bool:
         """Whether what nothing wrote may be carried on; if not, and that is no error, go on."""
         if not self.never:
             return True
-        dst, plane = self.issued.dst, over(self.call.result.shape, self.planes[0])
+        dst = self.issued.dst
+        plane = over(self.call.result.shape, self.planes[0])
         is_argument = dst._in_hbm and dst._storage.allocation.location is None
         is_kept = is_argument or dst._storage.masked
         chosen = None if self.where is None else broadcast_mask(self.where, plane.shape)
         for place, missing in self.never.items():
-            bit, whole = taint_bit(place, UNWRITTEN_BITS), self._whole(place, missing)
+            bit = taint_bit(place, UNWRITTEN_BITS)
+            whole = self._whole(place, missing)
             lost = (plane & bit) != 0
             if chosen is not None and not bit & self.named:
                 lost = lost[chosen]
@@ -274,7 +285,7 @@ class UndefinedOperands:
     def _unmark_registers(self) -> None:
         """Keep the registers' marks apart from them, and whence they came."""
         registers = self.core.registers
-        for engine, held in [*registers.accumulators.items()]:
+        for engine, held in list(registers.accumulators.items()):
             if not isinstance(held, TaintedArray):
                 continue
             registers.accumulators[engine] = held.values
@@ -293,7 +304,9 @@ class UndefinedOperands:
 
     def commit(self, where: Array | None) -> None:
         """Note of what was just written, of ``dst`` where ``where`` says, what is not defined."""
-        core, call, dst = self.core, self.call, self.issued.dst
+        core = self.core
+        call = self.call
+        dst = self.issued.dst
         for place, mask in self.left.items():
             if self.named & taint_bit(place, MASKED_BITS):
                 role = call.instruction.operands[place].name
@@ -314,7 +327,12 @@ class UndefinedOperands:
                     elements = over(tile.shape, (plane & marks) != 0)
                 else:
                     continue
-                chosen = None if at else self.where if kind == UNWRITTEN else where
+                if at:
+                    chosen = None
+                elif kind == UNWRITTEN:
+                    chosen = self.where
+                else:
+                    chosen = where
                 if chosen is not None:
                     elements = elements & broadcast_mask(chosen, tile.shape)
                 self._note(tile, elements, kind, first=not at)
@@ -338,9 +356,10 @@ class UndefinedOperands:
             return
         if dst._in_hbm:
             values = dst._values(unwritten=True)
-            shown = (
-                np.isnan(values) if is_float(dst.dtype) else values == poison_array((), dst.dtype)
-            )
+            if is_float(dst.dtype):
+                shown = np.isnan(values)
+            else:
+                shown = values == poison_array((), dst.dtype)
             hidden = elements & ~shown
             chosen, numbers = (hidden, values) if hidden.any() else (elements, None)
             record_anomaly(self.core, AnomalyKind.UNDEFINED_STORED, "dst", chosen, numbers, origin)
@@ -361,11 +380,17 @@ class UndefinedOperands:
                     None,
                     self.origins[UNDEFINED],
                 )
-        lost, nobody = (self.planes[0] & UNWRITTEN_BITS) != 0, self.origins[UNWRITTEN]
+        lost = (self.planes[0] & UNWRITTEN_BITS) != 0
+        nobody = self.origins[UNWRITTEN]
         if nobody is not None:
             dst._forget_written(lost.reshape(dst.shape), nobody)
         places = undefined_places(dst)
-        unsure = moved if places is None else places if moved is None else moved | places
+        if places is None:
+            unsure = moved
+        elif moved is None:
+            unsure = places
+        else:
+            unsure = moved | places
         if unsure is None:
             return
         origin = self.origins[UNDEFINED] or origin_of(self.call, *dst._index_tiles)

@@ -74,7 +74,11 @@ EITHER = Role(name="src", takes=OperandKind.TILE_OR_INDIRECT, buffers=DMA_SPACES
 
 def loaded_shape(shape: Shape) -> Shape:
     """The shape of a tile loaded from HBM: at least two dimensions."""
-    return shape if len(shape) > 1 else (*shape, 1) if shape else (1, 1)
+    if len(shape) > 1:
+        return shape
+    if shape:
+        return (*shape, 1)
+    return (1, 1)
 
 
 def _cast(values: Array, src: Tile | IndirectTile, dst: Tile | IndirectTile) -> Array:
@@ -107,9 +111,11 @@ def _hardware_descriptors(call: CheckedCall) -> None:
 
 def _hardware_casts_nothing(call: CheckedCall) -> None:
     """Hardware descriptors move bytes (stub of dma_copy, v2.32.0)."""
-    src, dst = call["src"], call.destinations["dst"]
+    src = call["src"]
+    dst = call.destinations["dst"]
     if call["dge_mode"] == "hwdge" and src.dtype != dst.dtype:
-        rule, did = "with dge_mode.hwdge does not cast", "with dge_mode.hwdge got two dtypes"
+        rule = "with dge_mode.hwdge does not cast"
+        did = "with dge_mode.hwdge got two dtypes"
         remedy = "give both one dtype, or leave dge_mode out"
         raise call.refused(rule, did, f"src {src!r}, dst {dst!r}", error=DtypeError, remedy=remedy)
 
@@ -127,7 +133,8 @@ def _skips(call: CheckedCall) -> bool:
 
 def _software_descriptors(call: CheckedCall) -> None:
     """Software makes the descriptors where each row has an offset."""
-    mode, sides = call["dge_mode"], (call["src"], call.destinations["dst"])
+    mode = call["dge_mode"]
+    sides = (call["src"], call.destinations["dst"])
     if mode in ("none", "hwdge") and any(side.indirect == "rows" for side in sides):
         raise KernelError(
             "an offset for each row needs software descriptors",
@@ -139,9 +146,11 @@ def _software_descriptors(call: CheckedCall) -> None:
 
 def _one_thing(call: CheckedCall) -> None:
     """In the classic dialect a copy with indices gathers, or scatters, or adds to what it skips."""
-    gathers, adds = call["src"].indirect, call["dst_rmw_op"] is not None
+    gathers = call["src"].indirect
+    adds = call["dst_rmw_op"] is not None
     if adds and _skips(call):
-        rule, did = "with dst_rmw_op takes oob_mode.error only", "with dst_rmw_op got oob_mode.skip"
+        rule = "with dst_rmw_op takes oob_mode.error only"
+        did = "with dst_rmw_op got oob_mode.skip"
         raise call.refused(rule, did, "oob_mode.skip")
     dst = call.destinations.get("dst")
     if gathers and (adds or (dst is not None and dst.indirect)):
@@ -188,7 +197,8 @@ def dma_copy(
         _scatter(call, dst, src, where)
         return
     if isinstance(src, IndirectTile):
-        values, inside = src._elements(), src._inside.reshape(dst.shape)
+        values = src._elements()
+        inside = src._inside.reshape(dst.shape)
         where = None if inside.all() else inside
     else:
         values = src._read(where, unwritten=True)
@@ -253,7 +263,8 @@ def _permutation(call: CheckedCall) -> None:
     src: Descriptor = call["src"]
     rank = len(src.shape)
     if rank not in TRANSPOSE_AXES:
-        rule, did = "takes 2 to 4 dimensions", f"got a src of {rank} dimensions"
+        rule = "takes 2 to 4 dimensions"
+        did = f"got a src of {rank} dimensions"
         raise call.refused(rule, did, f"{src!r}", error=ShapeError, limit="2, 3, 4")
     axes: Sequence[int] | None = call["axes"]
     if axes is not None and tuple(axes) != TRANSPOSE_AXES[rank]:
@@ -261,7 +272,8 @@ def _permutation(call: CheckedCall) -> None:
         did = f"was to permute {rank} dimensions by {tuple(axes)}"
         limit = f"{TRANSPOSE_AXES[rank]} for {rank} dimensions"
         raise call.refused(rule, did, f"axes={axes}", error=NotModelledError, limit=limit)
-    partitions, size = call.machine.partitions, src.shape[TRANSPOSE_AXES[rank][0]]
+    partitions = call.machine.partitions
+    size = src.shape[TRANSPOSE_AXES[rank][0]]
     if size > partitions:
         raise LimitError(
             f"the partition size of a tile is at most {partitions}",
@@ -275,15 +287,20 @@ def _permutation(call: CheckedCall) -> None:
 def _descriptors_transpose(call: CheckedCall) -> None:
     """What descriptors of hardware transpose, and of software (stub of dma_transpose, v2.32.0)."""
     src: Descriptor = call["src"]
-    shape, rank, index, mode = src.shape, len(src.shape), src.index, call["dge_mode"]
-    most, few = call.machine.partitions, call.machine.dge_rows
+    shape = src.shape
+    rank = len(src.shape)
+    index = src.index
+    mode = call["dge_mode"]
+    most = call.machine.partitions
+    few = call.machine.dge_rows
     rules = {
         "src's dtype has 2 bytes": src.dtype.itemsize == 2,
         f"src.shape[-1] is at most {most}": shape[-1] <= most,
     }
     with_what = f"dge_mode.{mode}"
     if src.indirect == "rows":
-        with_what, rows = "an offset for each row", index.shape[0]
+        with_what = "an offset for each row"
+        rows = index.shape[0]
         rules |= {
             "dge_mode is unknown or swdge": mode in ("unknown", "swdge"),
             "it runs on NeuronCore-v3 and newer": call.machine.nc_version >= 3,
@@ -364,7 +381,8 @@ def dma_transpose(
     """
     check_destination(dst)
     if isinstance(src, IndirectTile):
-        values, inside = src._elements(), src._inside
+        values = src._elements()
+        inside = src._inside
         if _skips(call):
             record_anomaly(current(), AnomalyKind.INDEX_SKIPPED, "src", ~inside)
         there = turned(call, inside)
@@ -391,7 +409,8 @@ def _scales(call: CheckedCall) -> None:
     if scales is not None and (
         len(scales) != len(call.tiles) or any(scale != 1.0 for scale in scales)
     ):
-        rule, did = "scales each source by 1.0", f"got the scales {list(scales)}"
+        rule = "scales each source by 1.0"
+        did = f"got the scales {list(scales)}"
         received = f"scales={list(scales)} for {len(call.tiles)} sources"
         raise call.refused(rule, did, received, limit=f"None, or {[1.0] * len(call.tiles)}")
 

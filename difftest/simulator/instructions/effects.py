@@ -156,7 +156,8 @@ def combined(
     make : moves and repeats elements, and joins them by an operator that it is given: ``op``.
     """
     none = np.zeros(messages[0].values.shape, np.bool_)
-    missing, origin = None, None
+    missing = None
+    origin = None
     for at, message in enumerate(messages):
         if message.missing is not None:
             planes = [message.missing if n == at else none for n in range(len(messages))]
@@ -224,7 +225,8 @@ def issue_effect(
     reads = _by_role([act.reads for act in checked])
     if writes or reads:  # who only sends what others name has no event
         roles = [role for role, _ in (*writes, *reads)]
-        tiles, sources = [tile for _, tile in writes], [tile for _, tile in reads]
+        tiles = [tile for _, tile in writes]
+        sources = [tile for _, tile in reads]
         parts = [part for act in checked for part in act.parts]
         first = checked[0]
         for tell in core.followers.happened:
@@ -266,7 +268,7 @@ def _meet(exchange: Exchange, acts: Sequence[EffectUse]) -> bool:
     baton, me, members, point, call, _, steps, alike = meeting
     met = baton.rendezvous(me, point, members, messages, call, steps)
     if alike:
-        _check_alike(acts[0].call.name, {n: [*chain(*met[n])] for n in members})
+        _check_alike(acts[0].call.name, {n: list(chain(*met[n])) for n in members})
     for at, act in enumerate(acts):
         act.messages = [met[n][at] for n in members]
     return True
@@ -299,7 +301,8 @@ def one_element(call: CheckedCall, role: str) -> None:
     """The tensor at a role has one element."""
     tile = {**call.operands, **call.destinations}[role]
     if tile.size != 1:
-        rule, did = f"takes {role} of one element", f"got {role} of {tile.size} elements"
+        rule = f"takes {role} of one element"
+        did = f"got {role} of {tile.size} elements"
         raise call.refused(rule, did, repr(tile), error=ShapeError, limit="[1] or [1, 1]")
 
 

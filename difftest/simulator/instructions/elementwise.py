@@ -92,7 +92,8 @@ def _same_count(call: CheckedCall, first: str, second: str) -> bool:
 
     The engines count elements in each partition (AWS ``nisa.tensor_tensor``, v2.32.0).
     """
-    left, right = call[first], call[second]
+    left = call[first]
+    right = call[second]
     return call.into_existing and left.shape[0] == right.shape[0] and left.size == right.size
 
 
@@ -103,7 +104,8 @@ def _one_rank(call: CheckedCall) -> None:
 
 def tensor_tensor_result(call: CheckedCall) -> Result:
     """Free dimensions broadcast; the dtype is the promotion's."""
-    left, right = call["data1"], call["data2"]
+    left = call["data1"]
+    right = call["data2"]
     if _same_count(call, "data1", "data2"):
         return Result(left.shape, call.wanted_dtype(left.dtype))
     shape = broadcast_shapes(left.shape, right.shape, f"{call.name} operands")
@@ -182,7 +184,8 @@ def _tensor_scalar_engine(call: CheckedCall, wanted: Engine) -> Engine:
 
 def _second_step(call: CheckedCall) -> None:
     """``op1`` and ``operand1`` are both there or both not."""
-    op, operand = call["op1"], call["operand1"]
+    op = call["op1"]
+    operand = call["operand1"]
     if (op is None) != (operand is None):
         rule = "takes op1 and operand1 together"
         did = f"got {'operand1' if op is None else 'op1'} alone"
@@ -241,11 +244,9 @@ def apply_scalar(op: AluOp, values: Array, operand: Any, *, reverse: bool) -> Ar
     else:
         is_exact = type(operand) is int and type(values) is np.ndarray and values.dtype == FLOAT64
         other = as_constant(operand, FLOAT64 if is_exact else FLOAT32)
-    return (
-        apply_operator(op, other, values)
-        if reverse and not op.unary
-        else apply_operator(op, values, other)
-    )
+    if reverse and not op.unary:
+        return apply_operator(op, other, values)
+    return apply_operator(op, values, other)
 
 
 def _bit_pattern(op: AluOp, number: Any, dtype: np.dtype[Any]) -> Array:

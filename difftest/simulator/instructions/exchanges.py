@@ -105,7 +105,9 @@ def core_barrier(act: EffectUse) -> None:
 
 
 def _fits_gpsimd(call: CheckedCall) -> None:
-    src, most, size = call["src"], call.machine.gpsimd_dma_elements, call["src"].dtype.itemsize
+    src = call["src"]
+    most = call.machine.gpsimd_dma_elements
+    size = call["src"].dtype.itemsize
     wrong = call.engine is Engine.GPSIMD and src.free_size > most
     rule = f"GpSimd's own DMA moves at most {most * size} bytes a partition of {src.dtype}"
     limits(call, (wrong, rule, f"{src.free_size * size} bytes a partition"))
@@ -136,7 +138,9 @@ def _in_pipe(acts: Sequence[EffectUse]) -> Rendezvous:
 )
 def sendrecv(act: EffectUse) -> None:
     """Send ``src`` to one core while ``dst`` is filled by one; both tiles in SBUF."""
-    me, source, dst = act.meeting.me, act.call["recv_from_rank"], act.writes["dst"]
+    me = act.meeting.me
+    source = act.call["recv_from_rank"]
+    dst = act.writes["dst"]
     to, message = act.messages[source]
     src = message.src
     if to != me:
@@ -167,7 +171,8 @@ def rank_of(where: str) -> Rank:
     """
     seat = current().seat
     if seat.rank is None:
-        rule, did = "is between ranks", "was called with no other ranks"
+        rule = "is between ranks"
+        did = "was called with no other ranks"
         remedy = "difftest.simulator.launch_ranks(kernel, [arguments of each rank])"
         raise call_error(where, rule, did, "a kernel that was launched alone", remedy=remedy)
     if seat.scheduler is not None:
@@ -182,12 +187,15 @@ _OWN = ("recv_counts_known", "replica_group")
 
 def _among_ranks(acts: Sequence[EffectUse]) -> Rendezvous:
     """Where the members of a group meet, each the program of its number, if they say the same."""
-    seat, call = current().seat, acts[0].call
-    rank, members = seat.rank, call["replica_group"]
+    seat = current().seat
+    call = acts[0].call
+    rank = seat.rank
+    members = call["replica_group"]
     shapes = [act.reads["src"].shape for act in acts]
     assert rank is not None
     if not all(0 <= member < rank.ranks for member in members):
-        rule, did = "names ranks of the launch", "names a rank that was not launched"
+        rule = "names ranks of the launch"
+        did = "names a rank that was not launched"
         raise call.refused(rule, did, f"ranks {list(members)}", limit=f"0 to {rank.ranks - 1}")
     agreed = [value for name, value in call.options.items() if name not in _OWN]
     text = f"ncc.{call.name} among ranks {list(members)} of {shapes}"
@@ -220,7 +228,8 @@ def _two_dimensions_on_chip(call: CheckedCall) -> None:
 
 def _divides(call: CheckedCall) -> None:
     """The members can share ``src`` evenly."""
-    ranks, size = len(call["replica_group"]), call["src"].shape[0]
+    ranks = len(call["replica_group"])
+    size = call["src"].shape[0]
     if size % ranks:
         rule = "splits src evenly among the ranks of a group"
         did = f"was to split {size} among {ranks} ranks"
@@ -318,7 +327,8 @@ def collective_permute(act: EffectUse) -> None:
     if act.meeting.me in pairs:
         act.take(act.messages[act.meeting.members.index(pairs[act.meeting.me])][0])
     else:
-        act.reads, act.writes = {}, {}
+        act.reads = {}
+        act.writes = {}
 
 
 @_collective("channel_ids")
@@ -398,7 +408,8 @@ def _give_chunks(act: EffectUse) -> list[Message]:
     """What each member is to get of ``src``: a gather gives the same to all."""
     if not act.call["recv_counts_known"]:
         check_destination(act.reads["metadata_tensor"])
-    ranks, some = len(act.meeting.members), 1 if act.call.name == "all_gather_v" else None
+    ranks = len(act.meeting.members)
+    some = 1 if act.call.name == "all_gather_v" else None
     chunks = _chunks(act, "src", _numbers(act, 1)[:some], _numbers(act, 0)[:some])
     nothing = Message(np.empty(0, act.reads["src"].dtype))
     messages = [nothing if chunk is None else act.send(chunk) for chunk in chunks]
@@ -407,9 +418,11 @@ def _give_chunks(act: EffectUse) -> list[Message]:
 
 def _receive(act: EffectUse) -> None:
     """Put the chunks into their slots of ``dst``, and their counts into the metadata."""
-    dst, displaced = act.writes["dst"], act.call["has_rdispls"]
+    dst = act.writes["dst"]
+    displaced = act.call["has_rdispls"]
     came = [sent[_place(act)] for sent in act.messages]
-    counts, slot = [sent.values.size for sent in came], dst.size // len(came)
+    counts = [sent.values.size for sent in came]
+    slot = dst.size // len(came)
     places = _numbers(act, 3) if displaced else [slot * sender for sender in range(len(came))]
     chunks = _chunks(act, "dst", places, counts, None if displaced else slot)
     for chunk, message in zip(chunks, came, strict=True):

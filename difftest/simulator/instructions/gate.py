@@ -186,14 +186,16 @@ def _put(call: CheckedCall, issued: InstructionUse, results: Any, in_part: list[
 
 def _record(core: Core, call: CheckedCall, issued: InstructionUse, in_part: list[Part]) -> None:
     """Tell the launch what was read and written."""
-    dst, operands, moved = issued.dst, issued.operands, issued.moved
+    dst = issued.dst
+    operands = issued.operands
+    moved = issued.moved
     tells = core.followers.touched
     numbers = call.numbers(operands) if tells and call.numbers is not None else ()
     if call.is_simple and not issued.indices:
         if issued.sources is None:
-            reads = [*compress(operands, call.are_tiles)]
+            reads = list(compress(operands, call.are_tiles))
         else:
-            reads = [*issued.sources.values()]
+            reads = list(issued.sources.values())
         if call.reads_dst:
             reads.append(dst)
         if issued.where is not None:
@@ -204,7 +206,8 @@ def _record(core: Core, call: CheckedCall, issued: InstructionUse, in_part: list
             )
         )
         return
-    instruction, kind = call.instruction, call.kind
+    instruction = call.instruction
+    kind = call.kind
     written = [(dst, "dst")]
     for role, other in zip(instruction.destinations[1:], issued.others, strict=False):
         if other is not None:
@@ -247,7 +250,8 @@ def kept_calls(machine: Machine, dialect: str) -> dict[Any, CheckedCall]:
 
 def checked_call(core: Core, issued: InstructionUse) -> CheckedCall:
     """The call that these operands make, checked, or remembered if its like passed before."""
-    core.issued, dst = issued, issued.dst
+    core.issued = issued
+    dst = issued.dst
     key: tuple[Any, ...] = (
         issued.instruction,
         issued.options,
@@ -358,7 +362,8 @@ def store(dst: Tile, values: Array, where: Array | None = None) -> None:
     ShapeError : they do not; or ``dst`` names an element more than once, with different values, and
         is no tile that may.
     """
-    storage, pattern = dst._storage, dst._pattern
+    storage = dst._storage
+    pattern = dst._pattern
     view = storage.elements(pattern, dst.dtype)
     if values.shape != dst.shape:
         values = fit(values, dst)

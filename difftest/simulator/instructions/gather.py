@@ -75,7 +75,8 @@ def _int32_options(call: CheckedCall) -> None:
     for name in ("index_offset", "padding_val"):
         value = call[name]
         if not isinstance(value, int) or not info.min <= value <= info.max:
-            rule, did = f"takes {name} as an int32", f"got {name}={value!r:.40}"
+            rule = f"takes {name} as an int32"
+            did = f"got {name}={value!r:.40}"
             raise call.refused(rule, did, f"{name}={value!r}")
 
 
@@ -129,7 +130,9 @@ K_MAX = 32767
 
 def _snakes(call: CheckedCall) -> None:
     src: Descriptor = call["src"]
-    lanes, n, k = call.machine.gpsimd_core_partitions, call["n"], call.destinations["dst"].free_size
+    lanes = call.machine.gpsimd_core_partitions
+    n = call["n"]
+    k = call.destinations["dst"].free_size
     limits(
         call,
         (src.partitions % lanes, f"partitions are a multiple of {lanes}", f"{src.partitions}"),

@@ -49,7 +49,7 @@ def meaning_by_dependence(inner: Array, call: CheckedCall, *values: Any) -> Any:
     """The meaning where a mask over what the instruction walks leaves elements out."""
     reach = call.instruction.reach(call)
     compute = {DependenceClass.AXES: by_axes, DependenceClass.ROW: by_row}.get(reach, by_element)
-    return compute(call, [*values], inner)
+    return compute(call, list(values), inner)
 
 
 def operand_mask(role: Role, shape: Shape, inner: Array) -> Array:
@@ -149,7 +149,8 @@ def by_row(call: CheckedCall, values: list[Any], inner: Array) -> Any:
     for k, kept in enumerate(patterns):
         if not kept.any():
             continue
-        rows, places = np.flatnonzero(number.reshape(-1) == k), np.flatnonzero(kept)
+        rows = np.flatnonzero(number.reshape(-1) == k)
+        places = np.flatnonzero(kept)
         operands = []
         for role, held in zip(call.instruction.operands, values, strict=True):
             if is_array(held):

@@ -73,7 +73,8 @@ def issue_masked(
     NkiError : a rule of the record is broken, or the mask does not fit; nothing is written then.
     """
     issued = InstructionUse(instruction, operands, options, **how)
-    dst, others = issued.dst, issued.others
+    dst = issued.dst
+    others = issued.others
     call = gate.checked_call(core, issued)
     walk = _walk(call, dst, operands)
     chosen = mask(walk.shape)
@@ -97,7 +98,9 @@ def _issue_inside(
 ) -> None:
     """Issue what a mask leaves: its bools over the axes that the instruction walks."""
     (walk, chosen), instruction = left, call.instruction
-    dst, operands, others = issued.dst, issued.operands, issued.others
+    dst = issued.dst
+    operands = issued.operands
+    others = issued.others
     anywhere = instruction.reach(call) is DependenceClass.TILE
     if anywhere or any(isinstance(access, IndirectTile) for access in (dst, *operands)):
         issued.where = chosen
@@ -127,7 +130,8 @@ def _issue_inside(
 def _need_box(call: CheckedCall, part: MaskedPart) -> None:
     """A mask of several instructions' axes at once is a box."""
     if call.instruction.walk and len(part.walk.axes["dst"]) < len(part.walk.walked):
-        rule, did = "takes a mask that is a box over its axes", "got a mask that is no box"
+        rule = "takes a mask that is a box over its axes"
+        did = "got a mask that is no box"
         received = f"a mask over {list(part.walk.walked)} that is none"
         remedy = "issue the instruction once for each part"
         limit = "comparisons that each limit one axis"
@@ -144,7 +148,9 @@ def _walk(call: CheckedCall, dst: Any, operands: tuple[Any, ...]) -> IterationSp
         return instruction.walk(call)
     if instruction.reduced is not None:
         first: Tile = operands[0]
-        shape, gone, ndim = first._tile_shape(), instruction.reduced(call), len(call.result.shape)
+        shape = first._tile_shape()
+        gone = instruction.reduced(call)
+        ndim = len(call.result.shape)
         axes = [None if k in gone else k for k in range(len(shape))]
         if ndim != len(shape):
             kept = [k for k in axes if k is not None]
@@ -163,7 +169,8 @@ def _part(
     call: CheckedCall, operands: tuple[Any, ...], walk: IterationSpace, chosen: Array
 ) -> MaskedPart:
     """The box of a mask, or all of its axes on which the instruction cannot be cut."""
-    box, whole = mask_box(chosen), tuple(slice(0, size) for size in walk.walked)
+    box = mask_box(chosen)
+    whole = tuple(slice(0, size) for size in walk.walked)
     assert box is not None
     instruction = call.instruction
     if not instruction.in_place and any(
@@ -224,7 +231,9 @@ def _over(inner: Array, axes: Axes | None) -> Array:
 
 def _cut(operand: Any, role: str, part: MaskedPart, *, whole_rows: bool = False) -> Any:
     """The part of an operand or a destination that the mask leaves."""
-    box, covered, kept = part.box, part.walk.walked, part.inner
+    box = part.box
+    covered = part.walk.walked
+    kept = part.inner
     if isinstance(operand, Index):
         return _cut_index(operand, box, covered)
     if not isinstance(operand, Tile):
@@ -241,8 +250,10 @@ def _cut(operand: Any, role: str, part: MaskedPart, *, whole_rows: bool = False)
 
 def _cut_index(index: Index, box: Box, covered: Shape) -> Index:
     """The part of an affine expression over the instruction's last axes."""
-    box, covered = box[len(box) - index.ndim :], covered[len(covered) - index.ndim :]
-    start, shape = index.start, []
+    box = box[len(box) - index.ndim :]
+    covered = covered[len(covered) - index.ndim :]
+    start = index.start
+    shape = []
     for cut, size, have, step in zip(box, covered, index.shape, index.steps, strict=True):
         low, high = (cut.start, cut.stop) if have == size else (0, have)
         start += low * step

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -63,7 +64,8 @@ MATMUL_DTYPES = (*FLOAT8, BFLOAT16, FLOAT16, TFLOAT32, FLOAT32)
 
 def one_contraction(call: CheckedCall) -> None:
     """Both operands have the contraction dimension as their partitions."""
-    stationary, moving = call["stationary"], call["moving"]
+    stationary = call["stationary"]
+    moving = call["moving"]
     if stationary.partitions != moving.partitions:
         raise ShapeError(
             f"{call.name} contracts over the partitions of both operands",
@@ -100,7 +102,8 @@ def _double_row(call: CheckedCall) -> None:
     """Operands that the mode double_row takes (AWS ``nki.isa.nc_matmul`` at tag v2.32.0)."""
     if call["perf_mode"] != "double_row":
         return
-    size, machine = call["tile_size"], call.machine
+    size = call["tile_size"]
+    machine = call.machine
     wrong = None
     if machine.nc_version < 3:
         wrong = "it needs NeuronCore-v3"
@@ -126,10 +129,12 @@ def _free_sizes(call: CheckedCall) -> None:
     They are 128 and 512; on NeuronCore-v4 a product may fill all banks (v2.32.0).
     """
     machine = call.machine
-    most, source = machine.gemm_moving_fmax, "nl.tile_size.gemm_moving_fmax"
+    most = machine.gemm_moving_fmax
+    source = "nl.tile_size.gemm_moving_fmax"
     if machine.nc_version >= 4:
         itemsize = call.wanted_dtype(FLOAT32).itemsize
-        most, source = machine.psum_partition_bytes // itemsize, "all banks of PSUM"
+        most = machine.psum_partition_bytes // itemsize
+        source = "all banks of PSUM"
     for name, limit, why in (
         ("stationary", machine.gemm_stationary_fmax, "nl.tile_size.gemm_stationary_fmax"),
         ("moving", most, source),
@@ -157,7 +162,9 @@ def _too_wide(call: CheckedCall, name: str, limit: int, why: str) -> LimitError:
 
 def _pe_tile(call: CheckedCall) -> None:
     """The documented rules of PE tiling (``tile_position`` and ``tile_size``)."""
-    position, size, machine = call["tile_position"], call["tile_size"], call.machine
+    position = call["tile_position"]
+    size = call["tile_size"]
+    machine = call.machine
     if not position and not size:
         return
     stationary: Descriptor = call["stationary"]
@@ -178,7 +185,8 @@ def _pe_tile(call: CheckedCall) -> None:
 
 def need_tile_of_array(call: CheckedCall, wrong: str | None) -> None:
     """Raise :class:`KernelError` if something is wrong with the tile of the PE array."""
-    position, size = call["tile_position"], call["tile_size"]
+    position = call["tile_position"]
+    size = call["tile_size"]
     if wrong:
         raise KernelError(
             f"{call.name}'s PE tiling: {wrong}",
@@ -194,7 +202,8 @@ def _pe_tile_of_today(call: CheckedCall) -> None:
     The stub contradicts itself on columns: its text has column tiles, its parameters none. They
     change no value, and are taken.
     """
-    position, size = call["tile_position"], call["tile_size"]
+    position = call["tile_position"]
+    size = call["tile_size"]
     if len(position) != len(size) or not size:
         return
     sizes = call.machine.pe_tile_sizes
@@ -226,7 +235,8 @@ def one_bank(call: CheckedCall) -> None:
 
 def _crosses_banks(call: CheckedCall) -> LimitError:
     """Return the error of a destination in two PSUM banks or more."""
-    dst, machine = call.destinations["dst"], call.machine
+    dst = call.destinations["dst"]
+    machine = call.machine
     assert dst.span is not None
     first, last = dst.span
     return LimitError(
@@ -241,7 +251,9 @@ def _crosses_banks(call: CheckedCall) -> LimitError:
 
 def _product(call: CheckedCall) -> Result:
     """``stationary`` [K, M] and ``moving`` [K, ...N] give [M, ...N], float32, in PSUM."""
-    stationary, moving, pairs = call["stationary"], call["moving"], _pairs(call)
+    stationary = call["stationary"]
+    moving = call["moving"]
+    pairs = _pairs(call)
     shape = (stationary.free_size // pairs, *(moving.shape[pairs:] or (1,)))
     return Result(shape, call.wanted_dtype(FLOAT32), Space.PSUM)
 
@@ -251,10 +263,13 @@ def _walked(call: CheckedCall) -> IterationSpace:
 
     With two rows in each partition (double_row) those are an axis of their own, after the first.
     """
-    stationary, moving, pairs = call["stationary"], call["moving"], _pairs(call)
+    stationary = call["stationary"]
+    moving = call["moving"]
+    pairs = _pairs(call)
     columns = stationary.free_size // pairs
     shape = (*stationary.shape[:pairs], columns, *moving.shape[pairs:])
-    rows, free = tuple(range(pairs)), tuple(range(pairs + 1, len(shape)))
+    rows = tuple(range(pairs))
+    free = tuple(range(pairs + 1, len(shape)))
     axes = {"stationary": (*rows, pairs), "moving": (*rows, *free), "dst": (pairs, *free)}
     return IterationSpace(shape, shape, axes)
 
@@ -291,17 +306,24 @@ class AccumulationWarning(UserWarning):
 
 def accumulation_mode(core: Core, issued: InstructionUse) -> None:
     """Say whether a matmul adds to ``dst``; None where it adds to some of its elements only."""
-    accumulate, dst = issued.options[0], issued.dst
+    accumulate = issued.options[0]
+    dst = issued.dst
     if accumulate is None:
         issued.said = (("inferred", True),)
         started = _products(dst)
-        adds = True if started.all() else None if started.any() else False
+        if started.all():
+            adds = True
+        elif started.any():
+            adds = None
+        else:
+            adds = False
     elif isinstance(accumulate, (bool, np.bool_)):
         adds = bool(accumulate)
         if adds and core.trace.dialect == "nki":
             _check_start(core, dst)
     else:
-        rule, did = "takes accumulate as True, False or None", f"got accumulate={accumulate!r:.40}"
+        rule = "takes accumulate as True, False or None"
+        did = f"got accumulate={accumulate!r:.40}"
         raise call_error("nc_matmul", rule, did, f"accumulate={accumulate!r:.60}")
     issued.options = (adds, *issued.options[1:])
 
@@ -398,11 +420,18 @@ def _look_at_product(
 
 def put_product(call: CheckedCall, dst: Tile, product: Array, where: Array | None) -> None:
     """Add a product to its destination, or write it, as ``accumulate`` says."""
-    adds, storage = call.options["accumulate"], dst._storage
+    adds = call.options["accumulate"]
+    storage = dst._storage
     if product is storage.data:
         storage.mark_whole()
     else:
-        put = accumulate_partly if adds is None else accumulate if adds else write
+        put: Callable[[Tile, Array, Array | None], None]
+        if adds is None:
+            put = accumulate_partly
+        elif adds:
+            put = accumulate
+        else:
+            put = write
         put(dst, product, where)
     if call.dialect != "nki":
         return
@@ -438,7 +467,8 @@ def accumulate(dst: Tile, product: Array, where: Array | None = None) -> None:
 def _add(call: CheckedCall, dst: Tile, product: Tile, *, where: Array | None) -> None:
     """Add a product; the first of a group overwrites what nothing has written."""
     product._storage.allocation.absorbed += 1
-    values, fresh = product._engine_values(unwritten=True), dst._fresh()
+    values = product._engine_values(unwritten=True)
+    fresh = dst._fresh()
     if fresh is None and where is None and may_count(values):
         held = dst._values(unwritten=True).reshape(values.shape).astype(np.float32)
         look_at_counts(held + values, held.astype(np.float64) + values)
@@ -481,7 +511,9 @@ def _transpose_engine(call: CheckedCall, wanted: Engine) -> Engine:
 
 def _transposable(call: CheckedCall) -> None:
     """Sizes that each engine's transpose takes (AWS: nki.isa.nc_transpose)."""
-    machine, engine, data = call.machine, call.engine, call["data"]
+    machine = call.machine
+    engine = call.engine
+    data = call["data"]
     if engine is Engine.TENSOR and data.space is not Space.SBUF:
         raise wrong_buffer(data, "data", "nc_transpose on the Tensor Engine", SBUF_ONLY)
     limit = machine.partitions if engine is Engine.TENSOR else machine.vector_transpose_max

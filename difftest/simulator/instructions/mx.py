@@ -89,7 +89,8 @@ def scale_places(partitions: int) -> Array:
 
 def scale_codes(tile: Tile, partitions: int, name: str) -> Array:
     """The exponents of the scales [P / 8, F], whole numbers; only used rows are read."""
-    codes, missing = rows(tile._engine_values(unwritten=True)).view(np.uint8), tile._unwritten()
+    codes = rows(tile._engine_values(unwritten=True)).view(np.uint8)
+    missing = tile._unwritten()
     if missing is not None:  # 2**0 where nothing was written
         codes = np.where(rows(missing), np.uint8(BIAS), codes)
     scales = codes[scale_places(partitions)]
@@ -148,7 +149,8 @@ def _fours(call: CheckedCall) -> None:
 
 
 def _scale_fits(call: CheckedCall) -> None:
-    src, scale = call["src"], call.destinations["dst_scale"]
+    src = call["src"]
+    scale = call.destinations["dst_scale"]
     _check_scale(call, "dst_scale", scale, src.partitions, src.free_size // GROUP_ELEMENTS)
 
 
@@ -180,13 +182,15 @@ def quantize_mx(call: CheckedCall, src: Array) -> tuple[Array, MaskedValues]:
     A scale is ``2**(floor(log2(largest magnitude)) - (largest exponent - 1))``, at least 2**-127.
     NeuronCore-v4 on.
     """
-    dtype, partitions = call.result.dtype, src.shape[0]
+    dtype = call.result.dtype
+    partitions = src.shape[0]
     groups = rows(src).reshape(partitions // GROUP_PARTITIONS, GROUP_PARTITIONS, -1, GROUP_ELEMENTS)
     packed, exponent = quantized(groups, dtype)
     scale = call.destinations["dst_scale"]
     codes = made_like(exponent, (scale.partitions, exponent.shape[1]))
     chosen = np.zeros(codes.shape, np.bool_)
-    places, shape = scale_places(partitions), scale.shape
+    places = scale_places(partitions)
+    shape = scale.shape
     codes[places], chosen[places] = exponent + BIAS, True
     codes = codes.astype(np.uint8).view(scale.dtype).reshape(shape)
     return packed.reshape(partitions, -1), MaskedValues(codes, chosen.reshape(shape))
@@ -197,7 +201,8 @@ def quantized(groups: Array, dtype: DType) -> tuple[Array, Array]:
     """Groups [G, 8, F, 4] as packed elements [G, 8, F], and their scales' exponents [G, F]."""
     largest = np.abs(groups).max(axis=(1, 3))
     if not np.isfinite(largest).all():
-        rule, did = "is documented for finite values", "got an infinity or NaN"
+        rule = "is documented for finite values"
+        did = "got an infinity or NaN"
         remedy = "clamp it first: nisa.tensor_scalar with nl.minimum and nl.maximum"
         raise call_error("quantize_mx", rule, did, "an infinity or NaN in src", remedy=remedy)
     exponent = np.frexp(largest)[1] - 1 - (LARGEST_EXPONENT[dtype] - 1)
@@ -210,8 +215,11 @@ def quantized(groups: Array, dtype: DType) -> tuple[Array, Array]:
 
 
 def _sizes(call: CheckedCall) -> None:
-    stationary, moving, machine = call["stationary"], call["moving"], call.machine
-    columns, widest = stationary.free_size, machine.gemm_stationary_fmax
+    stationary = call["stationary"]
+    moving = call["moving"]
+    machine = call.machine
+    columns = stationary.free_size
+    widest = machine.gemm_stationary_fmax
     most = machine.psum_partition_bytes // call.wanted_dtype(FLOAT32).itemsize
     limits(
         call,
@@ -237,7 +245,9 @@ def _both_scales(call: CheckedCall) -> None:
 
 def _row_tile(call: CheckedCall) -> None:
     """Row tiling: tiles of some rows, of all columns."""
-    position, size, sizes = call["tile_position"], call["tile_size"], call.machine.pe_tile_sizes
+    position = call["tile_position"]
+    size = call["tile_size"]
+    sizes = call.machine.pe_tile_sizes
     if not position and not size:
         return
     wrong = None

@@ -81,7 +81,8 @@ def reduce_array(op: AluOp, values: Array, axes: tuple[int, ...]) -> Array:
         return ufunc.reduce(values, axis=axes)  # type: ignore[no-any-return]
     floats = as_float(values)
     if op.comparison:
-        ufunc, floats = getattr(np, op.name), floats != 0
+        ufunc = getattr(np, op.name)
+        floats = floats != 0
     if op.name in _ORDERLESS and isinstance(floats, np.ndarray):
         return extreme_along(ufunc, floats, axes)
     if op.name == "subtract" or (op.name == "add" and 0 not in axes):
@@ -116,12 +117,14 @@ def extreme_along(ufunc: Any, values: Array, axes: tuple[int, ...]) -> Array:
 
 def _axes(call: CheckedCall) -> None:
     """The reduced axes are free ones, each once."""
-    axes, data = call["axis"], call["data"]
+    axes = call["axis"]
+    data = call["data"]
     ndim = len(data.shape)
     asked = f"axis={axes[0] if len(axes) == 1 else list(axes)}"
     received = f"{asked} of {data!r}"
     if not all(0 < axis < ndim for axis in axes) or len(set(axes)) < len(axes):
-        rule, did = "reduces free axes", f"got {asked} for {ndim} dimensions"
+        rule = "reduces free axes"
+        did = f"got {asked} for {ndim} dimensions"
         remedy = "across partitions use nisa.tensor_partition_reduce, or transpose first"
         limit = f"axes 1 to {ndim - 1}"
         raise call.refused(rule, did, received, error=ShapeError, limit=limit, remedy=remedy)
@@ -201,7 +204,8 @@ def tensor_partition_reduce(call: CheckedCall, data: Array) -> Array:
 
 
 def _registers_do_not_subtract(call: CheckedCall) -> None:
-    op, command = call["reduce_op"], call["reduce_cmd"]
+    op = call["reduce_op"]
+    command = call["reduce_cmd"]
     if op.name == "subtract" and command is not Accumulate.RESET_REDUCE:
         raise KernelError(
             "the Vector Engine's registers do not subtract",
@@ -288,13 +292,16 @@ def _scanned(call: CheckedCall) -> Result:
 )
 def tensor_tensor_scan(call: CheckedCall, data0: Array, data1: Array, initial: Any) -> Array:
     """``r[i] = (data0[i] <op0> r[i-1]) <op1> data1[i]`` along the free axis."""
-    lines, others = as_float(rows(data0)), as_float(rows(data1))
+    lines = as_float(rows(data0))
+    others = as_float(rows(data1))
     start = as_float(column(initial, 2)) if is_array(initial) else as_constant(initial)
     state = np.broadcast_to(start, (lines.shape[0], 1))[:, 0]
     result: Array = made_like(lines, lines.shape)
-    op0, op1 = call["op0"].compute, call["op1"].compute
+    op0 = call["op0"].compute
+    op1 = call["op1"].compute
     for i in range(lines.shape[1]):
-        here, other = lines[:, i], others[:, i]
+        here = lines[:, i]
+        other = others[:, i]
         partial = op0(state, here) if call["reverse0"] else op0(here, state)
         state = op1(other, partial) if call["reverse1"] else op1(partial, other)
         result[:, i] = state
@@ -311,12 +318,14 @@ def all_free_axes(call: CheckedCall) -> tuple[int, ...]:
 
 
 def _bn_length(call: CheckedCall) -> None:
-    most, data = call.machine.bn_stats_fmax, call["data"]
+    most = call.machine.bn_stats_fmax
+    data = call["data"]
     if data.free_size > most:
         rule = f"takes at most {most} elements a partition"
         did = f"got {data.free_size} elements a partition"
         remedy = "call it on slices and aggregate with bn_aggr"
-        limit, received = f"{most} (nl.tile_size.bn_stats_fmax)", f"{data!r}: {data.free_size}"
+        limit = f"{most} (nl.tile_size.bn_stats_fmax)"
+        received = f"{data!r}: {data.free_size}"
         raise call.refused(rule, did, received, error=LimitError, limit=limit, remedy=remedy)
 
 
@@ -389,7 +398,8 @@ def _keeps_integers(call: CheckedCall) -> None:
 
 
 def _probability_of_integers(call: CheckedCall) -> None:
-    data, prob = call["data"], call["prob"]
+    data = call["data"]
+    prob = call["prob"]
     if is_integer(data.dtype) and isinstance(prob, Descriptor) and prob.dtype != FLOAT32:
         rule = "of integers takes prob as a number or a float32 vector"
         did = f"of integers got prob in {dtype_name(prob.dtype)}"

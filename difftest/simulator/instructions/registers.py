@@ -96,7 +96,8 @@ LOADS_NOTHING = commands(*(cmd for cmd in Accumulate if cmd is not Accumulate.LO
 @rule_factory
 def loads(call: CheckedCall, role: str) -> None:
     """The operand that the registers are loaded from is given for load_reduce, and only then."""
-    operand, command = call[role], call["reduce_cmd"]
+    operand = call[role]
+    command = call["reduce_cmd"]
     if (operand is None) is (command is Accumulate.LOAD_REDUCE):
         shown = repr(operand) if isinstance(operand, Descriptor) else operand and "a number"
         rule = f"takes {role} with reduce_cmd.load_reduce, and only with it"

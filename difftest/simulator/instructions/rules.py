@@ -57,7 +57,8 @@ _PRODUCTS = {3: "trn2 and later", 4: "trn3 and later"}
 def needs_generation(call: CheckedCall, version: int) -> None:
     """The instruction came with a generation of the NeuronCore."""
     if call.machine.nc_version < version:
-        rule, did = f"needs NeuronCore-v{version}", f"was called on {call.machine.name}"
+        rule = f"needs NeuronCore-v{version}"
+        did = f"was called on {call.machine.name}"
         received = f"{call.machine.name} (NeuronCore-v{call.machine.nc_version})"
         raise call.refused(rule, did, received, limit=_PRODUCTS[version])
 
@@ -65,7 +66,8 @@ def needs_generation(call: CheckedCall, version: int) -> None:
 def _partitions_alike(tiles: Mapping[str, Any]) -> str:
     """What to do about tiles of different partitions."""
     rows = {name: tile.shape[0] for name, tile in tiles.items()}
-    larger, fewest = max(rows, key=lambda name: rows[name]), min(rows.values())
+    larger = max(rows, key=lambda name: rows[name])
+    fewest = min(rows.values())
     if fewest == 1:
         return "repeat the tile of one partition first: nl.broadcast_to(tile, shape=...)"
     return f"take as many partitions of {larger}: {larger}[0:{fewest}]"
@@ -150,7 +152,8 @@ def arithmetic_in_float32(call: CheckedCall, /, **operands: str) -> None:
     Its simulator does not. ``operands`` are by the option that has the operator.
     """
     for option, name in operands.items():
-        op, operand = call[option], call[name]
+        op = call[option]
+        operand = call[name]
         if not isinstance(operand, Descriptor) or op.bitvec or operand.dtype == FLOAT32:
             continue
         if "dst" in call.destinations:
@@ -217,10 +220,8 @@ def one_of(
     def rule(call: CheckedCall) -> None:
         value = getattr(call[option], "name", call[option])
         if value is not None and value not in allowed:
-            did, limit = (
-                f"was to {do} {value}" if do else f"got {option}={value}",
-                map(str, allowed),
-            )
+            did = f"was to {do} {value}" if do else f"got {option}={value}"
+            limit = map(str, allowed)
             raise call.refused(says, did, f"{option}={value}", error=error, limit=", ".join(limit))
 
     return name_rule(rule, "one_of", (option,))
@@ -231,7 +232,8 @@ def not_both_in_psum(call: CheckedCall, *roles: str) -> None:
     """At most one of two inputs lies in PSUM, which has one read port for them."""
     tiles = _tiles(call, roles)
     if sum(tile.space is Space.PSUM for tile in tiles.values()) > 1:
-        rule, did = "takes two inputs that are not both in PSUM", "got both inputs in PSUM"
+        rule = "takes two inputs that are not both in PSUM"
+        did = "got both inputs in PSUM"
         received = ", ".join(f"{role} = {tile!r}" for role, tile in tiles.items())
         remedy = "copy one of them to SBUF first (nisa.tensor_copy)"
         limit = "at most one of them in psum"
@@ -276,7 +278,8 @@ def binary(call: CheckedCall, *options: str) -> None:
     """The operators take two operands."""
     for name in options:
         if call[name].unary:
-            rule, did = "takes a binary operator", f"got {call[name].name}, which takes one operand"
+            rule = "takes a binary operator"
+            did = f"got {call[name].name}, which takes one operand"
             remedy = "use nisa.tensor_scalar or nisa.activation"
             raise call.refused(rule, did, f"{name}={call[name].name}", remedy=remedy)
 
@@ -302,7 +305,8 @@ def arithmetic(call: CheckedCall, *options: str) -> None:
     for name in options:
         op: AluOp | None = call[name]
         if op is not None and op.bitvec:
-            rule, did = f"takes {takes}", f"got the bitvec operator {op.name}"
+            rule = f"takes {takes}"
+            did = f"got the bitvec operator {op.name}"
             raise call.refused(rule, did, f"{name}={op.name}")
 
 
@@ -311,7 +315,8 @@ def vector_ops(call: CheckedCall, *options: str) -> None:
     """The operators are the Vector Engine's."""
     for op in (call[name] for name in options):
         if Engine.VECTOR not in op.engines:
-            rule, did = "runs on the Vector Engine", f"got the operator {op.name}"
+            rule = "runs on the Vector Engine"
+            did = f"got the operator {op.name}"
             limit = f"{op.name} runs on {', '.join(engine.value for engine in op.engines)}"
             remedy = "use nisa.tensor_scalar or nisa.activation for it"
             raise call.refused(rule, did, f"op={op.name}", limit=limit, remedy=remedy)
@@ -322,6 +327,8 @@ def one_kind(call: CheckedCall, *options: str) -> None:
     """Operators of one instruction are all bitvec, or all arithmetic."""
     ops = [call[name] for name in options if call[name] is not None]
     if len({op.bitvec for op in ops}) > 1:
-        rule, names = "takes operators both bitvec or both arithmetic", [op.name for op in ops]
-        did, remedy = f"got the operators {' and '.join(names)}", "use two instructions"
+        rule = "takes operators both bitvec or both arithmetic"
+        names = [op.name for op in ops]
+        did = f"got the operators {' and '.join(names)}"
+        remedy = "use two instructions"
         raise call.refused(rule, did, " and ".join(names), remedy=remedy)

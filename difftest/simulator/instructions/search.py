@@ -124,7 +124,8 @@ def matches(
     With ``missing`` None that has no defined result. ``backwards`` lets the last of equal values
     take the first place.
     """
-    lines, wanted = as_float(rows(data)), as_float(rows(vals))
+    lines = as_float(rows(data))
+    wanted = as_float(rows(vals))
     low, high = (end.reduce(wanted, axis=1, keepdims=True) for end in (np.fmin, np.fmax))
     at = np.flatnonzero((lines >= low) & (lines <= high))
     row, column = np.divmod(at, lines.shape[1])
@@ -215,15 +216,19 @@ def _used(call: CheckedCall) -> int:
 
 
 def _available(call: CheckedCall) -> int:
-    cores, src = call.machine.gpsimd_core_partitions, call["src_buffer"]
+    cores = call.machine.gpsimd_core_partitions
+    src = call["src_buffer"]
     if src.partitions % cores:
         return 0
     return int(call["index"].size // (src.partitions // cores))
 
 
 def _gatherable(call: CheckedCall) -> None:
-    cores, width, used = call.machine.gpsimd_core_partitions, call["num_elem_per_idx"], _used(call)
-    partitions, available = call["src_buffer"].partitions, _available(call)
+    cores = call.machine.gpsimd_core_partitions
+    width = call["num_elem_per_idx"]
+    used = _used(call)
+    partitions = call["src_buffer"].partitions
+    available = _available(call)
     most = call.machine.gather_indices_max
     limits(
         call,
@@ -256,7 +261,9 @@ def _gatherable(call: CheckedCall) -> None:
 )
 def local_gather(call: CheckedCall, src_buffer: Array, index: Array) -> Array:
     """Gather within each 16 partitions at indices that they hold: [P, indices, elements]."""
-    lanes, width, used = call.machine.gpsimd_core_partitions, call["num_elem_per_idx"], _used(call)
+    lanes = call.machine.gpsimd_core_partitions
+    width = call["num_elem_per_idx"]
+    used = _used(call)
     lines = rows(src_buffer)
     result: Array = made_like(lines, (lines.shape[0], used, width))
     for start in range(0, lines.shape[0], lanes):
@@ -293,7 +300,8 @@ def taken_along_rows(call: CheckedCall, data: Array, indices: Array, rule: str) 
     ------
     OutOfBoundsError : an index lies beyond the row, against ``rule``.
     """
-    lines, places = rows(data), rows(indices).astype(np.int64)
+    lines = rows(data)
+    places = rows(indices).astype(np.int64)
     if places.max() >= lines.shape[1]:
         raise OutOfBoundsError(
             rule,
@@ -341,7 +349,9 @@ def _shuffle_starts(call: CheckedCall) -> None:
 )
 def nc_stream_shuffle(call: CheckedCall, src: Array) -> MaskedValues:
     """Move partitions within each quadrant of 32: ``dst[q + i] = src[q + order[i]]``."""
-    order, quadrant, lines = call["shuffle_mask"], call.machine.shuffle_quadrant, rows(src)
+    order = call["shuffle_mask"]
+    quadrant = call.machine.shuffle_quadrant
+    lines = rows(src)
     partitions = call.result.shape[0]
     values = made_like(lines, (partitions, lines.shape[1]))
     chosen = np.zeros(values.shape, dtype=np.bool_)

@@ -63,7 +63,8 @@ _FILL = float(np.finfo(np.float32).min)
 
 def _predicate_repeats(call: CheckedCall) -> None:
     """The predicate has a value for each element, or repeats."""
-    shape, walked = call["on_true_tile"].shape, call["pred"].shape
+    shape = call["on_true_tile"].shape
+    walked = call["pred"].shape
     if call.into_existing and math.prod(walked) == math.prod(shape):
         return  # counted in each partition, as v2.32.0 spells it
     fits = len(walked) <= len(shape) and all(
@@ -116,7 +117,8 @@ def affine_select(
 def _range_rules(call: CheckedCall) -> None:
     last = call["range_start"] + call["on_true_tile"].free_size
     if last > _EXACT_INDEX:
-        rule, did = "compares indices in float32", f"was to compare indices up to {last - 1}"
+        rule = "compares indices in float32"
+        did = f"was to compare indices up to {last - 1}"
         raise call.refused(rule, did, f"indices up to {last - 1}", limit=f"{_EXACT_INDEX}")
 
 

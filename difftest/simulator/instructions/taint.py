@@ -64,11 +64,9 @@ def _values(operand: Any) -> Any:
 
 
 def _plane(operand: Any) -> Any:
-    return (
-        operand.taint
-        if isinstance(operand, TaintedArray)
-        else np.zeros(np.shape(operand), TAINT_DTYPE)
-    )
+    if isinstance(operand, TaintedArray):
+        return operand.taint
+    return np.zeros(np.shape(operand), TAINT_DTYPE)
 
 
 def _one_plane(operands: Sequence[Any]) -> Any:
@@ -82,7 +80,8 @@ class TaintedArray(Lifted):
     __slots__ = ("reads", "taint", "values")
 
     def __init__(self, reads: TaintSink, values: Any, plane: Any) -> None:
-        self.reads, self.values = reads, values
+        self.reads = reads
+        self.values = values
         self.taint = plane if plane.shape == values.shape else np.broadcast_to(plane, values.shape)
 
     @property
@@ -125,7 +124,8 @@ class TaintedArray(Lifted):
         sides = [_values(operand) for operand in operands]
         if ufunc is np.matmul:
             return self._product(*map(_plane, operands))
-        plane, decides = _one_plane(operands), _DECISIVE.get(ufunc)
+        plane = _one_plane(operands)
+        decides = _DECISIVE.get(ufunc)
         if decides is not None:
             for side, values in zip(operands, sides, strict=True):
                 plane = np.where(decides(values) & (_plane(side) == 0), 0, plane)
@@ -133,12 +133,14 @@ class TaintedArray(Lifted):
 
     def _product(self, left: Array, right: Array) -> TaintedArray:
         """Of a product the marks alone: who makes one writes its values itself."""
-        by_row, by_column = np.bitwise_or.reduce(left, axis=1), np.bitwise_or.reduce(right, axis=0)
+        by_row = np.bitwise_or.reduce(left, axis=1)
+        by_column = np.bitwise_or.reduce(right, axis=0)
         plane = by_row[:, None] | by_column
         return self._made(np.broadcast_to(np.float32(0), plane.shape), plane)
 
     def reduced(self, ufunc: Any, axes: Any, *, keepdims: bool) -> TaintedArray:
-        plane, decides = self._all(axes, keepdims=keepdims), _DECISIVE.get(ufunc)
+        plane = self._all(axes, keepdims=keepdims)
+        decides = _DECISIVE.get(ufunc)
         if decides is not None:
             sure = decides(self.values) & (self.taint == 0)
             plane = np.where(sure.any(axis=axes, keepdims=keepdims), 0, plane)
@@ -168,7 +170,9 @@ class TaintedArray(Lifted):
         return self._made(np.full_like(like.values, number), np.zeros(like.shape, TAINT_DTYPE))
 
     def do_concatenate(self, parts: Sequence[Any], axis: int) -> TaintedArray:
-        values, plane = (np.concatenate([*map(of, parts)], axis=axis) for of in (_values, _plane))
+        values, plane = (
+            np.concatenate(list(map(of, parts)), axis=axis) for of in (_values, _plane)
+        )
         return self._made(values, plane)
 
     def _ordered(
@@ -179,7 +183,8 @@ class TaintedArray(Lifted):
         return self._made(order(array.values, axis=axis, kind=kind), plane)
 
     def _taken(self, take: Any, array: Any, places: Any, axis: int) -> TaintedArray:
-        named, at = _plane(places), _values(places)
+        named = _plane(places)
+        at = _values(places)
         values, plane = (take(plane, at, axis=axis) for plane in (array.values, array.taint))
         return self._made(values, plane | named)
 

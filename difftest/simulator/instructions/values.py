@@ -75,7 +75,8 @@ _workspace = threading.local()
 
 def _wide(shape: tuple[int, ...]) -> Array:
     """A float64 array whose elements are of no account, until the next one of this thread."""
-    size, kept = math.prod(shape), getattr(_workspace, "wide", None)
+    size = math.prod(shape)
+    kept = getattr(_workspace, "wide", None)
     if kept is None or kept.size < size:
         kept = _workspace.wide = np.empty(size, FLOAT64)
     return kept[:size].reshape(shape)

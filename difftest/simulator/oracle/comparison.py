@@ -76,10 +76,14 @@ class Oracle(Follower):
         return held.whole
 
     def _held(self, storage: Any) -> LiteralTensor:
-        allocation, on_chip, core = storage.allocation, not storage.in_hbm, current()
-        space, machine = allocation.space, core.machine
+        allocation = storage.allocation
+        on_chip = not storage.in_hbm
+        core = current()
+        space = allocation.space
+        machine = core.machine
         row = pitch = storage.size * storage.dtype.itemsize
-        memory, base = LiteralMemory(row), 0
+        memory = LiteralMemory(row)
+        base = 0
         if allocation.address is not None and core.trace.dialect == "nki":
             where = space, None if space is Space.SHARED_HBM else core.seat.program
             memory = self._placed.setdefault(where, LiteralMemory(0))
@@ -87,7 +91,8 @@ class Oracle(Follower):
             if on_chip:
                 psum = space is Space.PSUM
                 pitch = machine.psum_partition_bytes if psum else machine.sbuf_usable_bytes
-                row, base = row // allocation.shape[0], first * pitch + base
+                row = row // allocation.shape[0]
+                base = first * pitch + base
         return LiteralTensor(memory, base, row, pitch, allocation, on_chip=on_chip)
 
     def wrote(self, tile: Any) -> None:
@@ -134,7 +139,8 @@ class Oracle(Follower):
     def whole(self, call: Any, issued: InstructionUse, kept: Array | None) -> None:
         """Judge what an instruction wrote: ``kept`` are a mask's bools over what it walks."""
         with np.errstate(all="ignore"):
-            operands, targets = issued.operands, (issued.dst, *issued.others)
+            operands = issued.operands
+            targets = (issued.dst, *issued.others)
             record = call.instruction
             if record.name in TAKEN:
                 for tile in targets:
@@ -159,7 +165,8 @@ class Oracle(Follower):
             for role, tile, literal, result in zip(roles, targets, literals, results, strict=False):
                 if literal is None or result is None:
                     continue
-                shape, product = literal.places.shape, record.name.startswith("nc_matmul")
+                shape = literal.places.shape
+                product = record.name.startswith("nc_matmul")
                 kept = use.over(shape) if result.kept is None else _fitted(result.kept, shape)
                 kept = kept & (literal.places >= 0)
                 elements = _fitted(result.values, shape)
@@ -177,12 +184,16 @@ def _compare(title: str, target: Any, *, complete: bool) -> None:
     if isinstance(tile, IndirectTile) or (literal.places < 0).any():
         # Where it wrote is what is judged: the whole tensor is compared.
         tile = current().tile._whole(getattr(tile, "_base", tile)._storage)
-        literal, slack, complete = literal_of(tile), None, False
+        literal = literal_of(tile)
+        slack = None
+        complete = False
         kept = np.ones(tile.shape, np.bool_)
-    actual, expected = _elements(tile, literal), literal.read()
+    actual = _elements(tile, literal)
+    expected = literal.read()
     written = _written(tile)
     if written is not None:
-        lost, kept = kept & ~written, kept & written
+        lost = kept & ~written
+        kept = kept & written
         if lost.any() and complete and np.unique(literal.places).size == literal.places.size:
             raise _parted(title, role, actual, expected, lost, "were not written")
         literal.store(np.full(actual.shape, poison_element(literal.dtype)), lost)
@@ -205,7 +216,8 @@ def _operand(operand: Any) -> Any:
 
 def _elements(tile: Any, literal: Literal) -> Array:
     """What the simulator holds of a tile, as the host has the dtype."""
-    elements, host = tile._elements(), host_dtype(literal.dtype)
+    elements = tile._elements()
+    host = host_dtype(literal.dtype)
     if literal.dtype == BOOL:
         return np.asarray(elements.view(np.uint8) != 0)
     if elements.dtype == host:
@@ -240,10 +252,13 @@ def _same(actual: Array, expected: Array) -> Array:
 
 def _close(actual: Array, expected: Array, slack: Array, literal: Literal) -> Array:
     """Where elements differ by what an order of additions, and one more rounding, explain."""
-    x, y = actual.astype(np.float64), expected.astype(np.float64)
-    unit, size = 1.0, np.ones(())
+    x = actual.astype(np.float64)
+    y = expected.astype(np.float64)
+    unit = 1.0
+    size = np.ones(())
     if actual.dtype.kind not in "iu":
-        unit, size = epsilon(literal.dtype), np.maximum(np.abs(x), np.abs(y))
+        unit = epsilon(literal.dtype)
+        size = np.maximum(np.abs(x), np.abs(y))
     close = np.abs(x - y) <= slack * (1 + unit) + size * unit
     return np.asarray(close | ~np.isfinite(slack))
 

@@ -41,7 +41,9 @@ def _kept_bits(op: str | None, values: Array, use: LiteralUse) -> Array:
 @means("tensor_tensor")
 def tensor_tensor(use: LiteralUse) -> LiteralResult:
     """``data1 <op> data2``; 32-bit integers exactly on the GpSimd Engine, where they wrap."""
-    x, y, op = use["data1"], use["data2"], str(use.op("op"))
+    x = use["data1"]
+    y = use["data2"]
+    op = str(use.op("op"))
     if x.shape != y.shape and x.size == y.size:
         y = y.reshape(x.shape)
     dtypes = (use.dtype_of("data1"), use.dtype_of("data2"), use.dtype)
@@ -54,7 +56,8 @@ def tensor_tensor(use: LiteralUse) -> LiteralResult:
 
 def apply_exactly(op: str, x: Array, y: Array) -> Array:
     """One operator on integers as they are."""
-    x, y = x.astype(np.int64), y.astype(np.int64)
+    x = x.astype(np.int64)
+    y = y.astype(np.int64)
     if op in ("abs_max", "abs_min"):
         first = np.abs(x) > np.abs(y) if op == "abs_max" else np.abs(x) < np.abs(y)
         return np.where(first, x, y)
@@ -85,7 +88,8 @@ def tensor_scalar(use: LiteralUse) -> LiteralResult:
 def scalar_tensor_tensor(use: LiteralUse) -> LiteralResult:
     """``(data <op0> operand0) <op1> operand1``, operand1 of the data's size."""
     x = stepped(use, 0, use["data"], "operand0", reverse=use["reverse0"])
-    y, op = use["operand1"].reshape(x.shape), str(use.op("op1"))
+    y = use["operand1"].reshape(x.shape)
+    op = str(use.op("op1"))
     return LiteralResult(
         _kept_bits(
             op, apply_literal(op, *((y, x) if use["reverse1"] and op not in UNARY else (x, y))), use
@@ -129,7 +133,8 @@ def activate2(use: LiteralUse) -> tuple[Any, Any]:
     for number in (0, 1):
         if use[f"op{number}"] is not None:
             x = stepped(use, number, x, f"imm{number}", reverse=use[f"reverse{number}"])
-    name, op = use["op"], use.op("reduce_op")
+    name = use["op"]
+    op = use.op("reduce_op")
     if name == "prelu":
         values = np.where(x > 0, x, x * use.vector("relu_param", x.ndim))
     else:
@@ -154,7 +159,8 @@ def fold(op: str, lanes: Array, kept: Array) -> Array:
     ``lanes`` [rows, n] are bit patterns for bitvec operators, else float32.
     """
     lanes = lanes != 0 if op in LOGICAL else lanes
-    total, started = lanes[:, 0].copy(), kept[:, 0].copy()
+    total = lanes[:, 0].copy()
+    started = kept[:, 0].copy()
     for column, counts in zip(lanes.T[1:], kept.T[1:], strict=True):
         combined = apply_literal(op, total, column).astype(lanes.dtype)
         total = np.where(counts & started, combined, np.where(counts, column, total))
@@ -172,7 +178,8 @@ def _rows_of(array: Array, axes: tuple[int, ...]) -> Array:
 def _reduced(use: LiteralUse, op: str, axes: tuple[int, ...]) -> LiteralResult:
     data = use["data"]
     kept = _rows_of(use.over(data.shape), axes)
-    average, op = op == "average", "add" if op == "average" else op
+    average = op == "average"
+    op = "add" if op == "average" else op
     lanes = data if op in BITVEC else to_float32(data)
     total = fold(op, _rows_of(lanes, axes), kept)
     if average:
@@ -218,10 +225,13 @@ def tensor_tensor_scan(use: LiteralUse) -> LiteralResult:
     """``r[i] = (data0[i] <op0> r[i-1]) <op1> data1[i]`` over the free elements in order."""
     first, second = (to_float32(use.rows(name)) for name in ("data0", "data1"))
     state = np.broadcast_to(to_float32(use.vector("initial", 2)), (len(first), 1))[:, 0]
-    kept, result = use.over(first.shape), np.zeros(first.shape, np.float32)
-    op0, op1 = str(use.op("op0")), str(use.op("op1"))
+    kept = use.over(first.shape)
+    result = np.zeros(first.shape, np.float32)
+    op0 = str(use.op("op0"))
+    op1 = str(use.op("op1"))
     for i, counts in enumerate(kept.T):
-        x, y = first[:, i], second[:, i]
+        x = first[:, i]
+        y = second[:, i]
         partial = apply_literal(op0, state, x) if use["reverse0"] else apply_literal(op0, x, state)
         new = to_float32(
             apply_literal(op1, y, partial) if use["reverse1"] else apply_literal(op1, partial, y)
@@ -236,7 +246,8 @@ def tensor_scalar_cumulative(use: LiteralUse) -> LiteralResult:
     """``dst[i] = reg = (src[i] <op0> imm0) <op1> reg`` along the free axes."""
     src = to_float32(use["src"])
     lines = to_float32(stepped(use, 0, src, "imm0", reverse=False)).reshape(len(src), -1)
-    op, command = str(use.op("op1")), use["reduce_cmd"].name
+    op = str(use.op("op1"))
+    command = use["reduce_cmd"].name
     start = np.full(use.machine.partitions, np.float32(START[op]))
     registers = use.registers.setdefault("vector", start.copy())
     if command != "REDUCE":
@@ -288,7 +299,9 @@ def bn_stats(use: LiteralUse) -> LiteralResult:
 
 
 def _aggregate(row: Array) -> list[Any]:
-    count, average, spread = row[0::3], row[1::3], row[2::3]
+    count = row[0::3]
+    average = row[1::3]
+    spread = row[2::3]
     total = _total(count)
     centre = _total(count * average) / total
     return [centre, _total(spread + count * (average - centre) ** 2) / total]

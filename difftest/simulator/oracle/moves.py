@@ -74,7 +74,8 @@ def iota(use: LiteralUse) -> LiteralResult:
 def dma_copy(use: LiteralUse) -> LiteralResult:
     """``dst = src``, or ``dst += src``, in row-major order; what lies outside is not moved."""
     src: Literal = use.literals["src"]
-    dst, places = use.dst, use.dst.places
+    dst = use.dst
+    places = use.dst.places
     sources = src.places.reshape(places.shape)
     kept = use.over(places.shape) & (sources >= 0) & (places >= 0)
     elements = src.read().reshape(places.shape)
@@ -117,7 +118,8 @@ def dma_compute(use: LiteralUse) -> LiteralResult:
 # -- products --------------------------------------------------------------------------------------
 
 
-_EPSILON, _LEAST = epsilon(FLOAT32), 2.0**-149
+_EPSILON = epsilon(FLOAT32)
+_LEAST = 2.0**-149
 _FLOAT8 = {"float8_e4m3fn_x4": ml_dtypes.float8_e4m3fn, "float8_e5m2_x4": ml_dtypes.float8_e5m2}
 _LARGEST_EXPONENT = {"float8_e4m3fn_x4": 8, "float8_e5m2_x4": 15}
 
@@ -144,17 +146,20 @@ def _product(use: LiteralUse, left: Array, right: Array) -> LiteralResult:
     Where the sizes of its terms add up to more than float32 has, the order decides what overflows.
     """
     taken = use.over((len(left), left.shape[1], right.shape[1]))
-    depth, mask = taken.any(axis=(1, 2)), taken.any(axis=0)
+    depth = taken.any(axis=(1, 2))
+    mask = taken.any(axis=0)
     left, right = left[depth].astype(np.float64), right[depth].astype(np.float64)
     shape = use.dst.places.shape
     total, size, mask = (
         np.reshape(part, shape) for part in (left.T @ right, np.abs(left).T @ np.abs(right), mask)
     )
-    slack, adds = (size * _EPSILON + _LEAST) * (len(left) + 1), use.asked
+    slack = (size * _EPSILON + _LEAST) * (len(left) + 1)
+    adds = use.asked
     if adds is not False:
         held = to_float32(use.dst.read())
         held = np.where(use.dst.products(), held, 0) if adds is None else held
-        total, size = held + total, size + np.abs(held)
+        total = held + total
+        size = size + np.abs(held)
         slack = slack + (np.abs(held) + np.abs(total)) * _EPSILON
     slack = np.where(size > np.finfo(np.float32).max, np.inf, slack)
     return LiteralResult(total.astype(np.float32), mask, slack)
@@ -178,7 +183,8 @@ def nc_matmul_mx(use: LiteralUse) -> LiteralResult:
 
 def _scaled(use: LiteralUse, name: str) -> Array:
     """Elements times their scales: [4 P, F]."""
-    bits, dtype = use.rows(name), use.dtype_of(name)
+    bits = use.rows(name)
+    dtype = use.dtype_of(name)
     assert dtype is not None
     assert dtype.names is not None
     codes = use.rows(f"{name}_scale").view(np.uint8).astype(np.float64)
@@ -197,8 +203,10 @@ def _scaled(use: LiteralUse, name: str) -> Array:
 @means("quantize_mx")
 def quantize_mx(use: LiteralUse) -> tuple[Any, Any]:
     """Each 32 elements, 4 in each of 8 partitions, over a power of two; and those powers."""
-    rows, name = to_float32(use.rows("src")).astype(np.float64), str((use.dtype.names or [0])[0])
-    partitions, columns = len(rows), rows.shape[1] // 4
+    rows = to_float32(use.rows("src")).astype(np.float64)
+    name = str((use.dtype.names or [0])[0])
+    partitions = len(rows)
+    columns = rows.shape[1] // 4
     scale = use.call.destinations["dst_scale"]
     codes = np.zeros((scale.shape[0], columns), np.uint8)
     chosen = np.zeros(codes.shape, np.bool_)
@@ -250,7 +258,8 @@ def _places(row: Array, wanted: Array, missing: int, *, backwards: bool = False)
 def nc_find_index8(use: LiteralUse) -> LiteralResult:
     """The index of each of 8 values in its partition; all ones of one that is not there."""
     rows, kept, lanes = _lines(use, "data")
-    wanted, ones = to_float32(use.rows("vals")), int(np.iinfo(use.dtype).max)
+    wanted = to_float32(use.rows("vals"))
+    ones = int(np.iinfo(use.dtype).max)
     values = np.zeros((len(rows), _EIGHT), np.int64)
     for p, (row, counts) in enumerate(zip(rows, kept, strict=True)):
         if counts.any():
@@ -277,8 +286,10 @@ def nc_match_replace8(use: LiteralUse) -> tuple[Any, Any]:
 @means("local_gather")
 def local_gather(use: LiteralUse) -> LiteralResult:
     """Each core gathers in its 16 partitions at the indices that they hold, by columns."""
-    rows, held = use.rows("src_buffer"), use.rows("index")
-    lanes, (partitions, used, width) = use.machine.gpsimd_core_partitions, use.shape
+    rows = use.rows("src_buffer")
+    held = use.rows("index")
+    lanes = use.machine.gpsimd_core_partitions
+    (partitions, used, width) = use.shape
     result = np.zeros(use.shape, rows.dtype)
     for p in range(partitions):
         core = p - p % lanes
@@ -290,7 +301,8 @@ def local_gather(use: LiteralUse) -> LiteralResult:
 @means("gather_flattened", "nc_n_gather")
 def gather_flattened(use: LiteralUse) -> LiteralResult:
     """``data[p, indices[p, i]]``, the free axes of each taken as one."""
-    rows, places = use.rows("data"), use.rows("indices").astype(np.int64)
+    rows = use.rows("data")
+    places = use.rows("indices").astype(np.int64)
     places = np.where(use.over(places.shape), places, 0) % rows.shape[1]
     picked = np.stack([row[at] for row, at in zip(rows, places, strict=True)])
     return LiteralResult(picked.reshape(use.shape))
@@ -299,7 +311,8 @@ def gather_flattened(use: LiteralUse) -> LiteralResult:
 @means("nc_stream_shuffle")
 def nc_stream_shuffle(use: LiteralUse) -> LiteralResult:
     """In each quadrant partition i of ``dst`` becomes partition shuffle_mask[i] of ``src``."""
-    rows, order = use.rows("src"), use["shuffle_mask"]
+    rows = use.rows("src")
+    order = use["shuffle_mask"]
     quadrant = use.machine.shuffle_quadrant
     values = np.zeros((use.shape[0], rows.shape[1]), rows.dtype)
     chosen = np.zeros(values.shape, np.bool_)
@@ -324,7 +337,8 @@ def sequence_bounds(use: LiteralUse) -> LiteralResult:
 @means("nonzero_with_count")
 def nonzero_with_count(use: LiteralUse) -> LiteralResult:
     """Of each 16th partition the indices of what is not 0, padding, and their count."""
-    rows, rest = use.rows("src"), use["padding_val"]
+    rows = use.rows("src")
+    rest = use["padding_val"]
     values = np.zeros((len(rows), rows.shape[1] + 1), np.int64)
     chosen = np.zeros(values.shape, np.bool_)
     for p in range(0, len(rows), use.machine.gpsimd_core_partitions):
@@ -337,10 +351,13 @@ def nonzero_with_count(use: LiteralUse) -> LiteralResult:
 @means("topk")
 def topk(use: LiteralUse) -> tuple[Any, Any]:
     """The k largest of n elements in each 16 partitions, down the partitions, ascending."""
-    rows, count = to_float32(use.rows("src")), use["n"]
-    lanes, (partitions, *free) = use.machine.gpsimd_core_partitions, use.shape
+    rows = to_float32(use.rows("src"))
+    count = use["n"]
+    lanes = use.machine.gpsimd_core_partitions
+    (partitions, *free) = use.shape
     k = int(np.prod(free))
-    values, places = np.zeros((partitions, k), np.float32), np.zeros((partitions, k), np.int64)
+    values = np.zeros((partitions, k), np.float32)
+    places = np.zeros((partitions, k), np.int64)
     chosen = np.zeros(values.shape, np.bool_)
     for first in range(0, partitions, lanes):
         numbers = [rows[first + i % lanes, i // lanes] for i in range(count)]
@@ -358,7 +375,8 @@ def topk(use: LiteralUse) -> tuple[Any, Any]:
 @means("affine_select")
 def affine_select(use: LiteralUse) -> LiteralResult:
     """``on_true_tile`` where an affine value of the indices compares with 0, else a number."""
-    data, pred = use["on_true_tile"], use["pred"]
+    data = use["on_true_tile"]
+    pred = use["pred"]
     pred = pred.reshape(data.shape) if pred.size == data.size else pred
     chosen = getattr(np, str(use.op("cmp_op")))(pred, 0)
     return LiteralResult(np.where(chosen, to_float32(data), np.float32(use["on_false_value"])))
@@ -370,7 +388,8 @@ def range_select(use: LiteralUse) -> tuple[Any, Any]:
     rows = to_float32(use.rows("on_true_tile"))
     line = (use["range_start"] + np.arange(rows.shape[1])).astype(np.float32)[None]
     low, high = (to_float32(use.vector(name, 2)) for name in ("bound0", "bound1"))
-    first, last = str(use.op("comp_op0")), str(use.op("comp_op1"))
+    first = str(use.op("comp_op0"))
+    last = str(use.op("comp_op1"))
     chosen = apply_literal(first, line, low) & apply_literal(last, line, high)
     result = np.where(chosen, rows, np.float32(use["on_false_value"]))
     # A result that is asked for with no command is of this instruction alone.

@@ -48,8 +48,12 @@ class LiteralTensor:
     def __init__(
         self, memory: LiteralMemory, base: int, row: int, pitch: int, like: Any, *, on_chip: bool
     ) -> None:
-        self.memory, self.base, self.row, self.pitch = memory, base, row, pitch
-        self.shape, self.dtype = like.shape, like.dtype
+        self.memory = memory
+        self.base = base
+        self.row = row
+        self.pitch = pitch
+        self.shape = like.shape
+        self.dtype = like.dtype
         self.on_chip = on_chip
         self.size = int(np.prod(self.shape)) * self.dtype.itemsize
         memory.grow(base + -(-self.size // max(row, 1)) * pitch)
@@ -79,7 +83,9 @@ class Literal:
     def __init__(
         self, held: LiteralTensor, places: Array | Callable[[], Array], dtype: DType
     ) -> None:
-        self.held, self._places, self.dtype = held, places, dtype
+        self.held = held
+        self._places = places
+        self.dtype = dtype
 
     @property
     def places(self) -> Array:
@@ -105,7 +111,8 @@ class Literal:
 
     def _elements(self, base: Array, places: Array, host: DType) -> tuple[Array, Array]:
         """The memory as elements of this size, if they lie so, or as bytes; and where they lie."""
-        at, size = self.held.at(places), self.dtype.itemsize
+        at = self.held.at(places)
+        size = self.dtype.itemsize
         if base.size % size or (at % size).any():
             return base, self._bytes(places)
         return base.view(host), at // size
@@ -121,7 +128,8 @@ class Literal:
 
     def store(self, elements: Array, kept: Array | None = None, *, product: bool = False) -> None:
         """Put elements there, one after the other, where ``kept`` is true and they lie inside."""
-        places, host = self.places, host_dtype(self.dtype)
+        places = self.places
+        host = host_dtype(self.dtype)
         chosen = places >= 0 if kept is None else kept & (places >= 0)
         spread = np.broadcast_to(np.asarray(elements, host), places.shape)
         values = np.ascontiguousarray(spread[chosen])
@@ -182,7 +190,10 @@ class LiteralUse:
         kept: Array | None,
         registers: dict[str, Array],
     ) -> None:
-        self.call, self.kept, self.dst, self.registers = call, kept, dst, registers
+        self.call = call
+        self.kept = kept
+        self.dst = dst
+        self.registers = registers
         self.literals = operands
         self.shape: Shape = call.result.shape
         self.dtype: DType = call.result.dtype
@@ -253,11 +264,13 @@ def accumulate_literal(
     The registers, one for each partition of the machine, live across instructions. Those of a
     partition of which a mask keeps nothing are left alone.
     """
-    command, op = command or use["reduce_cmd"].name, op or "add"
+    command = command or use["reduce_cmd"].name
+    op = op or "add"
     if command == "IDLE":
         return None
     kept = use.over((len(lanes), lanes[0].size))
-    rows, first = kept.any(axis=1), np.float32(START[op])
+    rows = kept.any(axis=1)
+    first = np.float32(START[op])
     fresh = np.full(use.machine.partitions, first)
     registers = use.registers.setdefault(engine, fresh.copy())
     held = registers[: len(lanes)]

@@ -112,7 +112,8 @@ def _basic(places: Array, tile: Any, key: Any, *, todays: bool = False) -> Array
         if item is None:
             shape.append(1)
             continue
-        size, single = places.shape[len(lines)], hasattr(item, "__index__")
+        size = places.shape[len(lines)]
+        single = hasattr(item, "__index__")
         walk: Any = _walk(item, size, wraps=todays) if not single else [as_int(item)]
         line = np.array(walk, np.int64)
         if not single or (todays and not lines and not tile._in_hbm):
@@ -203,7 +204,8 @@ def _as_tile(places: Array, tile: Any) -> Array:
 
 def _bits(source: Literal, tile: Any, dtype: Any) -> Literal:
     """The same bytes as elements of another dtype, the last dimension scaled."""
-    wanted, old = as_nki_dtype(dtype), source.dtype.itemsize
+    wanted = as_nki_dtype(dtype)
+    old = source.dtype.itemsize
 
     def rule(places: Array) -> Array:
         each = (places[..., None] + np.arange(old)).reshape(*places.shape[:-1], -1)
@@ -240,7 +242,8 @@ def _select(source: Literal, tile: Any, dim: Any, index: Any) -> Literal:
 
     def rule(whole: Array) -> Array:
         axis = as_int(dim) % whole.ndim
-        number, size = int(held()[0]), whole.shape[axis]
+        number = int(held()[0])
+        size = whole.shape[axis]
         places = np.take(whole, number % size, axis)
         while places.ndim < (2 if source.on_chip else 1):
             places = places[..., None]
@@ -263,7 +266,8 @@ def _permuted(places: Array, tile: Any, dims: Any) -> Array:
 
 
 def _split(places: Array, tile: Any, dim: Any, shape: Any) -> Array:
-    axis, sizes = as_int(dim) % places.ndim, _sizes(shape)
+    axis = as_int(dim) % places.ndim
+    sizes = _sizes(shape)
     rest = places.shape[axis] // max(abs(int(np.prod(sizes))), 1)
     extents = [rest if size == -1 else size for size in sizes]
     return places.reshape((*places.shape[:axis], *extents, *places.shape[axis + 1 :]))
@@ -304,7 +308,8 @@ def _pattern(source: Literal, tile: Any, pattern: Any, *values: Any, **named: An
     arguments = {**_AP, "dtype": None, **dict(zip((*_AP, "dtype"), values, strict=False)), **named}
     offset, scalar_offset, vector_offset, indirect_dim, dtype = arguments.values()
     wanted = source.dtype if dtype is None else as_nki_dtype(dtype)
-    size, held = wanted.itemsize, source.held
+    size = wanted.itemsize
+    held = source.held
     whole = source.places
     start = int(whole.flat[0]) if offset is None else as_int(offset) * size
     pairs = [(as_int(step), as_int(count)) for step, count in pattern]
@@ -320,7 +325,8 @@ def _pattern(source: Literal, tile: Any, pattern: Any, *values: Any, **named: An
 
     if scalar_offset is None and vector_offset is None:
         return Literal(held, walked(np.array(start), pairs), wanted)
-    dim, by_rows = as_int(indirect_dim), vector_offset is not None
+    dim = as_int(indirect_dim)
+    by_rows = vector_offset is not None
     ends = np.take(whole, [0, -1], dim).reshape(-1)[[0, int(np.prod(whole.shape[dim + 1 :]))]]
     unit = int(np.prod(whole.shape[dim + 1 :])) * source.dtype.itemsize
     if whole.shape[dim] > 1:
@@ -350,8 +356,10 @@ def _rows(source: Literal, tile: Any, dim: Any, vector_offset: Any) -> Literal:
 
 def _gathered(view: Any) -> Literal:
     """What a view by tensor indirection names: offset i is at [i % group, i // group]."""
-    source, numbers = literal_of(view._owner), literal_of(view._index).read().astype(np.int64)
-    group, count = view._group, view.shape[1]
+    source = literal_of(view._owner)
+    numbers = literal_of(view._index).read().astype(np.int64)
+    group = view._group
+    count = view.shape[1]
     flat = source.places.reshape(len(source.places), -1)
     chosen = [int(numbers[i % group, i // group]) for i in range(count)]
     return Literal(source.held, flat[:, chosen], source.dtype)
@@ -431,5 +439,6 @@ def _whole_of(kind: type[Any], storage: Any) -> Any:
 def track_view(view: Any, literal: Literal) -> Any:
     """A tensor or a view, of which the oracle knows now what it names."""
     kind: Any = type(view)
-    view.__class__, view._literal = tracked(kind), literal
+    view.__class__ = tracked(kind)
+    view._literal = literal
     return view

@@ -41,7 +41,8 @@ def redundant_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
 def _made(spans: list[Span]) -> str:
     event = spans[0].instruction.event
-    source, target = event.reads[0], event.writes[0]
+    source = event.reads[0]
+    target = event.writes[0]
     if source.dtype != target.dtype:
         return f"cast {source.dtype} to {target.dtype}"
     if any(stride == 0 and size > 1 for size, stride in source.free_axes):
@@ -64,7 +65,8 @@ def _is_redundant(
     step = span.instruction
     if not step.is_copy:
         return False
-    source, target = step.event.reads[0].allocation, step.event.writes[0].allocation
+    source = step.event.reads[0].allocation
+    target = step.event.writes[0].allocation
     if source.space is not Space.SBUF or target.space is not Space.SBUF:
         return False
     if writers[target.id] != 1:
@@ -169,7 +171,8 @@ def busy_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:
     end = schedule.end
     pairs = ((Engine.VECTOR, Engine.SCALAR), (Engine.SCALAR, Engine.VECTOR))
     for engine, other in pairs:
-        busy, spare = units.most(engine.value), units.most(other.value)
+        busy = units.most(engine.value)
+        spare = units.most(other.value)
         if busy < 0.8 * end or spare > 0.4 * end or busy < max(units.busy.values()):
             continue
         movable = [

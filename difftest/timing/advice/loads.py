@@ -38,13 +38,16 @@ def unused_data(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Loads of which a large part is never read."""
     reads = _reads(schedule)
     for spans in spans_by_line(_loads(schedule)).values():
-        removed, unused, loaded = RemovedWork(), 0, 0
+        removed = RemovedWork()
+        unused = 0
+        loaded = 0
         for span in spans:
             target = span.instruction.event.writes[0]
             part = 1.0 - _used(target, reads.get(target.allocation.id, set()))
             removed.add(span, part)
             size = region_bytes(target)
-            unused, loaded = unused + int(part * size), loaded + size
+            unused = unused + int(part * size)
+            loaded = loaded + size
         if loaded and unused / loaded >= UNUSED:
             yield advice_on(
                 spans,
@@ -111,7 +114,8 @@ def loaded_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
     for spans in spans_by_line(_loads(schedule)).values():
         sources = [(span, dma_source(span.instruction.event)) for span in spans]
         for pairs in group_by(sources, lambda pair: pair[1].allocation.id).values():
-            group, source = [span for span, _ in pairs], pairs[0][1].allocation
+            group = [span for span, _ in pairs]
+            source = pairs[0][1].allocation
             by_core = group_by(pairs, lambda pair: pair[0].instruction.core).values()
             loaded = sum(_bytes_of_source(region) for _, region in pairs)
             distinct = sum(_distinct(source, [region for _, region in own]) for own in by_core)

@@ -123,7 +123,8 @@ class RemovedWork:
 
     def take(self, span: Span, name: str, time: float) -> None:
         """Take away ``time`` ns of the work of a unit of the core that an instruction is on."""
-        unit, index = (span.instruction.core, name), span.instruction.index
+        unit = (span.instruction.core, name)
+        index = span.instruction.index
         self.shares[index] = max(self.shares.get(index, 0.0), min(1.0, time / (span.busy or 1.0)))
         self.times[unit] = self.times.get(unit, 0.0) + time
 

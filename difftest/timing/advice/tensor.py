@@ -37,7 +37,8 @@ def transposed_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
         turns = all(span.instruction.event.purpose is Purpose.TRANSPOSE for span in spans)
         called = "transposes" if turns else "transposes or products with the same tile"
         seen: set[Hashable] = set()
-        removed, repeated = RemovedWork(), 0
+        removed = RemovedWork()
+        repeated = 0
         for span in spans:
             origin = tiles[span.instruction.index]
             if origin not in seen:
@@ -195,7 +196,8 @@ def _cast_to_float32(instructions: list[LoweredInstruction]) -> set[int]:
     for step in instructions:
         if step.matmul or not step.event.reads or not step.event.writes:
             continue
-        source, target = step.event.reads[0].allocation, step.event.writes[0].allocation
+        source = step.event.reads[0].allocation
+        target = step.event.writes[0].allocation
         if target.dtype.itemsize == 4 and (source.dtype.itemsize <= 2 or source.id in narrow):
             narrow.add(target.id)
     return narrow
@@ -217,7 +219,8 @@ class Origins:
 
     def write(self, step: LoweredInstruction) -> None:
         """Note what an instruction writes, once its operands have been asked for."""
-        event, copies = step.event, step.event.purpose is Purpose.COPY
+        event = step.event
+        copies = step.event.purpose is Purpose.COPY
         for region in event.writes:
             if region.allocation.space.is_hbm:
                 continue

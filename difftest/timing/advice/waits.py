@@ -61,7 +61,8 @@ def reused_tensors(schedule: Schedule, units: Units) -> Iterator[Advice]:
     shared = [(_shared(span, schedule.spans), span) for span in schedule.spans]
     pairs = [(tensor, span) for tensor, span in shared if tensor is not None]
     for same in group_by(pairs, lambda pair: pair[0].id).values():
-        tensor, waiting = same[0][0], [span for _, span in same]
+        tensor = same[0][0]
+        waiting = [span for _, span in same]
         time = sum(units.critical.get(span.instruction.index, 0.0) for span in waiting)
         if time < NOTABLE * schedule.end / 1e3:
             continue
@@ -80,7 +81,8 @@ def reused_tensors(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
 def _shared(span: Span, spans: list[Span]) -> Allocation | None:
     """The on-chip tensor that ``span`` waited for others to be done with; None if it is none."""
-    step, by = span.instruction, span.waited_for
+    step = span.instruction
+    by = span.waited_for
     if by < 0 or span.buffer or span.start - span.ready >= SOON or by in step.data:
         return None
     if by not in step.order and all(number >= 0 for number in step.order):  # nor in a join of them

@@ -21,7 +21,8 @@ PALETTE = (
     "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#7F7F7F", "#BCBD22",
 )  # fmt: skip
 """Okabe and Ito's colours, which people with colour blindness tell apart, and two more."""
-LOADS, STORES = "#0072B2", "#D55E00"
+LOADS = "#0072B2"
+STORES = "#D55E00"
 _FULL = {Space.SBUF: "#56B4E9", Space.PSUM: "#CC79A7"}
 
 Values = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
@@ -101,7 +102,8 @@ def _work_of(span: Span) -> str:
 
 def share_of(intervals: Iterable[tuple[float, float]], edges: Values) -> Values:
     """The part of each column that the intervals, which do not overlap, cover."""
-    times, covered = [edges[0]], [0.0]
+    times = [edges[0]]
+    covered = [0.0]
     for start, end in intervals:
         start = max(start, times[-1])
         end = max(end, start)
@@ -119,7 +121,8 @@ def rate_of(spans: list[Span], edges: Values) -> Values:
     change: defaultdict[float, float] = defaultdict(float)
     for span in spans:
         assert span.instruction.transfer is not None
-        start, end = span.transfer_start / 1e3, span.transfer_end / 1e3
+        start = span.transfer_start / 1e3
+        end = span.transfer_end / 1e3
         rate = span.instruction.transfer.bytes / (end - start) / 1e3
         change[start] += rate
         change[end] -= rate
@@ -141,7 +144,8 @@ def plot(report: Report, path: Path, title: str) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    lanes, schedule = [*lanes_of(report, BINS)], report.prediction.schedule
+    lanes = list(lanes_of(report, BINS))
+    schedule = report.prediction.schedule
     end = schedule.end / 1e3
     heights = [TALL if lane.unit else 1.0 for lane in lanes]
     figure = Figure(figsize=(WIDTH, 1.3 + ROW_HEIGHT * sum(heights)), layout="constrained")
@@ -160,7 +164,8 @@ def plot(report: Report, path: Path, title: str) -> None:
 
 def _draw(axis: Any, lane: Lane, end: float) -> None:
     """What is stacked in a lane, below the most that the machine has."""
-    edges, base = np.linspace(0.0, end, BINS + 1), np.zeros(BINS)
+    edges = np.linspace(0.0, end, BINS + 1)
+    base = np.zeros(BINS)
     for colour, label, heights in lane.stacked:
         style = {"fill": True, "color": colour, "label": label, "linewidth": 0}
         axis.stairs(base + heights, edges, baseline=base, **style)

@@ -8,11 +8,13 @@ from difftest.analysis.footprint import Footprint
 @st.composite
 def marks(draw):
     """Rectangles of whole elements on a small memory, and some with a stride."""
-    first, low = draw(st.integers(0, 7)), draw(st.integers(0, 40))
+    first = draw(st.integers(0, 7))
+    low = draw(st.integers(0, 40))
     last = first + draw(st.integers(1, 8))
     if draw(st.booleans()):
         return Footprint(first, last, low, low + draw(st.integers(1, 40)), ())
-    count, step = draw(st.integers(2, 5)), draw(st.integers(2, 9))
+    count = draw(st.integers(2, 5))
+    step = draw(st.integers(2, 9))
     return Footprint(first, last, low, low + (count - 1) * step + 1, ((count, step),))
 
 
@@ -35,7 +37,8 @@ def test_those_that_share_are_found_and_no_others(added, forgotten, asked):
 
 
 def test_accesses_of_one_footprint_are_one():
-    accesses, mark = Accesses(), Footprint(0, 128, 0, 8, ())
+    accesses = Accesses()
+    mark = Footprint(0, 128, 0, 8, ())
     for user in range(100):
         accesses.add(mark, user)
     (found,) = accesses.overlapping(Footprint(3, 4, 7, 9, ()))

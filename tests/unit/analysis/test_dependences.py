@@ -13,7 +13,8 @@ WIDTH = 6
 
 def tile(space=Space.SBUF, reads=1, writes=2):
     allocation = Allocation(0, space, (128, WIDTH), np.dtype("float32"), 0, None)
-    allocation.reads, allocation.writes = reads, writes
+    allocation.reads = reads
+    allocation.writes = writes
     return allocation
 
 
@@ -22,7 +23,8 @@ def columns(allocation, low, high):
 
 
 def test_what_is_written_once_is_waited_for_by_whoever_reads_of_it():
-    one, known = tile(writes=1), Dependences(by_tensor=True)
+    one = tile(writes=1)
+    known = Dependences(by_tensor=True)
     assert known.of(0, (), (columns(one, 0, 6),)) == (set(), set())
     assert known.of(1, (columns(one, 2, 4),), ()) == ({0}, set())
     assert known.of(2, (columns(one, 0, 6),), ()) == ({0}, set())
@@ -30,22 +32,27 @@ def test_what_is_written_once_is_waited_for_by_whoever_reads_of_it():
 
 
 def test_of_what_is_written_once_in_part_the_rest_waits_for_nothing():
-    one, known = tile(writes=1), Dependences()
+    one = tile(writes=1)
+    known = Dependences()
     known.of(0, (), (columns(one, 0, 3),))
     assert known.of(1, (columns(one, 3, 6),), ()) == (set(), set())
-    one, known = tile(writes=1), Dependences()
+    one = tile(writes=1)
+    known = Dependences()
     known.of(0, (), (columns(one, 0, 6)._replace(whole=False),))
     assert known.of(1, (), (columns(one, 0, 6),)) == (set(), {0})
 
 
 def test_what_is_written_once_after_it_was_read_waits_for_the_reader():
-    one, known = tile(writes=1), Dependences()
+    one = tile(writes=1)
+    known = Dependences()
     known.of(0, (columns(one, 0, 6),), ())
     assert known.of(1, (), (columns(one, 0, 6),)) == (set(), {0})
 
 
 def test_what_is_written_once_at_an_address_is_not_alone_there():
-    one, other, known = tile(writes=1), tile(writes=1), Dependences()
+    one = tile(writes=1)
+    other = tile(writes=1)
+    known = Dependences()
     one.address = other.address = (0, 0)
     other.id = 1
     known.of(0, (), (columns(one, 0, 6),))
@@ -53,7 +60,8 @@ def test_what_is_written_once_at_an_address_is_not_alone_there():
 
 
 def test_what_a_write_covers_is_forgotten():
-    one, known = tile(), Dependences()
+    one = tile()
+    known = Dependences()
     for user in range(5):
         known.of(user, (), (columns(one, 0, 6),))
     assert known.of(5, (columns(one, 0, 6),), ()) == ({4}, set())
@@ -61,8 +69,10 @@ def test_what_a_write_covers_is_forgotten():
 
 def test_users_of_one_tensor_wait_for_each_other_by_tensor():
     """Slices used in turn, as a ring: a load, its reader, the next load, its reader."""
-    one, known = tile(), Dependences(by_tensor=True)
-    left, right = columns(one, 0, 3), columns(one, 3, 6)
+    one = tile()
+    known = Dependences(by_tensor=True)
+    left = columns(one, 0, 3)
+    right = columns(one, 3, 6)
     known.of(0, (), (left,))
     assert known.of(1, (left,), ()) == ({0}, set())
     assert known.of(2, (), (right,)) == (set(), {1})  # the reader of the other slice, no writer
@@ -79,7 +89,8 @@ def test_a_tensor_with_an_address_and_one_in_hbm_are_watched_by_element():
 
 
 def test_a_partial_write_covers_nothing():
-    one, known = tile(), Dependences()
+    one = tile()
+    known = Dependences()
     everything = columns(one, 0, 6)
     known.of(0, (), (everything,))
     assert known.of(1, (), (everything._replace(whole=False),)) == (set(), {0})
@@ -87,7 +98,8 @@ def test_a_partial_write_covers_nothing():
 
 
 def test_an_accumulation_depends_on_the_product_before_it():
-    one, known = tile(Space.PSUM), Dependences()
+    one = tile(Space.PSUM)
+    known = Dependences()
     whole = (columns(one, 0, 6),)
     known.of(0, (), whole)
     assert known.of(1, whole, whole) == ({0}, set())
@@ -127,7 +139,8 @@ def test_tensors_at_other_partitions_do_not():
 
 
 def test_a_view_of_another_dtype_depends_on_the_bytes_that_it_has():
-    one, known = tile(), Dependences()
+    one = tile()
+    known = Dependences()
     one.viewed = True
     half = np.dtype("float16")
     known.of(0, (), (columns(one, 2, 3),))  # bytes 8 to 11 of each partition
@@ -138,7 +151,8 @@ def test_a_view_of_another_dtype_depends_on_the_bytes_that_it_has():
 
 @every("reads, writes", [(1, 0), (0, 1)])
 def test_inputs_and_outputs_in_hbm_make_no_dependence(reads, writes):
-    one, known = tile(Space.SHARED_HBM, reads, writes), Dependences()
+    one = tile(Space.SHARED_HBM, reads, writes)
+    known = Dependences()
     region = (columns(one, 0, 6),)
     for user in range(3):
         arguments = (region, ()) if reads else ((), region)
@@ -152,7 +166,8 @@ accesses = st.lists(
 
 def apart(known, numbers):
     """The instructions among dependences, and those that were joined."""
-    found, left = set(), list(numbers)
+    found = set()
+    left = list(numbers)
     while left:
         number = left.pop()
         if number >= 0:
@@ -171,8 +186,10 @@ def test_each_conflict_is_ordered_and_nothing_else_waits(drawn, most):
 
 
 def check_conflicts(drawn, *, exact):
-    one, known = tile(), Dependences()
-    done, waits = [], []
+    one = tile()
+    known = Dependences()
+    done = []
+    waits = []
     for user, (writes, low, size) in enumerate(drawn):
         region = (columns(one, low, min(low + size, WIDTH)),)
         data, order = known.of(user, () if writes else region, region if writes else ())
@@ -186,7 +203,8 @@ def check_conflicts(drawn, *, exact):
             assert other in before[user] if conflict else not exact or other not in direct
 
 
-SIDE, READERS = 32, 200
+SIDE = 32
+READERS = 200
 
 
 def loaded_by_elements():
@@ -194,7 +212,8 @@ def loaded_by_elements():
     one = Allocation(0, Space.SBUF, (SIDE, SIDE), np.dtype("float32"), 0, None)
     one.reads = one.writes = 1
     whole = Region(one, 0, (SIDE, SIDE), (SIDE, 1))
-    known, count = Dependences(), 0
+    known = Dependences()
+    count = 0
     for turn in range(2):
         elements = [Region(one, k, (1, 1), (SIDE, 1)) for k in range(SIDE * SIDE)]
         accesses = [((), (each,)) for each in elements] + [((whole,), ())] * READERS

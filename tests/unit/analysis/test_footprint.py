@@ -42,7 +42,8 @@ def members(one):
 
 @given(st.sampled_from([TILE, FLAT]), slices, slices)
 def test_overlap_is_a_shared_element(allocation, one, other):
-    left, right = region(allocation, one), region(allocation, other)
+    left = region(allocation, one)
+    right = region(allocation, other)
     shared = bool(members(left) & members(right))
     found = footprint(left).overlaps(footprint(right))
     # A step over partitions is taken as all of them between: more dependences, never fewer.
@@ -52,14 +53,16 @@ def test_overlap_is_a_shared_element(allocation, one, other):
 
 @given(slices, slices)
 def test_blocks_before_the_partition_axis_lie_apart(one, other):
-    left, right = region(BLOCKS, one), region(BLOCKS, other)
+    left = region(BLOCKS, one)
+    right = region(BLOCKS, other)
     if members(left) & members(right):
         assert footprint(left).overlaps(footprint(right))
 
 
 @given(st.sampled_from([TILE, FLAT]), slices, slices)
 def test_covering_is_having_every_element(allocation, one, other):
-    left, right = region(allocation, one), region(allocation, other)
+    left = region(allocation, one)
+    right = region(allocation, other)
     if one[0][2] == other[0][2] == 1 and footprint(left).covers(footprint(right)):
         assert members(left) >= members(right)
 

@@ -34,7 +34,7 @@ def test_an_event_has_the_purpose_of_its_record():
 
 def test_each_purpose_is_a_records():
     """One that none has would be asked for in vain."""
-    assert {*map(purpose_of, [*every_record(), *OF_DMA_COPY])} == set(Purpose)
+    assert set(map(purpose_of, [*every_record(), *OF_DMA_COPY])) == set(Purpose)
 
 
 def test_no_member_of_an_enumeration_is_an_empty_tuple():

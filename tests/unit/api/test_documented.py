@@ -39,7 +39,8 @@ def by_name(dialect):
 
 
 def test_the_states_are_the_modules_own():
-    classic, today = by_name(CLASSIC), by_name(TODAY)
+    classic = by_name(CLASSIC)
+    today = by_name(TODAY)
     assert set(classic.values()) == {SupportState.MODELLED}
     assert set(today.values()) == {SupportState.MODELLED}
     assert "nki.isa.topk" in today

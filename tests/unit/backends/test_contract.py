@@ -64,7 +64,8 @@ def scale_into(a, result: nt.mutable_tensor, columns=2):
 
 @nki.jit
 def add_to(total: nt.mutable_tensor, a, gives):
-    old, more = nl.load(total), nl.load(a)
+    old = nl.load(total)
+    more = nl.load(a)
     nl.store(total, nl.add(old, more))
     if gives == "nothing":
         return None
@@ -126,7 +127,8 @@ def test_an_output_that_is_passed_is_written_in_place_and_what_is_not_written_is
 
 def test_an_argument_that_is_read_and_written_is_one_result_whether_or_not_it_is_returned(backend):
     for gives, returned in (("nothing", 0), ("it", 0), ("another", 1), ("both", 1)):
-        total, values = 3 * ones(3, 2), ones(3, 2)
+        total = 3 * ones(3, 2)
+        values = ones(3, 2)
         call = KernelCall(
             kernel=add_to,
             inputs=(total, values),

@@ -21,7 +21,8 @@ def test_the_empty_stub_is_named_as_a_stub(site):
     """The distribution neuronx-cc of PyPI holds a folder `neuronx-cc` that cannot be imported."""
     write_metadata(site, "neuronx-cc", "1.0.post1", STUB_TEXT)
     write_metadata(site, "nki", "0.0.1", STUB_TEXT)
-    sdk, stub = detect_sdk(), "from PyPI, an empty stub that is not the SDK"
+    sdk = detect_sdk()
+    stub = "from PyPI, an empty stub that is not the SDK"
     assert sdk.classic.module is sdk.newer.module is None
     assert sdk.classic.state == f"neuronx-cc 1.0.post1 {stub}"
     assert sdk.newer.state == f"nki 0.0.1 {stub}"

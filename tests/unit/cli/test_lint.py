@@ -239,7 +239,7 @@ def test_a_folder_is_read_without_environments_and_hidden_folders(file, tmp_path
     assert "1 finding, " in lint(tmp_path).stderr
     assert "1 finding, " in lint(tmp_path / "env").stderr, "what is named is read"
     CliRunner().invoke(main, ["migrate", str(tmp_path), "-o", str(new := tmp_path / "new")])
-    assert [*new.rglob("*")] == [new / "kernel.py"]
+    assert list(new.rglob("*")) == [new / "kernel.py"]
 
 
 def test_a_rule_that_breaks_is_told_and_the_others_are_asked(file, monkeypatch):

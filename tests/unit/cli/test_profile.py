@@ -69,7 +69,8 @@ def closed_pipe(*_):
 
 
 def test_files_are_there_though_nobody_reads_what_is_shown(tmp_path, monkeypatch):
-    trace, report = tmp_path / "trace.json", tmp_path / "report.json"
+    trace = tmp_path / "trace.json"
+    report = tmp_path / "report.json"
     monkeypatch.setattr("difftest.cli.profile.print_profile", closed_pipe)
     result = run(TRANSPOSE, "--shape", "128,128", "--perfetto", str(trace), "--json", str(report))
     assert result.exit_code == 1
@@ -134,7 +135,7 @@ def run_in(folder, *arguments, **environment):
         before = list(sys.path)
         patch.setattr(sys, "path", list(before))
         hidden = {
-            name: sys.modules.pop(name) for name in [*sys.modules] if name.split(".")[0] in own
+            name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] in own
         }
         try:
             result = CliRunner(env=environment).invoke(main, ["profile", *arguments])

@@ -88,7 +88,8 @@ def test_a_file_named_dash_is_standard_output_alone(
 def test_the_text_of_a_command_goes_to_standard_error_beside_a_file_named_dash(
     named: str,
 ) -> None:
-    plain, both = run("check", named, *CALL), run("check", named, *CALL, "--json", "-")
+    plain = run("check", named, *CALL)
+    both = run("check", named, *CALL, "--json", "-")
     assert plain.stdout.splitlines()[-1].startswith("copied on")
     assert plain.stdout.splitlines()[-1] in both.stderr
 

@@ -17,7 +17,8 @@ def _test(name, *, image=(6, 6), channels=PAIR, bias=True, pool_size=1, points=2
     )
 
 
-PLAIN, BIASED = _test("plain", bias=False), _test("bias")
+PLAIN = _test("plain", bias=False)
+BIASED = _test("bias")
 POOLED = _test("pool", image=(6, 8), channels=PAIR * 2, pool_size=2)
 TESTS = (PLAIN, BIASED, POOLED)
 SMALL = _test("small images, bias", points=0)

@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 import time
+from typing import ClassVar
 
 import hypothesis
 import numpy as np
@@ -29,12 +30,17 @@ from difftest.simulator.frontend.nki import language as nl
 from tests.every import every
 from tests.kernels.budget import NIGHTLY
 
-TILE, LEVEL = 96, 0.75
+TILE = 96
+LEVEL = 0.75
 PAIRS = {(64, 512): False, (217, 443): True, (30, 600): True}
-SHAPES, WIDTHS = {"217x443", "30x600"}, [0, 0, 384, 387, 0, 0, 1000, 0, 0, 0]
+SHAPES = {"217x443", "30x600"}
+WIDTHS = [0, 0, 384, 387, 0, 0, 1000, 0, 0, 0]
 TUNED = {31 * n + 7: n for n in range(20)}
 NESTED = {640: {96: 1}, 353: {33: 1, 259: 2}}
-TOLD, MET, MADE = [], {0}, os.listdir  # by the author's code, which is to run as a copy alone
+# by the author's code, which is to run as a copy alone
+TOLD = []
+MET = {0}
+MADE = os.listdir
 TABLE = np.zeros(8)
 SEVERAL = np.arange(2)
 
@@ -119,10 +125,13 @@ class Mode(enum.Enum):
 
 
 class Plan(abc.ABC):  # noqa: B024
-    all, border = {}, 443
+    all: ClassVar = {}
+    border = 443
 
     def __init__(self):
-        self.sizes, self.lock, self.all[0] = [TILE], threading.Lock(), self
+        self.sizes = [TILE]
+        self.lock = threading.Lock()
+        self.all[0] = self
 
     def __getattr__(self, name):
         raise AttributeError(name)
@@ -137,7 +146,9 @@ class Plan(abc.ABC):  # noqa: B024
         return self.all[0].sizes[-1]
 
 
-PLAN, CONFIG, tell = Plan(), type("Config", (threading.Event,), {})(), TOLD.append
+PLAN = Plan()
+CONFIG = type("Config", (threading.Event,), {})()
+tell = TOLD.append
 CONFIG.plans = [[TILE]]
 
 
@@ -301,9 +312,9 @@ def test_the_integers_in_a_condition_are_known(text, integers):
 @every("kernel", [refusing, both])
 def test_pairs_of_sizes_repeat_little(kernel):
     """Edges of one size meet those of another, and aims each other: 37 of 200 were repeats."""
-    met = [(*case.values.values(),) for case in examples(cases(spec_of(kernel)), 200)]
+    met = [tuple(case.values.values()) for case in examples(cases(spec_of(kernel)), 200)]
     assert len(met) == 200
-    assert len({*met}) > 185
+    assert len(set(met)) > 185
 
 
 @every("seed", range(8 if NIGHTLY else 1))
@@ -404,17 +415,23 @@ def test_the_search_leaves_nothing_and_ends(kernel, capsys, tmp_path, monkeypatc
     monkeypatch.setattr(branch_targets, "_SECONDS", 0.1)
     monkeypatch.chdir(tmp_path)
     branch_conditions(spec_of(kernel))
-    assert (capsys.readouterr().out, [*tmp_path.iterdir()]) == ("", [])
+    assert (capsys.readouterr().out, list(tmp_path.iterdir())) == ("", [])
 
 
 def test_the_authors_code_runs_as_a_copy_on_copies(capsys, recwarn):
-    spec, ran = spec_of(of_a_plan), []
+    spec = spec_of(of_a_plan)
+    ran = []
     sys.setprofile(lambda frame, event, _: event == "call" and ran.append(frame.f_code))
     conditions = branch_conditions(spec)
     sys.setprofile(None)
     assert {at["columns"] % TILE for *_, places in conditions for at in places} >= {29, 30, 31}
     assert [code for code in ran if code.co_filename == __file__] == []
-    assert (TOLD, *of_a_plan.__defaults__, [*recwarn], capsys.readouterr().out) == ([], [], [], "")
+    assert (TOLD, *of_a_plan.__defaults__, list(recwarn), capsys.readouterr().out) == (
+        [],
+        [],
+        [],
+        "",
+    )
     assert (PLAN.sizes, CONFIG.plans, Plan.asks.cache_info().currsize) == ([TILE], [[TILE]], 0)
     assert not any((PLAN.lock.locked(), TABLE.any(), {"KEPT", "t.bin"} & {*os.environ, *MADE()}))
 
@@ -463,5 +480,6 @@ def test_a_condition_is_at_its_line_and_knows_what_came_nearest():
     assert nearest_miss(places, cases) == (3, "nearest of the last 3 cases: rows=219, columns=98")
     assert nearest_miss(places, cases[:1])[0] == (217 - 30) + (50 - 33)
     inside = {"rows": 1, "columns": 2}
-    rows, columns = [inside, {**inside}, {"rows": 9}], [{"rows": 9}]
+    rows = [inside, {**inside}, {"rows": 9}]
+    columns = [{"rows": 9}]
     assert targets_in_domain([("", 1, rows), ("", 2, columns)], {"rows": range(9)}) == [[inside]]

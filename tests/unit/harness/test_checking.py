@@ -33,7 +33,8 @@ def first_twice(a_vec, b_vec):
 def racing(a_vec, b_vec):
     """Both cores clear the output, then each adds its half, with no barrier between."""
     (n,) = a_vec.shape
-    a_rows, b_rows = a_vec.reshape((n, 1)), b_vec.reshape((n, 1))
+    a_rows = a_vec.reshape((n, 1))
+    b_rows = b_vec.reshape((n, 1))
     out = nl.ndarray((n, 1), dtype=a_vec.dtype, buffer=nl.shared_hbm)
     none = nl.zeros((n, 1), dtype=a_vec.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=out, src=none)

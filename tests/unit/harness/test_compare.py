@@ -41,9 +41,11 @@ def test_number_of_outputs_comes_first():
 
 
 def test_of_several_outputs_the_wrong_one_is_named():
-    right, narrow = float32(1), np.ones(1, np.float16)
+    right = float32(1)
+    narrow = np.ones(1, np.float16)
     both = [expected([1.0]), expected([1.0])]
-    dtype, shape = compare(both, [right, narrow]), compare(both, [right, float32(1, 1)])
+    dtype = compare(both, [right, narrow])
+    shape = compare(both, [right, float32(1, 1)])
     assert dtype.message.startswith("the kernel's dtype of output 1 is float16, expected is")
     assert shape.message == "the kernel's shape of output 1 is (2,), the reference's (1,)"
 

@@ -122,9 +122,11 @@ def generated(n):
 
 
 def test_a_generator_that_goes_on_is_the_same_call(watch):
-    found = said(generated, coverage_of(watch, lambda n: [*generated(n)], 2))
+    found = said(generated, coverage_of(watch, lambda n: list(generated(n)), 2))
     assert found == [(1, "never a third turn"), (3, "never true")]
-    assert said(generated, coverage_of(watch, lambda n: [*generated(n)], 5)) == [(3, "never false")]
+    assert said(generated, coverage_of(watch, lambda n: list(generated(n)), 5)) == [
+        (3, "never false")
+    ]
 
 
 def test_turns_of_loops(watch):
@@ -174,10 +176,12 @@ def test_what_has_shown_all_is_watched_no_longer(watch):
 
 def test_a_kernel_without_forks_or_a_hash_is_traced_once(watch):
     class Unhashable:
-        __hash__, __name__ = None, "without"
+        __hash__ = None
+        __name__ = "without"
         __call__ = staticmethod(len)
 
-    kernel, before = Unhashable(), sys.gettrace()
+    kernel = Unhashable()
+    before = sys.gettrace()
     assert coverage_of(watch, kernel, "").branches == set()
     with watch.call(kernel):
         assert sys.gettrace() is before
@@ -226,13 +230,15 @@ def test_where_another_tool_traces_nothing_is_claimed():
 
 def test_settrace_sees_the_kernel_and_nothing_within_the_simulator(monkeypatch):
     """To trace what an instruction calls took half of the time of a test."""
-    watch, within, stack_of = BranchTracer(monitoring=None), [], recording.kernel_stack
+    watch = BranchTracer(monitoring=None)
+    within = []
+    stack_of = recording.kernel_stack
     look = lambda *at: within.append(sys.gettrace()) or stack_of(*at)  # noqa: E731
     monkeypatch.setattr(recording, "kernel_stack", look)
     with watch.call(doubled) as seen:
         launch(doubled, [np.ones((2, 3), np.float32)], record=True)
         assert sys.gettrace() is not None
-    assert {*within} == {None}
+    assert set(within) == {None}
     assert {what for _, _, what in seen.done} == {0}  # the loop's only turn, after an instruction
 
 
@@ -244,7 +250,8 @@ def test_a_body_on_the_line_of_its_head_is_no_fork():
 
 def test_kernels_of_one_file_are_merged():
     """What one kernel does at a fork of a shared function need not be done by the other."""
-    first, second = Coverage(), Coverage()
+    first = Coverage()
+    second = Coverage()
     first.add_function("first", [("tiles.py", 3, False)])
     second.add_function("second", [("tiles.py", 3, False)])
     first.done.add(("tiles.py", 3, 0))

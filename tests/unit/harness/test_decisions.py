@@ -97,7 +97,8 @@ def ranges(third):
     """Numbers of the columns whose column number lies within a range that a value sets."""
     bound = sbuf((ROWS, 1))
     nisa.tensor_scalar(dst=bound, data=third[:, 7:8], op0=nl.subtract, operand0=140.0)
-    ones, made = sbuf(third.shape), sbuf(third.shape)
+    ones = sbuf(third.shape)
+    made = sbuf(third.shape)
     nisa.memset(dst=ones, value=1.0)
     large = sbuf((ROWS, 1))
     nisa.memset(dst=large, value=1e9)
@@ -130,7 +131,8 @@ def found(third):
 
 
 def replaced(third):
-    places, made = sbuf((ROWS, 8), "uint32"), sbuf(third.shape)
+    places = sbuf((ROWS, 8), "uint32")
+    made = sbuf(third.shape)
     largest = largest_of(third)
     nisa.nc_match_replace8(dst=made, data=third, vals=largest, imm=0.0, dst_idx=places)
     return places

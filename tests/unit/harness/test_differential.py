@@ -128,7 +128,8 @@ def test_a_number_that_is_wrong_as_the_kernel_gave_it_stands_alone():
 
 def test_random_data_show_a_wrong_number_of_the_kernels_own():
     """In the sizes that failed; of another kind of failure they show none."""
-    nearly, runner = made_of(lambda x: nl.multiply(x, 0.7001)), Runner((EmbeddedSimulator(),))
+    nearly = made_of(lambda x: nl.multiply(x, 0.7001))
+    runner = Runner((EmbeddedSimulator(),))
     spec = spec_of(nearly, wide(lambda x: x * 0.7), dtypes=("bfloat16",))
 
     def run(case):
@@ -151,7 +152,8 @@ def test_random_data_show_a_wrong_number_of_the_kernels_own():
 
 def test_a_case_that_has_shown_such_a_number_is_told():
     """It is kept, the one of fewest elements."""
-    nearly, runner = made_of(lambda x: nl.multiply(x, 0.7001)), Runner((EmbeddedSimulator(),))
+    nearly = made_of(lambda x: nl.multiply(x, 0.7001))
+    runner = Runner((EmbeddedSimulator(),))
     spec = spec_of(nearly, wide(lambda x: x * 0.7), dtypes=("bfloat16",))
     failures = []
     for data in (Random(5), Ones()):
@@ -515,7 +517,8 @@ def test_a_magnitude_that_is_none_shows_whoever_judges(magnitude, error):
 
 
 def test_without_an_exact_run_the_spec_is_all_there_is():
-    kernel, reference = third, wide(lambda x: x * 0.33333334)
+    kernel = third
+    reference = wide(lambda x: x * 0.33333334)
     assert isinstance(checked(kernel, reference, exact=False, reduction=2)[0], Match)
 
 
@@ -670,7 +673,8 @@ def test_values_near_the_exact_ones_are_judged_as_others(off, monkeypatch):
     spec = spec_of(third, wide(np.sin))
     case = Case(SHAPE, "float32", {"x": Random(3)})
     reference = differential.evaluate_reference(spec, case)
-    value, few = reference.values[0], reference.values[0][0]
+    value = reference.values[0]
+    few = reference.values[0][0]
     asked = []
     for size in (0.0, 1e-9, 0.03, 0.5, 2.0, 1e9, np.inf):
         run = ExactRun((ExactOutput(value * (1 + off), np.abs(value) * size),), (), (), ())
@@ -704,7 +708,8 @@ def test_a_number_that_the_output_holds_is_no_infinity():
         nl.store(out, nl.copy(nl.load(x), dtype=nl.float8_e5m2))
         return out
 
-    reference, outputs = wide(lambda x: x), {"output_dtype": "float8_e4m3"}
+    reference = wide(lambda x: x)
+    outputs = {"output_dtype": "float8_e4m3"}
     found = [failure(nki.jit(turned), reference, Fill(n), **outputs)[0] for n in (240.0, 247.0)]
     assert {(verdict.question, verdict.kind) for verdict in found} == {("arithmetic", "infinity")}
     verdict, _ = checked(nki.jit(turned), reference, Fill(224.0), **outputs)

@@ -100,7 +100,9 @@ def run_test(spec, runner, **given):
 
 def test_each_drawn_case_runs_once_and_most_executions_are_cases(monkeypatch):
     """Hypothesis copies what two draws of one label chose, and comes to the same case again."""
-    runner, asked, is_one = Collecting(), [], PassedCases.is_duplicate
+    runner = Collecting()
+    asked = []
+    is_one = PassedCases.is_duplicate
     monkeypatch.setattr(PassedCases, "is_duplicate", lambda *of: asked.append(1) or is_one(*of))
     run_test(add_spec(), runner, phases=[Phase.generate])
     assert len(set(runner.ran)) == len(runner.ran) >= 48

@@ -148,7 +148,8 @@ def test_without_rejections_or_defaults_nothing_is_asked():
 
 
 def test_a_memory_can_be_filled_wherever_a_size_is_drawn_and_traces_are_kept():
-    embedded, device = PlainBackend("embedded"), PlainBackend("device")
+    embedded = PlainBackend("embedded")
+    device = PlainBackend("device")
     drawn = add_spec(domain={"n": sizes(1, 8)})
     assert has_edges(drawn, (device, embedded))
     assert not has_edges(drawn, (device,))

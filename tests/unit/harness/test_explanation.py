@@ -30,7 +30,7 @@ def said(got, reference, **inputs):
 def spec_and_case(reference, inputs):
     """As much of them as is asked for."""
     spec = SimpleNamespace(reference=reference, parameters_of=lambda values: {}, inputs=inputs)
-    spec.inputs_of = lambda case: (*inputs.values(),)
+    spec.inputs_of = lambda case: tuple(inputs.values())
     return spec, SimpleNamespace(values={})
 
 
@@ -123,7 +123,8 @@ def test_what_is_near_a_mistake_is_not(got, reference, inputs):
 
 def test_an_exact_run_that_differs_has_not_rounded():
     """However small the difference is: the algorithm is wrong, and no input is missing."""
-    off, value = np.nextafter(A, F32.type(np.inf)), A.astype(np.float64)
+    off = np.nextafter(A, F32.type(np.inf))
+    value = A.astype(np.float64)
     for question, text in (("arithmetic", "rounding only: at most 1 times"), ("algorithm", "")):
         verdict = compare([around(value, F32, 0.0, question)], [off])
         (content, *_) = *describe_mismatch(*spec_and_case(same, {"x": A}), verdict), ""
@@ -172,7 +173,8 @@ def test_one_dtype():
 
 def test_the_report_says_what_the_largest_failing_case_looks_like():
     spec = add_spec(domain={"n": range(1, 99)})
-    small, large = case(2), Case({"n": 64}, "float32", {"a": Random(1), "b": Random(2)})
+    small = case(2)
+    large = Case({"n": 64}, "float32", {"a": Random(1), "b": Random(2)})
     verdicts = []
     for one in (small, large):
         a, b = spec.inputs_of(one)

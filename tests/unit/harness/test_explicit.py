@@ -152,8 +152,8 @@ def test_functions_of_one_choice_have_names_of_their_own_and_are_read_back(choic
         parameters=["op"],
     )
     texts = [minimal_case(spec, {"n": 2, "op": op}).to_json() for op in choices]
-    assert len({*texts}) == len(choices)
+    assert len(set(texts)) == len(choices)
     assert " at 0x" not in "".join(texts), "an address is another one in each process"
-    assert [case_from_json(text, spec).values["op"] for text in texts] == [*choices]
+    assert [case_from_json(text, spec).values["op"] for text in texts] == list(choices)
     labels = {minimal_case(spec, {"n": 2, "op": op}).label() for op in choices}
     assert len(labels) == len(choices)

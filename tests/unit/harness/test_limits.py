@@ -84,7 +84,8 @@ def test_a_change_amid_calls_is_told_of_the_call_that_made_it(what, change):
 
 
 def test_a_time_that_is_over_at_once_leaves_no_clock(monkeypatch):
-    before, start = threading.active_count(), threading.Thread.start
+    before = threading.active_count()
+    start = threading.Thread.start
     slow = lambda thread: start(thread) or time.sleep(1)  # noqa: E731
     monkeypatch.setattr(threading.Thread, "start", slow)
     with limit(1e-9, None), pytest.raises(CaseLimitError):

@@ -19,10 +19,8 @@ def seen(reference, **more):
 
 
 def test_what_a_reference_does_is_seen():
-    moves, selects = (
-        ReferenceProperties(moves=True, selects=True),
-        ReferenceProperties(selects=True),
-    )
+    moves = ReferenceProperties(moves=True, selects=True)
+    selects = ReferenceProperties(selects=True)
     for reference, nature in (
         (lambda x: x.T, moves),
         (lambda x: (x[:, ::-1], x), moves),

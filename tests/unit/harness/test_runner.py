@@ -175,7 +175,9 @@ def test_refusals_are_judged(reference, outcome, verdict):
 
 def test_what_is_kept_of_cases_does_not_grow():
     """A kilobyte of each of thousands: one object of ours too many for each case is seen."""
-    spec, session, live = add_spec(domain={"n": range(1, 999)}), runner(), []
+    spec = add_spec(domain={"n": range(1, 999)})
+    session = runner()
+    live = []
     session.start(None)
     for n in range(2 * KEPT):
         case = Case({"n": n + 1}, "float32", {"a": Ones(), "b": Zeros()})
@@ -266,7 +268,8 @@ class Records(PlainBackend):
 
 
 def test_traces_of_the_last_case_by_backend():
-    first, second = Records("first"), Records("second")
+    first = Records("first")
+    second = Records("second")
     recording = Runner((first, PlainBackend("plain"), second), record=True)
     recording.check(add_spec(), CASE)
     assert recording.traces == {"first": first.trace, "second": second.trace}

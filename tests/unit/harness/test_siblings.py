@@ -70,7 +70,8 @@ def test_the_bits_of_a_kernel_that_agrees_need_no_exact_run_of_another():
             asked.append((call.kernel.__name__, call.exact is not None))
             return super().run(call)
 
-    runner, spec = Runner((Backend("plain"),)), spec_of(add, at_last_wrong)
+    runner = Runner((Backend("plain"),))
+    spec = spec_of(add, at_last_wrong)
     for n in (1, 2, 3, 4):
         BoundCase(spec, Case({"n": n}, "float32", CASE.data), runner).check()
     each = [("add", True), ("at_last_wrong", True)]
@@ -90,7 +91,8 @@ def test_what_a_kernel_never_wrote_is_not_right_by_the_bits_of_another():
             mask = np.ones(ran.outputs[0].shape, bool) if skips else None
             return ran._replace(unwritten=(mask,))
 
-    runner, spec = Runner((Backend("plain"),)), spec_of(add, also_add)
+    runner = Runner((Backend("plain"),))
+    spec = spec_of(add, also_add)
     for n in (1, 2, 3):
         BoundCase(spec, Case({"n": n}, "float32", CASE.data), runner).check()
     with pytest.raises(DifferentialFailure, match="also_add disagrees"):
@@ -133,7 +135,8 @@ class Chooses(PlainBackend):
 
 
 def test_a_backend_gets_the_kernels_that_it_runs():
-    one, both = Chooses("one", "also_add"), PlainBackend("both")
+    one = Chooses("one", "also_add")
+    both = PlainBackend("both")
     runner, _ = checked(spec_of(add, also_add), one, both)
     assert set(runner.tally.rows) == {("add", "both"), ("also_add", "one"), ("also_add", "both")}
     assert runner.backends == (one, both)
@@ -141,7 +144,9 @@ def test_a_backend_gets_the_kernels_that_it_runs():
 
 def test_a_kernel_that_one_backend_runs_is_left_out_on_the_others():
     """A test of one kernel and of several alike."""
-    one, none, both = Chooses("one", "add"), Chooses("none"), PlainBackend("both")
+    one = Chooses("one", "add")
+    none = Chooses("none")
+    both = PlainBackend("both")
     runner, _ = checked(spec_of(add), one, none, both)
     assert set(runner.tally.rows) == {("add", "one"), ("add", "both")}
     runner, _ = checked(spec_of(add, also_add), one, none)

@@ -57,7 +57,8 @@ def test_inputs_have_the_shapes_and_the_dtype():
 
 def test_inputs_are_made_anew():
     spec = matrix_and_vector()
-    first, again = spec.inputs_of(MATRIX_AND_VECTOR)[0], spec.inputs_of(MATRIX_AND_VECTOR)[0]
+    first = spec.inputs_of(MATRIX_AND_VECTOR)[0]
+    again = spec.inputs_of(MATRIX_AND_VECTOR)[0]
     assert not np.shares_memory(first, again)
 
 

@@ -41,7 +41,8 @@ with embedded():
     import neuronxcc.nki as nki
     import neuronxcc.nki.language as nl
 
-FLOAT32, INT32 = np.dtype(np.float32), np.dtype(np.int32)
+FLOAT32 = np.dtype(np.float32)
+INT32 = np.dtype(np.int32)
 RECIPES = [
     Uniform(3, low=0.5, high=2.0),
     Indices(3, below=17),
@@ -128,7 +129,8 @@ def drawn(spec):
 
 
 def test_indices_beside_a_float_table():
-    spec, runner = gather_spec(), Runner((EmbeddedSimulator(),))
+    spec = gather_spec()
+    runner = Runner((EmbeddedSimulator(),))
     for case in drawn(spec):
         table, rows = spec.inputs_of(case)
         assert rows.dtype == np.int32

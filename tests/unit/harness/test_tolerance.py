@@ -11,7 +11,8 @@ from difftest.harness.compare import (
 )
 from tests.every import every
 
-FLOAT32, FLOAT16 = np.dtype("float32"), np.dtype("float16")
+FLOAT32 = np.dtype("float32")
+FLOAT16 = np.dtype("float16")
 U32 = 2.0**-24
 
 
@@ -44,7 +45,8 @@ def test_probabilistic_gamma_grows_with_the_root_of_n():
 
 
 def test_probabilistic_gamma_is_higham_and_marys_with_the_union_bound():
-    n, elements = 512, 4096
+    n = 512
+    elements = 4096
     factor = math.sqrt(2 * math.log(2 * n * elements / FAILURE_PROBABILITY)) / (1 - U32)
     failure = 2 * n * elements * math.exp(-(factor**2) * (1 - U32) ** 2 / 2)
     assert failure == pytest.approx(FAILURE_PROBABILITY)
@@ -99,7 +101,8 @@ def test_float32_accumulation_is_told_from_float16_accumulation(terms, output):
     generator = np.random.default_rng(terms)
     a, b = (generator.standard_normal((64, terms)).astype(np.float16) for _ in range(2))
     products = a.astype(np.float64) * b.astype(np.float64)
-    exact, magnitude = products.sum(1), np.abs(products).sum(1)
+    exact = products.sum(1)
+    magnitude = np.abs(products).sum(1)
     low, high = interval(tolerance(terms), exact, magnitude, output)
 
     def accumulate(dtype):
@@ -108,7 +111,8 @@ def test_float32_accumulation_is_told_from_float16_accumulation(terms, output):
             total = (total + products[:, column].astype(dtype)).astype(dtype)
         return total.astype(output)
 
-    in_float32, in_float16 = accumulate(FLOAT32), accumulate(FLOAT16)
+    in_float32 = accumulate(FLOAT32)
+    in_float16 = accumulate(FLOAT16)
     assert np.all((low <= in_float32) & (in_float32 <= high))
     assert np.mean((low <= in_float16) & (in_float16 <= high)) < 0.5
 

@@ -33,7 +33,8 @@ def outputs_of(x, count=1):
 @nki.jit
 def twice(x):
     """Its right half is written once more."""
-    out, tile = outputs_of(x), loaded(x)
+    out = outputs_of(x)
+    tile = loaded(x)
     nisa.dma_copy(dst=out, src=tile)
     nisa.dma_copy(dst=out[:, 4:8], src=tile[:, 0:4])  # last: twice
     return out
@@ -52,7 +53,8 @@ def swapped(x):
 @nki.jit
 def part(x):
     """Returns the right part of a wider tensor, in an order of its own."""
-    out, tile = nl.ndarray((4, 16), dtype=x.dtype, buffer=nl.shared_hbm), loaded(x)
+    out = nl.ndarray((4, 16), dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = loaded(x)
     nisa.dma_copy(dst=out[:, 0:8], src=tile)
     nisa.dma_copy(dst=out[:, 8:16], src=tile)
     nisa.dma_copy(dst=out[:, 12:16], src=tile[:, 0:4])  # last: part
@@ -62,7 +64,8 @@ def part(x):
 @nki.jit
 def viewed(x):
     """Writes the bits of its right half as numbers of another dtype."""
-    out, tile = outputs_of(x), loaded(x)
+    out = outputs_of(x)
+    tile = loaded(x)
     nisa.dma_copy(dst=out, src=tile)
     nisa.dma_copy(dst=out.view(nl.uint32)[:, 4:8], src=tile.view(nl.uint32)[:, 0:4])  # last: viewed
     return out
@@ -131,7 +134,8 @@ def test_the_report_names_the_last_writer(kernel, more):
 
 @nki.jit
 def half(x):
-    out, tile = outputs_of(x), loaded(x)
+    out = outputs_of(x)
+    tile = loaded(x)
     nisa.dma_copy(dst=out[:, 0:4], src=tile[:, 0:4])
     return out
 

@@ -31,7 +31,8 @@ def doubled(x):
 
 
 def test_the_files_of_a_benchmark_hold_what_the_commands_write(tmp_path):
-    neff, ntff = tmp_path / "file.neff", tmp_path / "profile.ntff"
+    neff = tmp_path / "file.neff"
+    ntff = tmp_path / "profile.ntff"
     bench = nki.benchmark(doubled, save_neff_name=neff, save_trace_name=ntff)
     with pytest.warns(RuleWarning, match="files were asked for"):
         bench(DATA)

@@ -33,7 +33,7 @@ def answer(connection):
 
 
 def test_a_task_may_take_any_time():
-    assert [*pool.run_tasks([1], answer, 1, str, lambda news: float("inf"))] == [(1, "1")]
+    assert list(pool.run_tasks([1], answer, 1, str, lambda news: float("inf"))) == [(1, "1")]
 
 
 def test_processes_that_still_start_are_not_waited_for_after_ctrl_c(monkeypatch):

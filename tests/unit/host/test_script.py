@@ -108,7 +108,7 @@ def test_a_broken_contract_shows_the_lines_of_the_script_alone(script, capsys):
 def state():
     """What a run could leave behind; under --simulate this process has its own neuronxcc."""
     ours = {name: module for name, module in sys.modules.items() if name.startswith("neuronxcc")}
-    return sys.argv, sys.path, [*sys.argv], [*sys.path], sys.modules["__main__"], ours
+    return sys.argv, sys.path, list(sys.argv), list(sys.path), sys.modules["__main__"], ours
 
 
 def test_nothing_is_left_behind(script):

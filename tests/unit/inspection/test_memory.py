@@ -26,7 +26,8 @@ def kernel(x):
 def test_each_memory_has_its_peak_and_a_chart():
     trace = launch(kernel, [np.ones((128, 128), np.float32)]).trace
     lines = memory_text(trace, TRN2).splitlines()
-    sbuf, psum = lines.index(SBUF), lines.index(PSUM)
+    sbuf = lines.index(SBUF)
+    psum = lines.index(PSUM)
     assert lines[sbuf + 1] == "          ▁▁ ▁▁ how full, events 0 to 4"
     assert lines[psum + 1] == "            ▁▁  how full, events 0 to 4"
     assert re.fullmatch(

@@ -21,6 +21,6 @@ def said_by_mypy(*options: str) -> tuple[str, str, int]:
     """What it prints; the recursion limit that it sets would end Python 3.11 in a later test."""
     limit = sys.getrecursionlimit()
     try:
-        return api.run([*options])
+        return api.run(list(options))
     finally:
         sys.setrecursionlimit(limit)

@@ -12,7 +12,7 @@ from tests.every import every
 ROWS = PAGE.read_text(encoding="utf-8").splitlines()
 
 
-@every("name, dialect, text", [*kernels()])
+@every("name, dialect, text", list(kernels()))
 def test_each_is_told(name: str, dialect: str, text: str, tmp_path: Path) -> None:
     who = told(name, dialect, text, tmp_path)
     assert any(who), "nobody says it"

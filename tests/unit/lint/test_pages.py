@@ -103,7 +103,9 @@ def test_ids_and_sources(rule: Rule) -> None:
     assert rule.page.startswith(f"# {rule.id}: {rule.title}\n\n- Rule: {rule.rule}\n")
     assert set(rule.words) >= {"Rule", "Remedy", "Known", "Sources"}
     assert set(rule.words) - {"Rule", "Remedy", "Known", "Sources"} <= {
-        *("Compiler", "Our simulator", "AWS's simulator")
+        "Compiler",
+        "Our simulator",
+        "AWS's simulator",
     }
     assert all(rule.title and word.strip() for word in rule.words.values())
     assert rule.confidence

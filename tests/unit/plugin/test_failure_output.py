@@ -61,7 +61,8 @@ def test_a_line_of_a_kernel_warns_once_a_session(warnings, kept):
 
 
 def test_the_first_of_equal_warnings_stays():
-    first, second = warning(rule(1.0)), warning(rule(2.0))
+    first = warning(rule(1.0))
+    second = warning(rule(2.0))
     assert unique_warnings([first, second]) == [first]
 
 

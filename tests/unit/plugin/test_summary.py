@@ -100,17 +100,17 @@ def test_of_many_places_that_no_case_reached_the_first_few_are_named(tmp_path):
     for turn in (0, 1):
         coverage.done.add((str(file), 1, turn))  # and no third: nothing in the domain may have one
     tally = Tally(coverage=coverage)
-    assert [*coverage_lines(tally, verbose=False)] == [
+    assert list(coverage_lines(tally, verbose=False)) == [
         f"no case: {file}:2, 3, 4, 5, 6 and 2 more: it never ran (add)"
     ]
-    assert [*coverage_lines(tally, verbose=True)][14:] == [
+    assert list(coverage_lines(tally, verbose=True))[14:] == [
         f"no case: {file}:8: it never ran (add)",
         "           for tile in tiles:",
         "not every case's branches and loops are known: another tool traces",
     ]
     for number in range(7):
         coverage.add_function(f"sub{number}", {(f"{file}{number}", 4, True)})
-    assert [*coverage_lines(tally, verbose=False)][4:] == [
+    assert list(coverage_lines(tally, verbose=False))[4:] == [
         f"no case: {file}3:4: it never ran (sub3)",
         "no case: and 3 more branches and loops; -v has all",
     ]

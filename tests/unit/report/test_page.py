@@ -168,7 +168,10 @@ class Reader(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.open, self.elements, self.text, self.wrong = [], [], [], []
+        self.open = []
+        self.elements = []
+        self.text = []
+        self.wrong = []
         self.feed(text)
         self.wrong += self.open
 
@@ -223,7 +226,7 @@ def test_a_screen_reader_finds_its_way(page):
     assert all(one["tabindex"] == "0" and one["aria-label"] for one in scrolled)
     assert {one["role"] for one in scrolled} == {"region", "group"}
     landmarks = [one["aria-label"] for one in scrolled if one["role"] == "region"]
-    assert len({*landmarks}) == len(landmarks)  # two cases of a kernel have two timelines
+    assert len(set(landmarks)) == len(landmarks)  # two cases of a kernel have two timelines
     wrapped = [one for one in page.of("pre") if "tabindex" not in one]
     assert [one["class"] for one in wrapped] == ["again", "again"]
     levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)]

@@ -145,7 +145,8 @@ if NIGHTLY:
 
     def test_two_thousand_points_killed_twice_equal_an_undisturbed_sweep(tmp_path):
         assert started(tmp_path / "whole").wait() == 0
-        folder, seen = tmp_path / "killed", []
+        folder = tmp_path / "killed"
+        seen = []
         journal = folder / "out.parquet.jsonl"
         for count in (500, 1300):
             process = started(folder)

@@ -54,7 +54,8 @@ DEFECT = ReferenceDefect("x", rule="", received="", remedy="")
 @pytest.fixture
 def database():
     """Hypothesis's, for a while."""
-    before, made = settings.default, InMemoryExampleDatabase()
+    before = settings.default
+    made = InMemoryExampleDatabase()
     settings.register_profile("before", before)
     settings.register_profile("with a database", before, database=made, derandomize=False)
     settings.load_profile("with a database")
@@ -176,7 +177,8 @@ def test_a_file_says_all(tmp_path):
 
 def test_what_changed_last_counts_in_files_and_database(tmp_path, database):
     found = found_here(failing(WRONG), tmp_path)
-    here, there = FindingStore(tmp_path / "here"), FindingStore(tmp_path / "there")
+    here = FindingStore(tmp_path / "here")
+    there = FindingStore(tmp_path / "there")
     here.put(found)
     assert list(there) == [found]
     there.put(found.now(CLOSED, "abc"))

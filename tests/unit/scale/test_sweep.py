@@ -44,7 +44,8 @@ def test_a_row_says_what_came_of_a_point(undisturbed):
         for dtype in ("float32", "bfloat16")
         for columns in (8, 16)
     ]
-    wrong, right = undisturbed[:4], undisturbed[4:]
+    wrong = undisturbed[:4]
+    right = undisturbed[4:]
     assert {one["outcome"] for one in wrong} == {"wrong_algorithm"}
     assert {one["predicted_us"] for one in wrong} == {None}
     assert {one["outcome"] for one in right} == {"agrees"}
@@ -67,7 +68,8 @@ def test_what_overflows_in_a_narrow_dtype_is_drawn_in_the_point_s(monkeypatch):
 
 
 def test_a_sweep_that_is_ended_goes_on_where_it_was(tmp_path, monkeypatch, undisturbed):
-    file, asked = tmp_path / "out.parquet", []
+    file = tmp_path / "out.parquet"
+    asked = []
 
     def judged(self, point):
         asked.append(point)
@@ -125,7 +127,8 @@ def test_a_file_of_another_kernel_test_or_version_is_not_gone_on_with(
 
 
 def test_a_grid_may_grow_and_not_lose_points(tmp_path, undisturbed, monkeypatch):
-    file, asked = tmp_path / "out.parquet", []
+    file = tmp_path / "out.parquet"
+    asked = []
     write_rows(file, undisturbed, list(AXES[0]))
     fewer = Axes(parse_axes(["CHUNK=3,4", "dtype=float32", "columns=8,16"]), {})
     with pytest.raises(click.UsageError, match="4 of its points are not among"):

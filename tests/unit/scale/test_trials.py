@@ -84,7 +84,7 @@ def test_the_point_of_a_killed_process_is_asked_again_and_no_trial_runs_for_ever
     known = [tuple(trial.params.values()) for trial in search.trials[:-1]]
     attempts = search.run(30)
     assert search.asked[0] == (last["rows"] + 1, last["columns"] + 1)
-    assert {*search.asked} & {(row + 1, column + 1) for row, column in known} == set()
+    assert set(search.asked) & {(row + 1, column + 1) for row, column in known} == set()
     assert len(attempts) == 30
     assert search.states == {"FAIL": 1, "COMPLETE": 30}
     points = Counter((trial.params["rows"], trial.params["columns"]) for trial in search.trials)

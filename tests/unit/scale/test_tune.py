@@ -29,7 +29,7 @@ def tuner_of(*texts, **case):
 @pytest.fixture(scope="module")
 def searched():
     tuner = tuner_of(SIZES)
-    return tuner, [*run_tuner(tuner, {}, 8, exhaustive=True)]
+    return tuner, list(run_tuner(tuner, {}, 8, exhaustive=True))
 
 
 def test_the_largest_tile_is_found_from_the_smallest(searched):
@@ -76,7 +76,7 @@ def test_sizes_of_the_kernel_that_are_fast_and_wrong_have_no_time(monkeypatch):
         return replace(one, **wrong) if one.point["columns_at_once"] == 512 else judged(tuner, one)
 
     monkeypatch.setattr(Tuner, "judged", judge)
-    told = [*run_tuner(tuner_of("columns_at_once=8,16"), {}, 2)]
+    told = list(run_tuner(tuner_of("columns_at_once=8,16"), {}, 2))
     assert told[-2:] == [
         "the kernel's own sizes: columns_at_once=512",
         "  wrong_algorithm: planted",
@@ -113,7 +113,7 @@ def of(tuner, dtype):
 
 def test_a_large_grid_is_searched_in_part():
     tuner = tuner_of("columns_at_once=1..64:1")
-    told = [*run_tuner(tuner, {"columns_at_once": 3}, 12)]
+    told = list(run_tuner(tuner, {"columns_at_once": 3}, 12))
     assert told[0].startswith("12 of 64 points looked at")
     assert tuner.attempts[0].point == {"columns_at_once": 3}
     assert len({one.point["columns_at_once"] for one in tuner.attempts}) == 12
@@ -139,7 +139,8 @@ def test_a_storage_keeps_what_is_known_and_a_search_goes_on(tmp_path, monkeypatc
     monkeypatch.setattr("difftest.scale.tune.with_spec", lambda test, use: use(SPEC))
     words = ["tune", TEST, "--over", SIZES, "--case", json.dumps(CASE), "--cases", "1"]
     words += ["--storage", f"sqlite:///{tmp_path}/tune.db"]
-    timed, asked = Tuner.timed, []
+    timed = Tuner.timed
+    asked = []
 
     def stopping(tuner, point, *limit):
         asked.append(point["columns_at_once"])
@@ -158,8 +159,9 @@ def test_a_storage_keeps_what_is_known_and_a_search_goes_on(tmp_path, monkeypatc
     assert result.exit_code == 0, result.output
     assert "8 of 8 points looked at" in result.output
     assert "best: columns_at_once=64" in result.output
-    first, again = asked[1:4], asked[5:]
-    assert not {*first} & {*again}
+    first = asked[1:4]
+    again = asked[5:]
+    assert not set(first) & set(again)
     assert len(again) <= 6  # five points, and the kernel's own sizes
     wrong = CliRunner().invoke(main, [*words[:-1], "sqlite:////nowhere/at/all.db"])
     assert (wrong.exit_code, wrong.output.count("\n")) == (2, 4)

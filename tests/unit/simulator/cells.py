@@ -187,7 +187,8 @@ class Plane:
         values = from_bits(held, tile.dtype) if tile._holds_bits else held
         codes = tile._codes()
         codes = np.zeros(tile.shape, np.uint8) if codes is None else codes
-        missing, left_out = codes >= MASKED_OUT, (codes == FROM_MASKED) | (codes == MASKED_OUT)
+        missing = codes >= MASKED_OUT
+        left_out = (codes == FROM_MASKED) | (codes == MASKED_OUT)
         shadow = current().followers.shadow
         exact = error = np.zeros(tile.shape)
         if shadow is not None:
@@ -287,12 +288,14 @@ def run(
         }
         bases = {}
         for name, one in held.items():
-            view, shape = views.get(name, TILE), np.shape(one.values)
+            view = views.get(name, TILE)
+            shape = np.shape(one.values)
             base_shape = view.base(shape)
             assert base_shape is not None
             places = view.places(np.arange(np.prod(base_shape)).reshape(base_shape), shape)
             base = _made(base_shape, one, bits=view.bits)
-            values, mask = np.zeros(base_shape), np.zeros(base_shape, np.bool_)
+            values = np.zeros(base_shape)
+            mask = np.zeros(base_shape, np.bool_)
             values.reshape(-1)[places] = one.values
             if name in masks:
                 mask.reshape(-1)[places] = masks[name]

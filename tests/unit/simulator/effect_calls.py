@@ -42,7 +42,12 @@ def effect_call(name: str, seed: int) -> DrawnCall:
     of_one = name.startswith(("register_", "scalar_", "set_rng"))
 
     def tensor(role: Role, shape: tuple[int, ...]) -> Operand:
-        shape = (1, 1) if of_one else (128, 24) if of_state else shape
+        if of_one:
+            shape = (1, 1)
+        elif of_state:
+            shape = (128, 24)
+        else:
+            shape = shape
         values = np.arange(np.prod(shape)).reshape(shape) % 11 + (MANY if of_one else 3)
         wanted = np.dtype(np.int32 if of_one else np.float32)
         dtype = wanted if role.dtypes is None or wanted in role.dtypes else np.dtype(np.uint32)

@@ -14,7 +14,8 @@ from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.instructions.gate import write
 from difftest.simulator.trace import Allocation, Space
 
-UINT8, UINT16 = np.dtype(np.uint8), np.dtype(np.uint16)
+UINT8 = np.dtype(np.uint8)
+UINT16 = np.dtype(np.uint16)
 DTYPES = (FLOAT32, BFLOAT16, FLOAT16, INT32, UINT8, UINT16, TFLOAT32)
 
 
@@ -53,13 +54,15 @@ def test_what_was_written_is_known_for_all_that_share(core):
 def test_any_tensors_and_writes(data):
     """Each byte is what the last one wrote that had it, whoever that was and whether it lives."""
     core = Core(TRN2, (), record=False, tile=Tensor)
-    memory, written = np.zeros((8, 32), np.uint8), np.zeros((8, 32), np.bool_)
+    memory = np.zeros((8, 32), np.uint8)
+    written = np.zeros((8, 32), np.bool_)
     tiles = []
     for step in range(data.draw(st.integers(1, 10))):
         action = data.draw(st.sampled_from(["place", "write", "write", "read", "forget"]))
         if action == "place" or not tiles:
             dtype = data.draw(st.sampled_from(DTYPES))
-            first, low = data.draw(st.integers(0, 7)), 4 * data.draw(st.integers(0, 7))
+            first = data.draw(st.integers(0, 7))
+            low = 4 * data.draw(st.integers(0, 7))
             rows = data.draw(st.integers(1, 8 - first))
             columns = data.draw(st.integers(1, (32 - low) // dtype.itemsize))
             tiles.append(placed(core, (rows, columns), dtype, (first, low)))
@@ -138,7 +141,9 @@ def test_rules_see_where_a_placed_tensor_begins(core):
 
 def allocation(number, partitions, size, address, first=0, last=9):
     made = Allocation(number, Space.PSUM, (partitions, size), UINT8, 0, None, address=address)
-    made.first, made.last, made.reads = first, last, 2
+    made.first = first
+    made.last = last
+    made.reads = 2
     return made
 
 

@@ -106,7 +106,11 @@ def test_a_view_is_the_elements_that_it_names(view):
 
     The oracle follows where the view is read first and where it is written, and finds no fault.
     """
-    known, judged, walked, wrong, refused = 0, 0, set(), [], []
+    known = 0
+    judged = 0
+    walked = set()
+    wrong = []
+    refused = []
     for name in RECORDS:
         cells = list(calls(name, view))
         for number, (seed, role) in enumerate(cells):
@@ -115,9 +119,10 @@ def test_a_view_is_the_elements_that_it_names(view):
             ends = name in INSTRUCTIONS and number in (0, len(cells) - 1)
             for followed in in_turn(len(name) + len(view.name) + number):
                 cell = f"{name}, {role}, {followed}"
-                literal = (
-                    outcome(call, {}, followed) if repeats else literal_of(name, seed, followed)
-                )
+                if repeats:
+                    literal = outcome(call, {}, followed)
+                else:
+                    literal = literal_of(name, seed, followed)
                 judge = ends and followed == "values"
                 try:
                     planes = outcome(call, {role: view}, followed, judged=judge)
@@ -156,7 +161,8 @@ def test_a_view_is_the_elements_that_it_names(view):
 @every("kind", MASKS)
 def test_a_mask_leaves_what_it_names(kind):
     """Where it is true a destination holds what it does without a mask, and elsewhere the old."""
-    known, wrong = 0, []
+    known = 0
+    wrong = []
     for name in sorted(INSTRUCTIONS.keys() - set(BY_INDICES) - set(BY_CHANCE)):
         record = INSTRUCTIONS[name]
         call = call_of(name, 1)
@@ -204,11 +210,13 @@ def test_a_planted_view_is_found(monkeypatch):
     with pytest.raises(AssertionError, match="names others"):
         run(call, {role: planted}, "values")
     planted = dataclasses.replace(VIEWS[0], of=only_the_first)
-    literal, planes = run(call, {}, "values"), run(call, {role: planted}, "values")
+    literal = run(call, {}, "values")
+    planes = run(call, {role: planted}, "values")
     assert literal["dst"].difference(planes["dst"]).startswith("values at")
     monkeypatch.setattr(IndirectTensor, "_give", lambda self, region, values, where=None: None)
     indirect = next(view for view in VIEWS if view.name == "indirect")
     seed, role = list(calls("tensor_copy", indirect))[-1]
     call = call_of("tensor_copy", seed)
-    literal, planes = run(call, {}, "values"), run(call, {role: indirect}, "values")
+    literal = run(call, {}, "values")
+    planes = run(call, {role: indirect}, "values")
     assert literal["dst"].difference(planes["dst"])

@@ -87,7 +87,8 @@ def test_an_event_counts_what_it_touches():
         a = nl.zeros((2, 3), nl.float32)
         b = nl.exp(a)
         nl.add(a, b)
-    first, second = a._storage.allocation, b._storage.allocation
+    first = a._storage.allocation
+    second = b._storage.allocation
     assert (first.writes, first.reads, first.first, first.last) == (1, 2, 0, 2)
     assert (second.writes, second.reads, second.first, second.last) == (1, 1, 1, 2)
     assert core.instructions == 3

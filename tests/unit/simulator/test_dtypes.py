@@ -51,7 +51,8 @@ def grid(dtype):
     exponents, mantissas = NARROW[dtype]
     bias = 2 ** (exponents - 1) - 1
     codes = np.arange((2**exponents - 1) * 2**mantissas + 1)
-    exponent, mantissa = codes >> mantissas, codes & (2**mantissas - 1)
+    exponent = codes >> mantissas
+    mantissa = codes & (2**mantissas - 1)
     normal = exponent > 0
     scale = np.where(normal, exponent - bias, 1 - bias) - mantissas
     return np.ldexp((mantissa + normal * 2**mantissas).astype(np.float64), scale)
@@ -63,7 +64,8 @@ def nearest(values, dtype):
     size = np.abs(values.astype(np.float64))
     above = np.clip(np.searchsorted(points, size), 1, len(points) - 1)
     below = above - 1
-    up, down = points[above] - size, size - points[below]
+    up = points[above] - size
+    down = size - points[below]
     code = np.where((up < down) | ((up == down) & (above % 2 == 0)), above, below)
     points[-1] = np.inf
     rounded = np.where(np.isnan(size), np.nan, points[code])

@@ -201,7 +201,8 @@ def test_what_no_kernel_returns(returned, rule):
 
 
 def test_record_false_gives_the_same_outputs_and_no_events():
-    recorded, plain = launch(doubled, [DATA]), launch(doubled, [DATA], record=False)
+    recorded = launch(doubled, [DATA])
+    plain = launch(doubled, [DATA], record=False)
     assert_array_equal(recorded.outputs[0], plain.outputs[0], strict=True)
     assert len(recorded.trace) == 3
     assert len(plain.trace) == 0

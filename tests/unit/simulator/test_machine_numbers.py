@@ -37,7 +37,9 @@ def numbers(source):
     if not IN_TEXT.search(source):
         return []
     tree = ast.parse(source)
-    left, found, told = [tree], [], documentation(tree)
+    left = [tree]
+    found = []
+    told = documentation(tree)
     while left:
         node = left.pop()
         if own_choice(node):

@@ -14,8 +14,10 @@ from difftest.simulator.frontend.nki.nki_kernel import jit
 from difftest.simulator.instructions.gate import write
 from difftest.simulator.trace import Space
 
-FLOAT32, UINT8 = np.dtype(np.float32), np.dtype(np.uint8)
-INT32, BFLOAT16 = np.dtype(np.int32), np.dtype(ml_dtypes.bfloat16)
+FLOAT32 = np.dtype(np.float32)
+UINT8 = np.dtype(np.uint8)
+INT32 = np.dtype(np.int32)
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
 @pytest.fixture
@@ -31,10 +33,12 @@ def placed(core, shape, dtype, address, space=Space.PRIVATE_HBM):
 def test_random_overlaps_agree_with_one_array_of_bytes(core):
     """Also where a third tensor joins two that had nothing in common."""
     rng = np.random.default_rng(7)
-    memory, written = np.zeros(400, np.uint8), np.zeros(400, bool)
+    memory = np.zeros(400, np.uint8)
+    written = np.zeros(400, bool)
     tensors = []
     for turn in range(40):
-        size, start = int(rng.integers(1, 60)), int(rng.integers(0, 340))
+        size = int(rng.integers(1, 60))
+        start = int(rng.integers(0, 340))
         tensor = placed(core, (size,), UINT8, start)
         tensors.append((tensor, start, size))
         if turn % 4:

@@ -14,7 +14,8 @@ SHAPES = hnp.array_shapes(min_dims=1, max_dims=4, max_side=5)
 @st.composite
 def patterns(draw, max_dims=4):
     axes = draw(st.lists(st.tuples(st.integers(1, 5), st.integers(-7, 7)), max_size=max_dims))
-    shape, strides = tuple(n for n, _ in axes), tuple(s for _, s in axes)
+    shape = tuple(n for n, _ in axes)
+    strides = tuple(s for _, s in axes)
     return Pattern(draw(st.integers(-3, 40)), shape, strides)
 
 

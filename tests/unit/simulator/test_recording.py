@@ -12,7 +12,8 @@ from difftest.simulator.trace import Allocation, AnomalyKind, Event, EventKind, 
 from tests.every import every
 from tests.unit.simulator.on_tiles import normal
 
-STATIONARY, MOVING = normal(2, 16, 8), normal(2, 16, 20)
+STATIONARY = normal(2, 16, 8)
+MOVING = normal(2, 16, 20)
 
 
 def events_of(kernel, *arrays):
@@ -109,7 +110,8 @@ def test_a_product_of_what_was_overwritten_is_added_as_it_is():
     def kernel(a, b):
         out = nl.ndarray((8, 20), nl.float32, buffer=nl.shared_hbm)
         total = nl.zeros((8, 20), nl.float32, buffer=nl.psum)
-        stationary, moving = nl.load(a[0]), nl.load(b[0])
+        stationary = nl.load(a[0])
+        moving = nl.load(b[0])
         product = nisa.nc_matmul(stationary, moving)
         stationary[...] = 0.0
         total += product
@@ -181,7 +183,8 @@ def _twice(t, x):
 
 def made_and_moved(*, partial=False):
     """A matmul and the move of its result, as they are before they are joined."""
-    shape, strides = (8, 20), (20, 1)
+    shape = (8, 20)
+    strides = (20, 1)
     product, total = (
         Allocation(number, Space.PSUM, shape, np.dtype(np.float32), 0, None) for number in (0, 1)
     )

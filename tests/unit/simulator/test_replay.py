@@ -147,7 +147,8 @@ def effects_of_one_program(x, counts):
 
 
 def test_effects():
-    x, counts = np.arange(64, dtype=np.float32).reshape(8, 8), np.array([[3]], np.int32)
+    x = np.arange(64, dtype=np.float32).reshape(8, 8)
+    counts = np.array([[3]], np.int32)
     result, tape = taped(effects_of_one_program, [x, counts], machine=TRN3)
     assert_equal(result, launch(replay_tape(tape), [x, counts]))
     fresh = launch(effects_of_one_program, [2 * x, counts], machine=TRN3)
@@ -157,7 +158,8 @@ def test_effects():
 
 
 def test_other_values_of_a_register_are_refused():
-    x, counts = np.arange(64, dtype=np.float32).reshape(8, 8), np.array([[3]], np.int32)
+    x = np.arange(64, dtype=np.float32).reshape(8, 8)
+    counts = np.array([[3]], np.int32)
     _, tape = taped(effects_of_one_program, [x, counts], machine=TRN3)
     with pytest.raises(NotModelledError, match=r"another value than on the tape[^$]*received: 2"):
         launch(replay_tape(tape), [x, counts - 1])
@@ -189,7 +191,7 @@ def test_programs_that_meet():
 
 def changed(tape, at, **fields):
     """A tape with another step at a place."""
-    steps = [*tape.steps]
+    steps = list(tape.steps)
     steps[at] = steps[at]._replace(**fields)
     return dataclasses.replace(tape, steps=steps)
 

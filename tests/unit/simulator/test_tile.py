@@ -52,7 +52,8 @@ def basic_keys(draw, shape):
         pairs = [*pairs[:lead], (..., ...), *tail]
     if draw(st.booleans()):
         pairs.insert(draw(st.integers(0, len(pairs))), (None, None))
-    ours, numpys = tuple(p[0] for p in pairs), tuple(p[1] for p in pairs)
+    ours = tuple(p[0] for p in pairs)
+    numpys = tuple(p[1] for p in pairs)
     if len(pairs) == 1 and draw(st.booleans()):
         return ours[0], numpys[0]
     return ours, numpys
@@ -108,13 +109,17 @@ def affine(draw, shape):
     counts = draw(st.lists(st.integers(1, 3), min_size=2, max_size=3))
     ours = mgrid[tuple(slice(0, n) for n in counts)]
     numpys = np.mgrid[tuple(slice(0, n) for n in counts)]
-    keys, same = [], []
+    keys = []
+    same = []
     for size in shape:
         steps = [draw(st.integers(-2, 2)) for _ in counts]
         reach = [step * (n - 1) for step, n in zip(steps, counts, strict=True)]
-        low, high = sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach)
+        low = sum(min(r, 0) for r in reach)
+        high = sum(max(r, 0) for r in reach)
         if high - low >= size:
-            steps, low, high = [0] * len(counts), 0, 0
+            steps = [0] * len(counts)
+            low = 0
+            high = 0
         start = draw(st.integers(-low, size - 1 - high))
         keys.append(start + sum((s * i for s, i in zip(steps, ours, strict=True)), 0))
         same.append(start + sum(s * i for s, i in zip(steps, numpys, strict=True)))

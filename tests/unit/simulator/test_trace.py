@@ -33,7 +33,8 @@ def trace():
 def test_regions(trace):
     """Offsets and strides are in elements of the allocation."""
     load, scale, store = trace.events[3:6]
-    x, out = load.reads[0].allocation, store.writes[0].allocation
+    x = load.reads[0].allocation
+    out = store.writes[0].allocation
     assert (x.name, x.space, x.shape, x.dtype) == ("x", Space.SHARED_HBM, (8, 12), FLOAT32)
     assert load.reads == (Region(x, 6, (8, 6), (12, 1), role="src"),)
     tile = load.writes[0].allocation
@@ -55,7 +56,8 @@ def test_operands_by_role():
     """Each destination and operand by the name that the instruction has for it."""
 
     def kernel(x):
-        tile, total = nl.load(x), nl.ndarray((4, 1), nl.float32)
+        tile = nl.load(x)
+        total = nl.ndarray((4, 1), nl.float32)
         bias = nl.zeros((4, 1), nl.float32)
         nisa.activation_reduce(nl.exp, tile, reduce_op=np.add, reduce_res=total, bias=bias)
 
@@ -67,12 +69,14 @@ def test_operands_by_role():
 
 
 def diagonal(x):
-    i, j = nl.arange(4)[:, None], nl.arange(6)[None, :]
+    i = nl.arange(4)[:, None]
+    j = nl.arange(6)[None, :]
     nl.load(x, mask=i <= j)
 
 
 def rectangle(x):
-    i, j = nl.arange(4)[:, None], nl.arange(6)[None, :]
+    i = nl.arange(4)[:, None]
+    j = nl.arange(6)[None, :]
     nl.load(x, mask=(i < 2) & (j < 3))
 
 

@@ -209,7 +209,8 @@ def test_the_example_of_the_documentation():
 def test_the_documentation_lists_each_member():
     page = PAGE.read_text(encoding="utf-8") + PAGE.with_name("trace.md").read_text(encoding="utf-8")
     document = json.loads(trace_to_json(every_field()))
-    event, allocation = document["events"][-1], document["allocations"][-1]
+    event = document["events"][-1]
+    allocation = document["allocations"][-1]
     regions = [region for side in ("writes", "reads") for region in event[side]]
     named = [*document, *document["loops"][0], *allocation, *event, *document["kinds"][0]]
     named += document["kinds"][0]["attributes"]

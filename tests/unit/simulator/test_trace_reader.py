@@ -62,7 +62,8 @@ def test_another_version(version):
     )
 
 
-EVENT, ALLOCATION = ("events", 1), ("allocations", 0)
+EVENT = ("events", 1)
+ALLOCATION = ("allocations", 0)
 WRITTEN = (*EVENT, "writes", 0)
 KIND = ("kinds", 0)
 TOLD = (*KIND, "attributes")

@@ -18,7 +18,8 @@ from tests.unit.simulator.stored import stored
 
 UINT8 = np.dtype(np.uint8)
 UINT16 = np.dtype(np.uint16)
-SBUF, HBM = Space.SBUF, Space.SHARED_HBM
+SBUF = Space.SBUF
+HBM = Space.SHARED_HBM
 NUMPYS = [dtype for dtype in DTYPES if dtype not in (TFLOAT32, BOOL)]
 
 
@@ -77,7 +78,8 @@ def test_the_written_bytes_after_any_writes_by_any_dtype(data):
     expected = np.zeros((2, 16), np.bool_)
     for _ in range(data.draw(st.integers(1, 5))):
         dtype = data.draw(st.sampled_from([UINT8, UINT16, FLOAT16, FLOAT32]))
-        view, same = tile._reinterpret(dtype), expected.reshape(2, -1, dtype.itemsize)
+        view = tile._reinterpret(dtype)
+        same = expected.reshape(2, -1, dtype.itemsize)
         start = data.draw(st.integers(0, view.shape[1] - 1))
         stop = data.draw(st.integers(start + 1, view.shape[1]))
         row = data.draw(st.sampled_from([slice(0, 1), slice(1, 2), slice(None)]))

@@ -53,7 +53,7 @@ def walk_of(call: Callable[[], object]) -> Walk:
     finally:
         sys.setprofile(before)
     files = [file for file in files if file.startswith(HOME)]
-    return Walk(len(set(files)), len([*itertools.groupby(files)]))
+    return Walk(len(set(files)), len(list(itertools.groupby(files))))
 
 
 def walk_in_launch(setup, **how) -> Walk:

@@ -35,7 +35,8 @@ def row_of(weights, block, columns):
 
 def tile_in_each_turn(X, W):
     """Three rows of the image in a tile of each turn."""
-    out, weights = new_output(X, W), load_weights(W)
+    out = new_output(X, W)
+    weights = load_weights(W)
     _, rows, columns = out.shape
     for y in nl.affine_range(rows):
         block = sbuf(128, 3, X.shape[2], dtype=X.dtype)
@@ -48,7 +49,8 @@ def tile_in_each_turn(X, W):
 
 def one_tile(X, W):
     """The same, with tiles that are made once and filled again, row by row, in each turn."""
-    out, weights = new_output(X, W), load_weights(W)
+    out = new_output(X, W)
+    weights = load_weights(W)
     _, rows, columns = out.shape
     block = sbuf(128, 3, X.shape[2], dtype=X.dtype)
     result = sbuf(128, columns, dtype=X.dtype)
@@ -62,7 +64,8 @@ def one_tile(X, W):
 
 def rolling_tile(X, W):
     """A tile that keeps two of its three rows: each turn needs what the one before left."""
-    out, weights = new_output(X, W), load_weights(W)
+    out = new_output(X, W)
+    weights = load_weights(W)
     _, rows, columns = out.shape
     block = sbuf(128, 3, X.shape[2], dtype=X.dtype)
     for i in range(2):
@@ -78,7 +81,8 @@ def rolling_tile(X, W):
 
 def copied_operands(X, W, seen=nisa.tensor_copy, taken=nisa.tensor_copy):
     """Each product's operands are copied inside SBUF first, the weights as the image."""
-    out, weights = new_output(X, W), load_weights(W)
+    out = new_output(X, W)
+    weights = load_weights(W)
     _, rows, columns = out.shape
     for y in nl.affine_range(rows):
         block = sbuf(128, 3, X.shape[2], dtype=X.dtype)

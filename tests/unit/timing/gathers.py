@@ -13,8 +13,10 @@ def tile(shape, dtype, buffer=nl.sbuf):
 
 def experts(x, W, places):
     """The sum over the experts of ``x.T @ W[expert]``: each expert's weights are one DMA."""
-    columns, count = W.shape[2], places.shape[1]
-    token, index = tile(x.shape, x.dtype), tile(places.shape, places.dtype)
+    columns = W.shape[2]
+    count = places.shape[1]
+    token = tile(x.shape, x.dtype)
+    index = tile(places.shape, places.dtype)
     nisa.dma_copy(dst=token, src=x)
     nisa.dma_copy(dst=index, src=places)
     total = tile((1, columns), nl.float32, nl.psum)
@@ -22,7 +24,8 @@ def experts(x, W, places):
         weights = tile((128, columns), W.dtype)
         nisa.dma_copy(dst=weights, src=W.select(0, index[:, k : k + 1]))
         nisa.nc_matmul(dst=total, stationary=token, moving=weights, accumulate=k > 0)
-    out, row = tile((1, columns), x.dtype, nl.shared_hbm), tile((1, columns), x.dtype)
+    out = tile((1, columns), x.dtype, nl.shared_hbm)
+    row = tile((1, columns), x.dtype)
     nisa.tensor_copy(dst=row, src=total)
     nisa.dma_copy(dst=out, src=row)
     return out

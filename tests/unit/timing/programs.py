@@ -79,7 +79,8 @@ class Builder:
 
 def whole(allocation):
     """The region that is all of a tensor."""
-    strides, step = [], 1
+    strides = []
+    step = 1
     for size in reversed(allocation.shape):
         strides.append(step)
         step *= size

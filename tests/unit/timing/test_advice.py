@@ -156,7 +156,8 @@ def test_sums_outside_psum():
 
 def summed(x, how):
     """Four products added up in SBUF, as kernels do that know nothing of PSUM's adding."""
-    weights, moving = loaded(x[:, 0:128]), loaded(x[:, 0:512])
+    weights = loaded(x[:, 0:128])
+    moving = loaded(x[:, 0:512])
     total = None
     if how in ("in place", "a residual"):
         total = loaded(x[:, 512:1024])
@@ -189,7 +190,8 @@ def test_a_tree_of_sums_of_products():
     """Products that are copied out of PSUM, and added two by two."""
 
     def tree(x, turns):
-        weights, moving = loaded(x[:, 0:128]), loaded(x[:, 0:512])
+        weights = loaded(x[:, 0:128])
+        moving = loaded(x[:, 0:512])
         parts = [nisa.tensor_copy(nisa.nc_matmul(weights, moving)) for _ in range(8)]
         while turns and len(parts) > 1:
             pairs = zip(parts[::2], parts[1::2], strict=True)
@@ -287,7 +289,8 @@ def test_what_to_do_about_small_dmas_is_said_of_loads_and_of_stores():
 
 def test_float32_operands():
     def product(x, dtype):
-        weights, moving = loaded(x[:, 0:128]), loaded(x[:, 0:512])
+        weights = loaded(x[:, 0:128])
+        moving = loaded(x[:, 0:512])
         weights = nisa.tensor_copy(weights, dtype=dtype)
         moving = nisa.tensor_copy(nisa.tensor_copy(moving, dtype=dtype))
         return stored(nisa.tensor_copy(nisa.nc_matmul(weights, moving)))
@@ -382,7 +385,8 @@ def test_the_most_time_lost_comes_first():
 
 def two_engines(x, copies):
     """Copies that change nothing, behind a chain of others that takes as long."""
-    tile, sums = loaded(x[:, 0:2048]), loaded(x[:, 2048:4096])
+    tile = loaded(x[:, 0:2048])
+    sums = loaded(x[:, 2048:4096])
     for _ in range(20):
         sums = nisa.tensor_tensor(sums, sums, nl.add)
     for _ in range(copies):

@@ -30,7 +30,8 @@ def test_each_tile_has_its_own_place_until_none_is_left():
 def test_places_are_given_in_program_order():
     build = Builder()
     memory = Memory(100, 1)
-    big, small = build.tensor((128, 24)), build.tensor((128, 1))
+    big = build.tensor((128, 24))
+    small = build.tensor((128, 1))
     for one in (big, big, small):
         memory.enter(one)
     assert memory.grant() == [big]
@@ -40,7 +41,8 @@ def test_places_are_given_in_program_order():
 def test_psum_is_given_by_banks():
     build = Builder()
     for _ in range(9):
-        tile, total = build.load((128, 128)), build.psum((128, 128))
+        tile = build.load((128, 128))
+        total = build.psum((128, 128))
         build.matmul(total, tile, tile)
         build.store(build.add(tile, tile))
     buffers = of(build.program())

@@ -42,7 +42,8 @@ MORE = [(64 * 128, 512), (4, 128, 512)]
 
 def test_a_serial_chain_at_the_head_of_each_block():
     """Each block waits for its own transposes; published kernels take about twice as long so."""
-    each, first = blocks.turned_in_each_block, blocks.turned_first
+    each = blocks.turned_in_each_block
+    first = blocks.turned_first
     ratio = predicted(each, BLOCKS).middle / predicted(first, BLOCKS).middle
     assert 1.4 < ratio < 2.2
     free = predicted(each, BLOCKS, compiler=FASTEST).middle

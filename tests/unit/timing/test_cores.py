@@ -71,7 +71,8 @@ def handed_over(x):
     if nl.program_id(0) == 1:
         nisa.dma_copy(dst=here, src=between)
         nisa.dma_copy(dst=out, src=here)
-    got, peer = nl.ndarray((128, 512), dtype=x.dtype, buffer=nl.sbuf), 1 - nl.program_id(0)
+    got = nl.ndarray((128, 512), dtype=x.dtype, buffer=nl.sbuf)
+    peer = 1 - nl.program_id(0)
     nisa.sendrecv(src=here, dst=got, send_to_rank=peer, recv_from_rank=peer, pipe_id=0)
     return out
 
@@ -91,7 +92,8 @@ def predicted(kernel, shape=SHAPE, grid=()):
 
 
 def test_two_cores_share_the_work():
-    one, two = predicted(doubled), predicted(doubled, grid=(2,))
+    one = predicted(doubled)
+    two = predicted(doubled, grid=(2,))
     assert (one.program.cores, two.program.cores) == (1, 2)
     assert 0.4 * one.middle < two.middle < 0.6 * one.middle
     assert {span.instruction.core for span in two.schedule.spans} == {0, 1}
@@ -120,7 +122,8 @@ def test_what_crosses_a_barrier_waits_for_it():
 
 
 def test_the_programs_of_a_classic_grid_run_on_one_core():
-    one, two = predicted(in_a_grid, grid=(1,)), predicted(in_a_grid, grid=(2,))
+    one = predicted(in_a_grid, grid=(1,))
+    two = predicted(in_a_grid, grid=(2,))
     assert two.program.cores == 1
     assert two.middle == pytest.approx(one.middle, rel=0.05)
 
@@ -139,7 +142,8 @@ def test_the_programs_of_a_classic_grid_run_on_the_cores_that_nc_names():
 def test_two_cores_share_the_bandwidth_of_hbm():
     """One core's DMA engines move 424 GB/s, HBM gives two cores 725 GB/s and not 848."""
     shape = (16 * 128, 4096)
-    one, two = predicted(streamed, shape), predicted(streamed, shape, (2,))
+    one = predicted(streamed, shape)
+    two = predicted(streamed, shape, (2,))
     moved = 2 * 4 * shape[0] * shape[1]
     rates = [moved / (each.middle * 1e3) for each in (one, two)]
     assert rates[0] == pytest.approx(424, rel=0.05)

@@ -64,7 +64,8 @@ def test_a_copy_without_an_engine_has_a_cost_on_each():
 def test_products_of_one_kind_are_one():
     build = Builder()
     for columns in (512, 512, 256):
-        stationary, moving = build.tensor((128, 128)), build.tensor((128, columns))
+        stationary = build.tensor((128, 128))
+        moving = build.tensor((128, columns))
         build.matmul(build.psum((128, columns)), stationary, moving)
     known = costing()
     one, other, narrow = (known.of(event).matmul for event in build.trace.events)

@@ -18,7 +18,8 @@ from difftest.timing.program import MODELLED
 from tests.every import every
 from tests.unit.timing.programs import Builder, whole
 
-V, S = Engine.VECTOR, Engine.SCALAR
+V = Engine.VECTOR
+S = Engine.SCALAR
 
 
 def of_trn3_alone():
@@ -46,7 +47,8 @@ def test_a_machine_without_timing_data_is_refused():
 
 def test_what_trn3_has_of_trn2_is_assumed_and_runs_at_its_clock():
     rows = cost_table(TRN3).rows
-    reciprocal, older = rows["reciprocal", V, "*"], cost_table(TRN2).rows["reciprocal", V, "*"]
+    reciprocal = rows["reciprocal", V, "*"]
+    older = cost_table(TRN2).rows["reciprocal", V, "*"]
     assert (reciprocal.cycles, reciprocal.interval_ns) == (8.0, 54)  # 64 cycles of 1.2 GHz
     assert reciprocal.latency_ns - reciprocal.interval_ns == older.latency_ns - older.interval_ns
     assert reciprocal.evidence is Evidence.ASSUMED
@@ -86,7 +88,8 @@ def test_a_sum_by_dma_takes_a_copy_for_each_source():
         build.emit("dma_compute", Engine.DMA, [whole(build.tensor((128, 2048)))], inputs)
         return predict(build.trace, TRN2, dge=False).program.instructions[0].transfer
 
-    one, two = taken(1), taken(2)
+    one = taken(1)
+    two = taken(2)
     assert [rows for _, rows in two.busy] == [2 * rows for _, rows in one.busy]
     assert two.row_bytes == one.row_bytes
 
@@ -94,7 +97,8 @@ def test_a_sum_by_dma_takes_a_copy_for_each_source():
 def test_a_product_of_packed_elements_streams_as_many_rows_as_one_of_two_bytes():
     build = Builder()
     packed = {"dtype": NKI_NAMES["float8_e4m3fn_x4"]}
-    left, right = build.tensor((128, 128), **packed), build.tensor((128, 512), **packed)
+    left = build.tensor((128, 128), **packed)
+    right = build.tensor((128, 512), **packed)
     result = build.psum((128, 512))
     build.emit("nc_matmul_mx", Engine.TENSOR, [whole(result)], [whole(left), whole(right)])
     prediction = predict(build.trace, TRN3, dge=True)
@@ -277,7 +281,8 @@ def test_what_sums_beside_its_result_starts_later():
     summed = two["tensor_scalar_reduce", V, "*"]
     assert summed.interval_ns == pytest.approx(268 * 1.12 / 0.96, rel=0.01)
     assert summed.evidence is Evidence.ASSUMED
-    plain, reduced = two["activation", S, "*"], two["activation", S, "reduced"]
+    plain = two["activation", S, "*"]
+    reduced = two["activation", S, "reduced"]
     assert reduced.interval_ns - plain.interval_ns == pytest.approx(82 * 1.4 / 1.2, rel=0.01)
 
 
@@ -299,7 +304,8 @@ def test_a_function_takes_longer_with_a_scale_of_each_partition(space, scaled, i
 
 def test_costs_of_scales_and_biases_are_looked_up_apart():
     build = Builder()
-    tile, column = build.tensor((128, 128)), whole(build.tensor((128, 1)))
+    tile = build.tensor((128, 128))
+    column = whole(build.tensor((128, 1)))
     for role in ("scale", "bias"):
         reads = [whole(tile), column._replace(role=role)]
         build.emit("activation", S, [whole(build.tensor((128, 128)))], reads, op="exp")

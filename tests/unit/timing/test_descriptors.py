@@ -56,7 +56,8 @@ def test_a_load_takes_the_time_of_its_way(shape, wide, each):
         build = Builder()
         build.trace.dialect = "nki"
         for _ in range(count):
-            tile, source = build.tensor(shape), build.hbm((shape[0], wide))
+            tile = build.tensor(shape)
+            source = build.hbm((shape[0], wide))
             part = whole(source)._replace(shape=shape)
             build.emit("dma_copy", Engine.DMA, [whole(tile)], [part])
         return predict(build.trace, TRN2).middle

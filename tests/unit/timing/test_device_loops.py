@@ -62,7 +62,8 @@ def test_turns_do_not_overlap():
 
 
 def test_a_loop_on_the_device_takes_several_times_as_long():
-    unrolled, rolled = predicted(False), predicted(True)
+    unrolled = predicted(False)
+    rolled = predicted(True)
     assert 2 < rolled.middle / unrolled.middle < 8
 
 

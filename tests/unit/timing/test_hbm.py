@@ -6,7 +6,8 @@ from difftest.timing.dma import WINDOW, SharedHbm
 def test_two_together_get_what_there_is():
     """848 bytes a ns are asked for, and 725 are there: the second is done later, at its rate."""
     hbm = SharedHbm(725.0)
-    length, count = 100 * WINDOW, 424.0 * 100 * WINDOW
+    length = 100 * WINDOW
+    count = 424.0 * 100 * WINDOW
     first, second = (hbm.take(0.0, length, count) for _ in range(2))
     assert first == length
     assert second == pytest.approx(length + length * (848 - 725) / 424)

@@ -56,7 +56,8 @@ def test_one_figure_errs_together_and_two_apart():
         )
         return Estimate(ground, 50.0 * len(figures), 0.0, 0.0, 0.0).interval(1.0)
 
-    one, other = ErrorSource("measured", "DMAs"), ErrorSource("measured", "products")
+    one = ErrorSource("measured", "DMAs")
+    other = ErrorSource("measured", "products")
     assert ends([one]).high == pytest.approx(100.0)
     assert ends([one, other]).high == pytest.approx(100 * 2 ** math.sqrt(0.5))
 
@@ -147,7 +148,8 @@ def test_many_rows_of_single_elements_are_less_sure(columns, elements):
     """Of a few of them the packets take no time beside what starts a DMA."""
     build = Builder()
     for _ in range(4):
-        source, tile = build.hbm((columns, 128)), build.tensor((128, columns))
+        source = build.hbm((columns, 128))
+        tile = build.tensor((128, columns))
         turned = Region(source, 0, (128, columns), (1, 128))
         build.emit("dma_copy", Engine.DMA, [whole(tile)], [turned])
     subjects = {one.subject for one in predict(build.trace, TRN2, dge=True).error_budget.times}
@@ -179,7 +181,8 @@ def test_what_is_hidden_may_be_the_limit():
 
 def test_nothing_is_faster_than_the_tensor_engine_streams():
     build = Builder()
-    stationary, moving = build.load((128, 128)), build.load((128, 512))
+    stationary = build.load((128, 128))
+    moving = build.load((128, 512))
     for _ in range(2000):
         build.matmul(build.psum((128, 512)), stationary, moving)
     prediction = predict(build.trace, TRN2, dge=True)
@@ -216,7 +219,8 @@ def test_what_the_compiler_may_do_widens_the_interval():
             build.store(tile)
         return predict(build.trace, TRN2, dge=True)
 
-    same, different = loaded(True), loaded(False)
+    same = loaded(True)
+    different = loaded(False)
     assert same.middle == pytest.approx(different.middle, rel=0.01)
     assert same.compiled.low < 0.7 * same.middle
     assert different.compiled.low == pytest.approx(different.middle, rel=0.01)

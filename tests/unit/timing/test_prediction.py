@@ -118,7 +118,8 @@ def test_long_profiles_end_later():
 def test_a_profile_of_todays_ends_later_if_software_stores():
     """Traced: 12 to 14 us after two whose stores came from software, 2.1 to 3.1 after three."""
     build = Builder()
-    tile, out = build.load((128, 64)), build.hbm((128, 128), name="out")
+    tile = build.load((128, 64))
+    out = build.hbm((128, 128), name="out")
     build.emit("dma_copy", Engine.DMA, [whole(out)._replace(shape=(128, 64))], [whole(tile)])
     apart = predict(build.trace, TRN2, dge=Toolchain.TODAY)
     build.store(tile)
@@ -152,7 +153,8 @@ def test_a_trace_that_was_read_back_predicts_the_same(name, dge):
 
 def test_progress_is_told_of_both_halves():
     """Costs and dependences, then the timeline: from nothing to all, never back."""
-    build, told = Builder(), []
+    build = Builder()
+    told = []
     tile = build.load((128, 8))
     for _ in range(2500):
         build.store(tile)

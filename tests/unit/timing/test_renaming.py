@@ -51,7 +51,8 @@ class Turns(Builder):
 
     def tiles(self):
         """The tile of each fill, counted from 0."""
-        renaming, found = Renaming(self.trace, refills(self.trace)), []
+        renaming = Renaming(self.trace, refills(self.trace))
+        found = []
         for number, event in enumerate(self.trace.events):
             renaming.enter(number, event)
             if event.writes[0].allocation is self.tile:

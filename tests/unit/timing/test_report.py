@@ -89,7 +89,8 @@ def test_shares_of_time_are_fractions(matmul):
 
 def test_the_critical_path_takes_all_of_the_time(matmul):
     schedule = matmul.prediction.schedule
-    path, spans = schedule.critical, schedule.spans
+    path = schedule.critical
+    spans = schedule.spans
     assert sum(path.values()) == pytest.approx(max(s.end for s in spans) / 1e3)
     opcodes = [spans[index].instruction.opcode for index in path]
     assert opcodes[0] == opcodes[-1] == "dma_copy"

@@ -101,7 +101,8 @@ def test_independent_additions_follow_at_the_interval():
 
 def test_products_accumulate_without_waiting():
     build = Builder()
-    weights, moving = build.load((128, 128), "float16"), build.load((128, 512), "float16")
+    weights = build.load((128, 128), "float16")
+    moving = build.load((128, 512), "float16")
     total = build.psum((128, 512))
     build.emit("memset", Engine.VECTOR, [whole(total)], value=0.0)
     for _ in range(3):
@@ -127,14 +128,16 @@ def test_a_memset_before_a_sum_stays_in_todays_dialect():
     build.trace.dialect = "nki"
     total = build.psum((1, 128))
     build.emit("memset", Engine.VECTOR, [whole(total)], value=0.0)
-    weights, moving = build.load((128, 1), "float16"), build.load((128, 128), "float16")
+    weights = build.load((128, 1), "float16")
+    moving = build.load((128, 128), "float16")
     build.matmul(total, weights, moving, accumulate=True)
     assert any(step.opcode == "memset" for step in build.program().instructions)
 
 
 def test_a_transpose_loads_an_identity_first():
     build = Builder()
-    tile, turned = build.load((128, 128)), build.psum((128, 128))
+    tile = build.load((128, 128))
+    turned = build.psum((128, 128))
     build.emit("nc_transpose", Engine.TENSOR, [whole(turned)], [whole(tile)])
     identity, load, transpose = build.program().instructions
     assert identity.implied
@@ -223,7 +226,8 @@ def builders(draw):
         elif kind == "add":
             tiles.append(build.add(tile, tile))
         elif kind == "matmul":
-            weights, total = build.load((128, 128)), build.psum((128, 128))
+            weights = build.load((128, 128))
+            total = build.psum((128, 128))
             build.matmul(total, weights, weights)
             tiles.append(build.add(total, weights))
         elif kind == "store":
@@ -271,7 +275,8 @@ def violations(timeline):
 
 def tiles(trace):
     """Event -> the tiles that it reads and writes; a tensor that is filled again is another one."""
-    renaming, found = Renaming(trace, refills(trace)), {}
+    renaming = Renaming(trace, refills(trace))
+    found = {}
     for number, event in enumerate(trace.events):
         renaming.enter(number, event)
         found[number] = [
@@ -283,7 +288,8 @@ def tiles(trace):
 
 def conflicts(timeline, trace):
     """Accesses to one whole tile that overlap in time although one of them writes."""
-    found, touched = [], tiles(trace)
+    found = []
+    touched = tiles(trace)
     spans = [span for span in timeline.spans if not span.instruction.implied]
     for position, later in enumerate(spans):
         read, written = touched[later.instruction.event.number]
@@ -308,7 +314,8 @@ def loaded_by_columns():
     """Two tiles that copies of another fill, column by column, and that are read whole twice."""
     build = Builder()
     for _ in range(2):
-        source, target = build.load((128, 64)), build.tensor((128, 64))
+        source = build.load((128, 64))
+        target = build.tensor((128, 64))
         for column in range(64):
             part = [Region(each, column, (128, 1), (64, 1)) for each in (target, source)]
             engine = ENGINES[column % 2]
@@ -334,7 +341,8 @@ def test_an_ignored_dependence_is_seen(monkeypatch):
     """Planted: no instruction waits for another. The check above must find it."""
 
     class Blind:
-        joins, widened = (), False
+        joins = ()
+        widened = False
 
         def __init__(self, *, by_tensor):
             pass

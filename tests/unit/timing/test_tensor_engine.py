@@ -14,7 +14,8 @@ FP32 = Matmul(passes=2, rows=2 * 512, four_byte=True, strided=False, flops=0)
 def steady(work, count=400):
     """Result to result of the last of many matmuls, whose operands are always ready."""
     engine = TensorEngine(parameters.TRN2, 0.5)
-    now, results = 0.0, []
+    now = 0.0
+    results = []
     for _ in range(count):
         visible, now = engine.issue(now, work)
         results.append(visible)
@@ -99,7 +100,8 @@ def test_rows_count_in_the_window_in_which_they_stream():
 
 def test_what_a_matmul_asks_for():
     build = Builder()
-    moving, weights = build.tensor((128, 512)), build.tensor((128, 64))
+    moving = build.tensor((128, 512))
+    weights = build.tensor((128, 64))
     build.matmul(build.psum((64, 512)), weights, moving)
     found = matmul(build.trace.events[0], TRN2)
     assert found == Matmul(2, 1024, True, False, 2 * 128 * 64 * 512, partial=True)

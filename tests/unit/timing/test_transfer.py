@@ -95,7 +95,8 @@ def test_a_store_writes_hbm():
     ],
 )
 def test_what_transposes_the_hardware_makes_descriptors_for(shape, dtype, mode, kind):
-    target, source = sbuf(*reversed(shape), dtype=dtype), hbm(*shape, dtype=dtype)
+    target = sbuf(*reversed(shape), dtype=dtype)
+    source = hbm(*shape, dtype=dtype)
     how = {"options": {"dge_mode": mode}, "purpose": Purpose.TRANSPOSE}
     kind_of_event = EventKind("dma_transpose", Engine.DMA, **how)
     event = Event(0, kind_of_event, (whole(target),), (whole(source),))
@@ -108,7 +109,8 @@ def test_transposes_do_not_wait_for_the_generator():
     def predicted(opcode, dtype):
         build = Builder()
         for _ in range(100):
-            tile, source = build.tensor((128, 128), dtype=dtype), build.hbm((128, 128), dtype)
+            tile = build.tensor((128, 128), dtype=dtype)
+            source = build.hbm((128, 128), dtype)
             build.emit(opcode, Engine.DMA, [whole(tile)], [whole(source)], dge_mode="unknown")
         return predict(build.trace, MACHINE, dge=True).middle
 
@@ -122,7 +124,8 @@ def test_transposes_and_what_is_generated_take_turns(dge, each):
     """4096 x 4096 by load_transpose2d was reported at 0.81 us a tile, load and store together."""
     build = Builder()
     for _ in range(100):
-        tile, source = build.tensor((128, 128)), build.hbm((128, 128))
+        tile = build.tensor((128, 128))
+        source = build.hbm((128, 128))
         build.emit("dma_transpose", Engine.DMA, [whole(tile)], [whole(source)], dge_mode="unknown")
         build.store(tile)
     assert predict(build.trace, MACHINE, dge=dge).middle == pytest.approx(100 * each + 3, rel=0.05)
@@ -138,7 +141,8 @@ def indirect(opcode, target, source, indices):
 
 def test_gathers_and_scatters_move_a_row_for_each_index():
     """Whether rows repeat, so that less of the source is read, does not matter."""
-    tile, table = whole(sbuf(128, 512)), Region(hbm(1024, 512), 0, (40 * 512,), (1,), whole=False)
+    tile = whole(sbuf(128, 512))
+    table = Region(hbm(1024, 512), 0, (40 * 512,), (1,), whole=False)
     for found in (
         indirect("dma_gather", tile, table, 128),
         indirect("dma_scatter", table, tile, 128),
@@ -148,7 +152,8 @@ def test_gathers_and_scatters_move_a_row_for_each_index():
 
 
 def test_a_load_from_a_place_that_an_operand_names_moves_the_tile_and_not_the_number():
-    tile, source = whole(sbuf(128, 512)), whole(hbm(128, 512))
+    tile = whole(sbuf(128, 512))
+    source = whole(hbm(128, 512))
     found = indirect("dma_copy", tile, source, 1)
     assert (found.row_bytes, found.rows, found.reads_hbm) == (2048, 128, True)
     assert (software_transfer(found).row_bytes, software_transfer(found).rows) == (4096, 64)
@@ -160,7 +165,8 @@ def copies(count, how, machine=MACHINE):
     build = Builder()
     options = {"register of src": how} if how in ("register 0", "loop 0") else {"dge_mode": how}
     for _ in range(count):
-        target, source = build.tensor((128, 64)), build.hbm((128, 64))
+        target = build.tensor((128, 64))
+        source = build.hbm((128, 64))
         index = whole(build.tensor((1, 1), dtype="int32"))._replace(role="index")
         reads = [index, whole(source)] if how == "index" else [whole(source)]
         build.emit("dma_copy", Engine.DMA, [whole(target)], reads, **options)
@@ -190,7 +196,8 @@ def test_long_bursts_of_software_descriptors_slow_down():
 def test_gpsimd_runs_sixteen_dmas_ahead_of_their_descriptors():
     """Traced: at most 16 are dispatched and have not started; then the engine waits."""
     generator = SoftwareGenerator(TRN2)
-    now, times = 0.0, []
+    now = 0.0
+    times = []
     for _ in range(400):
         busy, start = generator.take(now, 557.0, 850.0)
         now += busy
@@ -222,7 +229,8 @@ def test_what_gpsimd_makes_descriptors_for_takes_its_time(machine, each):
     """Published: 128 rows of 2 KiB on trn2 at 256 GB/s, on trn1 1.42 us."""
     build = Builder()
     for _ in range(100):
-        tile, table = build.tensor((128, 512)), build.hbm((1024, 512))
+        tile = build.tensor((128, 512))
+        table = build.hbm((1024, 512))
         index = whole(build.tensor((128, 1), dtype="int32"))._replace(role="index")
         build.emit("dma_gather", Engine.DMA, [whole(tile)], [whole(table), index])
     for dge in (False, True):
@@ -234,7 +242,8 @@ def test_what_gpsimd_makes_descriptors_for_takes_its_time(machine, each):
 @every("columns, traced", [(128, 1.251), (512, 1.244)])
 def test_weights_of_experts_are_gathered_as_fast_as_traced(columns, traced):
     """The mean of 768 of 32 KiB; the median of 144 of 128 KiB and more, which also wait."""
-    x, W = np.ones((128, 1), np.float16), np.ones((8, 128, columns), np.float16)
+    x = np.ones((128, 1), np.float16)
+    W = np.ones((8, 128, columns), np.float16)
     places = np.arange(96, dtype=np.int32)[None] % 8
     found = predict(launch(gathers.experts, [x, W, places]).trace, MACHINE, dge=False).schedule
     starts = [one.start / 1e3 for one in found.spans if one.engine is Engine.GPSIMD]

@@ -52,7 +52,8 @@ def product(dtype, columns):
     )
     work = matmul(build.trace.events[0], TRN1)
     engine = TensorEngine(TIMES, 0.5)
-    now, results = 0.0, []
+    now = 0.0
+    results = []
     for _ in range(50):
         visible, now = engine.issue(now, work)
         results.append(visible)
@@ -94,7 +95,8 @@ def test_loads_run_at_the_rate_that_the_probe_shows(columns, few, many, rate, er
 def test_a_result_in_psum_is_no_operand_there():
     """An input in PSUM halves the time of two; the result's place does not."""
     build = Builder()
-    bank, other = build.psum((128, 512)), build.tensor((128, 512))
+    bank = build.psum((128, 512))
+    other = build.tensor((128, 512))
     part = Region(bank, 0, (128, 256), (512, 1))
     build.emit("tensor_tensor", V, [part], [whole(other), whole(other)])
     (one,) = lower(build.trace, TRN1).instructions

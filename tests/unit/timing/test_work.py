@@ -39,7 +39,8 @@ def emitted(opcode, writes, reads, engine=Engine.GPSIMD):
 def test_topk_takes_four_cycles_for_each_element_of_its_snake():
     def kernel(x):
         src = nl.load(x)
-        values, places = nl.ndarray((16, 16), nl.bfloat16), nl.ndarray((16, 16), nl.uint32)
+        values = nl.ndarray((16, 16), nl.bfloat16)
+        places = nl.ndarray((16, 16), nl.uint32)
         nisa.topk(values, places, src, 96)
 
     trace = launch(kernel, [np.zeros((16, 6), NKI_NAMES["bfloat16"])], level="0.7").trace

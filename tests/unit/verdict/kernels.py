@@ -83,12 +83,15 @@ def judged(worker, folder, text, cases=5, spec=spec_of, *, shrink=True, allow=()
     try:
         language = check_language(file, judgement.test, allow)
     except OutsideLanguage as outside:
-        judgement.outcome, judgement.reason = Outcome.OUTSIDE_LANGUAGE, str(outside)
+        judgement.outcome = Outcome.OUTSIDE_LANGUAGE
+        judgement.reason = str(outside)
         return judgement
     try:
         described = load_candidate(worker, language, "add")
     except WorkerEnd as end:
-        judgement.outcome, judgement.reason, judgement.report = end.outcome, str(end), end.report
+        judgement.outcome = end.outcome
+        judgement.reason = str(end)
+        judgement.report = end.report
         return judgement
     candidate = Candidate("add", "candidate", described["signature"])
     return Judge(spec(candidate), worker, judgement, cases, shrink=shrink).run()

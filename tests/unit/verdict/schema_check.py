@@ -42,7 +42,8 @@ def breaches(value: Any, schema: dict[str, Any], where: str = "") -> Iterator[st
 
 
 def _of_object(value: dict[str, Any], schema: dict[str, Any], where: str) -> Iterator[str]:
-    known, more = schema.get("properties", {}), schema.get("additionalProperties", {})
+    known = schema.get("properties", {})
+    more = schema.get("additionalProperties", {})
     yield from (
         f"{where}.{name} is missing" for name in schema.get("required", []) if name not in value
     )

@@ -30,7 +30,8 @@ def lines_of(file):
 
 def interrupted(monkeypatch, count):
     """What the batch says and ends with where Ctrl-C comes after so many lines of this run."""
-    add, added = Journal.add, []
+    add = Journal.add
+    added = []
 
     def stop(self, *line):
         add(self, *line)
@@ -96,7 +97,7 @@ def test_a_broken_line_takes_no_other_with_it(tmp_path, capfd, monkeypatch):
     first, _, third = file.read_bytes().splitlines(keepends=True)
     file.write_bytes(first + b'{"key": "se\0\n' + third)
     monkeypatch.setattr("sys.stderr", None)  # as in a sweep: pytest, which collects, has its own
-    assert [*Journal(file).known] == ["first", "third"]
+    assert list(Journal(file).known) == ["first", "third"]
     assert "1 of 3 lines cannot be read; those tasks run again" in capfd.readouterr().err
 
 
@@ -179,7 +180,7 @@ def test_what_does_not_go_together_is_a_usage_error(tmp_path, monkeypatch, given
     result = CliRunner().invoke(main, ["verdict", *given])
     assert result.exit_code == 2
     assert said in " ".join(result.output.replace("│", " ").split())
-    assert not [*tmp_path.iterdir()]
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_agrees_is_ordered_by_its_time():
@@ -190,7 +191,7 @@ def test_what_agrees_is_ordered_by_its_time():
 
     rows = [verdict("slow", 9, "s"), verdict("none", None, "n"), verdict("quick", 2, "q")]
     rows += [verdict("twin", 9, "s"), verdict("bad", 1, "", "crashed")]
-    assert [*batch_summary(rows)] == [
+    assert list(batch_summary(rows)) == [
         "5 candidates; agrees: 4, crashed: 1",
         "       2.0 us (predicted)  a.py:quick",
         "       9.0 us (predicted)  a.py:slow",

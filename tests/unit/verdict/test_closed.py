@@ -47,10 +47,11 @@ SEEN = []
 
 def reached(roots, steps=4):
     """Each object that is so many public attributes away, with the way to it."""
-    known, near = {}, [(str(name), value) for name, value in roots.items()]
+    known = {}
+    near = [(str(name), value) for name, value in roots.items()]
     for _ in range(steps):
         near = [(way, one) for way, one in near if not isinstance(one, VALUES)]
-        near = [*{id(one): (way, one) for way, one in near if id(one) not in known}.values()]
+        near = list({id(one): (way, one) for way, one in near if id(one) not in known}.values())
         known |= {id(one): (way, one) for way, one in near}
         near = [(f"{way}.{name}", member) for way, one in near for name, member in shown(one)]
     return list(known.values())
@@ -71,7 +72,7 @@ def ways_out(found, inside=()):
 def test_the_embedded_modules_lead_to_no_other():
     made = modules()
     found = reached(made)
-    assert ways_out(found, [*made.values()]) == []
+    assert ways_out(found, list(made.values())) == []
     assert len(found) > 500
 
 
@@ -93,9 +94,9 @@ def test_the_lists_lead_to_no_module_that_is_not_listed():
     world = CandidateModules((), (), io.StringIO())
     shown = {name: world.imported(name, wanted=("x",)) for name in world._lists}
     found = reached(shown | {"builtins": world._builtins})
-    out = [way for way in ways_out(found, [*shown.values()]) if not way.startswith("sys.std")]
+    out = [way for way in ways_out(found, list(shown.values())) if not way.startswith("sys.std")]
     assert out == []
-    assert {*world._builtins} - BUILTINS <= {
+    assert set(world._builtins) - BUILTINS <= {
         *("__build_class__", "__import__", "__name__"),
         *("which way?", "whose?"),
     }

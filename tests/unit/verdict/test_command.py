@@ -46,7 +46,7 @@ FEW = JudgeSettings(cases=3, seed=1, shrink=False)
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     """A folder with a test and the kernel that it imports; modules of it are forgotten."""
-    before = {*sys.modules}
+    before = set(sys.modules)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
 
@@ -56,7 +56,7 @@ def here(tmp_path, monkeypatch):
         return f"{module}.py:add", f"test_{module}.py::test_add"
 
     yield write
-    for name in {*sys.modules} - before:
+    for name in set(sys.modules) - before:
         del sys.modules[name]
 
 
@@ -108,7 +108,7 @@ def test_checks_of_ours_that_break_down_are_notes(here, nursery, monkeypatch):
     assert judgement.outcome is Outcome.AGREES, judgement.as_mapping()
     names = ("the linter", "the prediction of time and memory", "the search for hazards")
     told = [(name, note) for name in names for note in judgement.notes if note.startswith(name)]
-    assert [name for name, _ in told] == [*names]
+    assert [name for name, _ in told] == list(names)
     assert all("broke down at test_command.py:" in note for _, note in told)
 
 

@@ -47,7 +47,8 @@ def test_a_judge_that_is_killed_leaves_nothing(number):
 def test_a_nursery_that_is_killed_is_made_anew():
     with ForkServer() as nursery:
         with Sandbox(Limits(30.0), nursery):
-            worker, folder = nursery._process.pid, nursery.folder
+            worker = nursery._process.pid
+            folder = nursery.folder
             os.kill(nursery._process.pid, signal.SIGKILL)
             nursery._process.wait()
         with Sandbox(Limits(30.0), nursery) as again:

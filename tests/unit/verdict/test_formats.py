@@ -72,7 +72,8 @@ def test_a_finding_that_the_report_tells_is_told_once(tmp_path, monkeypatch):
 
 def test_many_kernels_are_one_page_and_one_table():
     session = session_of([document_of(Outcome.AGREES, "warning"), *DOCUMENTS[1:]])
-    table, page = markdown_text(session), page_text(session)
+    table = markdown_text(session)
+    page = page_text(session)
     assert table.count("| embedded |") == len(DOCUMENTS)
     assert table.count("\n### ") == len(DOCUMENTS) - 1
     assert table.count("| ✅ |") == page.count('class="finding warning"') == 1

@@ -31,7 +31,7 @@ def test_a_client_sees_the_tools_and_gets_their_answers():
             )
 
     tools, told, *refused = asyncio.run(ask())
-    assert {one.name for one in tools.tools} == {*NAMES}
+    assert {one.name for one in tools.tools} == set(NAMES)
     assert all(one.description for one in tools.tools)
     assert "NCC_EBVF030" in told.content[0].text
     assert "exit code 0" in told.content[0].text

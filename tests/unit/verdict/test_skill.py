@@ -18,7 +18,7 @@ def test_each_command_of_the_skill_does_what_the_page_says(tmp_path, monkeypatch
     monkeypatch.syspath_prepend(tmp_path)
     for name in ("kernel", "test_kernel"):  # of another test, in another folder
         monkeypatch.delitem(sys.modules, name, raising=False)
-    before = {*sys.modules}
+    before = set(sys.modules)
     for name, code in re.findall(r"```python\n# (\w+\.py)\n(.*?)```", text, re.DOTALL):
         Path(name).write_text(code)
     said = {}
@@ -27,7 +27,7 @@ def test_each_command_of_the_skill_does_what_the_page_says(tmp_path, monkeypatch
         result = CliRunner().invoke(main, [command, *arguments])
         assert result.exit_code == 0, (line, result.output)
         said[command] = result.output
-    for name in {*sys.modules} - before:
+    for name in set(sys.modules) - before:
         if name in ("kernel", "test_kernel"):
             del sys.modules[name]
     assert sorted(said) == ["check", "explain", "lint", "profile", "verdict"]

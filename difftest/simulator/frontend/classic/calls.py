@@ -76,12 +76,14 @@ class Functions(dict[str, Callable[..., Any]]):
         )
 
 
-ISA, LANGUAGE = Functions(), Functions()
+ISA = Functions()
+LANGUAGE = Functions()
 
 
 def _expression(binder: Binder) -> str:
     """What a call does: one with a ``dst`` writes it and gives None, others a new tile."""
-    how, writes = [], "dst" in binder.parameters
+    how = []
+    writes = "dst" in binder.parameters
     if binder.further:
         how.append(f"others={binder.each(binder.further, binder.text)}")
     if "engine" in binder.parameters:

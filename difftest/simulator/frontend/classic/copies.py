@@ -75,7 +75,8 @@ def expand_dims(data, axis):
 @LANGUAGE.issues(selections.where)
 def where(condition, x, y, *, dtype=None, mask=None):
     """``condition ? x : y``, element by element."""
-    x, y = tile_or_number(x, "x", "nl.where"), tile_or_number(y, "y", "nl.where")
+    x = tile_or_number(x, "x", "nl.where")
+    y = tile_or_number(y, "y", "nl.where")
     if isinstance(condition, Mask):
         condition = _predicate(condition, (x, y))
     condition = on_chip(condition, "nl.where", "condition")
@@ -86,7 +87,8 @@ def _predicate(condition: Mask, sides: tuple[Any, ...]) -> Tile:
     """A comparison of indices as a tile of 0 and 1, which the compiler makes of it."""
     received = f"indices of shape {list(condition.shape)}"
     remedy = "use nisa.affine_select, or make a tile of the indices with nisa.iota"
-    takes, got = "a tile as condition", "a comparison of indices"
+    takes = "a tile as condition"
+    got = "a comparison of indices"
     report_violation(not_taken("nl.where", takes, got, received, remedy=remedy))
     shape = next((s._tile_shape() for s in sides if isinstance(s, Tile)), condition.shape)
     check_partitions_first(condition.shape, shape, "a condition")
@@ -103,7 +105,8 @@ def _predicate(condition: Mask, sides: tuple[Any, ...]) -> Tile:
 def affine_select(pred, on_true_tile, on_false_value, *, mask=None, dtype=None):
     """``on_true_tile`` where an affine comparison holds, else a constant (GpSimd Engine)."""
     if not isinstance(pred, Mask) or len(pred.terms) != 1:
-        takes, remedy = "one comparison of index expressions", "for more of them use nl.where"
+        takes = "one comparison of index expressions"
+        remedy = "for more of them use nl.where"
         raise wrong_kind(pred, takes, "affine_select", "pred", remedy)
     on_true_tile = copied_from_psum(on_true_tile, "affine_select", "on_true_tile", mask=mask)
     if isinstance(on_true_tile, Tile):
@@ -173,8 +176,10 @@ def atomic_rmw(dst, value, op, *, mask=None):
     if not isinstance(dst, IndirectTile):
         raise wrong_kind(dst, "a destination indexed by a tile", "nl.atomic_rmw")
     src = _storable(value, loaded_shape(dst.shape), mask)
-    core, operator = current(), alu_op(op, "nl.atomic_rmw")
-    before, options = core.instructions, (operator, "error", "unknown")
+    core = current()
+    operator = alu_op(op, "nl.atomic_rmw")
+    before = core.instructions
+    options = (operator, "error", "unknown")
     issue(moves.dma_copy, (src,), options, dst=dst, mask=mask)
     core.amend(core.instructions - before, op=operator.name)
 

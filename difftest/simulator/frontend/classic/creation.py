@@ -43,13 +43,13 @@ SEED_BITS = 32
 @LANGUAGE.by_hand  # memory
 def ndarray(shape, dtype, *, buffer=None, name=""):
     """A new tensor in a memory (SBUF by default); nothing of it is written yet."""
-    space, (sizes, axis) = memory_of(buffer, "nl.ndarray"), as_shape(shape, "nl.ndarray")
+    space = memory_of(buffer, "nl.ndarray")
+    (sizes, axis) = as_shape(shape, "nl.ndarray")
     core, wanted = current(), as_dtype(dtype)
-    places = (
-        of_first_turn(lambda: buffer.addresses(sizes, axis, wanted.itemsize, core.machine))
-        if isinstance(buffer, Placed) and not core.memories.auto_alloc
-        else []
-    )
+    if isinstance(buffer, Placed) and not core.memories.auto_alloc:
+        places = of_first_turn(lambda: buffer.addresses(sizes, axis, wanted.itemsize, core.machine))
+    else:
+        places = []
     partition_axis = 0 if space.is_hbm else axis
     storage = core.allocate(sizes, wanted, space, partition_axis, name=as_name(name))
     if len(places) == 1:
@@ -120,8 +120,10 @@ def shared_identity_matrix(n, dtype=np.uint8):
     size = as_integer(n, "nl.shared_identity_matrix of")
     as_shape(size, "nl.shared_identity_matrix")
     if size > MOST_ROWS:
-        where, limit = "nl.shared_identity_matrix", f"{MOST_ROWS} rows, 4 GiB of float32"
-        takes, received = "what the host can make", f"n={size}"
+        where = "nl.shared_identity_matrix"
+        limit = f"{MOST_ROWS} rows, 4 GiB of float32"
+        takes = "what the host can make"
+        received = f"n={size}"
         raise not_taken(where, takes, f"{size} rows", received, error=LimitError, limit=limit)
     return shared_constant(np.identity(size, dtype=np.float32), dtype)
 
@@ -157,7 +159,8 @@ def random_seed(seed, *, mask=None):
     held = np.asarray(seed._values() if isinstance(seed, Tile) else as_integer(seed, "seed"))
     value = held.item() if held.size == 1 else None
     if value is None or not float(value).is_integer() or not 0 <= value < 2**SEED_BITS:
-        takes, limit = f"one integer, of {SEED_BITS} bits and no sign", f"0 to {2**SEED_BITS - 1}"
+        takes = f"one integer, of {SEED_BITS} bits and no sign"
+        limit = f"0 to {2**SEED_BITS - 1}"
         received = f"{seed!r} with {value!r}" if isinstance(seed, Tile) else f"{seed!r}"
         got = "a seed that is no such integer"
         raise not_taken("nl.random_seed", takes, got, received, limit=limit)
@@ -197,8 +200,10 @@ class finfo:
             raise wrong_kind(self.dtype, "a dtype of floats", "nl.finfo")
         base = FLOAT32 if self.dtype == TFLOAT32 else self.dtype
         limits: Any = ml_dtypes.finfo(base)  # type: ignore[no-untyped-call]
-        self.min, self.max = float(limits.min), float(limits.max)
-        self.eps, self.tiny = float(limits.eps), float(limits.tiny)
+        self.min = float(limits.min)
+        self.max = float(limits.max)
+        self.eps = float(limits.eps)
+        self.tiny = float(limits.tiny)
         self.bits = self.dtype.itemsize * 8
 
 

@@ -50,13 +50,20 @@ class IndexExpression(Index):
             items = items[:at] + (slice(None),) * (self.ndim - kept) + items[at + 1 :]
         axes = zip(self.shape, self.steps, strict=True)
         walk: list[tuple[int, int]] = []
+        axis: tuple[int, int] | None
         for item in items:
-            axis = (1, 0) if item is None else next(axes, None) if item == slice(None) else None
+            if item is None:
+                axis = (1, 0)
+            elif item == slice(None):
+                axis = next(axes, None)
+            else:
+                axis = None
             if axis is None:
                 raise PART_OF_INDEX(f"{item!r} on an index of shape {self.shape}")
             walk.append(axis)
         walk += axes
-        shape, steps = tuple(n for n, _ in walk), tuple(step for _, step in walk)
+        shape = tuple(n for n, _ in walk)
+        steps = tuple(step for _, step in walk)
         return IndexExpression(shape, self.start, steps)
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -250,7 +257,8 @@ def _range(where: str, *args: object) -> range:
     """Python's range of at least one integer."""
     numbers = [as_integer(arg, f"{where} with") for arg in args]
     if not 1 <= len(numbers) <= 3 or not (len(numbers) < 3 or numbers[2]) or not range(*numbers):
-        takes, got = "([start,] stop[, step]) with at least one index", "a range without an index"
+        takes = "([start,] stop[, step]) with at least one index"
+        got = "a range without an index"
         remedy = "a size of 0 often comes from M // TILE with M smaller than TILE"
         received = ", ".join(map(str, numbers)) or "no argument"
         raise not_taken(where, takes, got, received, error=ShapeError, remedy=remedy)

@@ -152,7 +152,8 @@ def _check_rank(tile: Tile, shape: Shape) -> None:
     """Raise where an index tile's partitions would run along a free axis of the access."""
     have = _index_shape(tile)
     if len(have) < len(shape) and have[:1] > (1,):
-        takes, got = f"indices of {len(shape)} dimensions", f"a tile of indices of {len(have)}"
+        takes = f"indices of {len(shape)} dimensions"
+        got = f"a tile of indices of {len(have)}"
         remedy = "insert dimensions of size 1 behind its partitions: tile[:, None, :]"
         raise not_taken("an access", takes, got, f"{tile!r}", error=ShapeError, remedy=remedy)
 
@@ -206,11 +207,9 @@ def _is_element_beside_slices(items: tuple[Any, ...]) -> bool:
 
 def _is_element(item: Any) -> bool:
     """Return whether an index is one element of a tile, alone or plus a number."""
-    return (
-        item.size == 1
-        if isinstance(item, Tile)
-        else isinstance(item, DynamicIndex) and not (item.shape)
-    )
+    if isinstance(item, Tile):
+        return item.size == 1
+    return isinstance(item, DynamicIndex) and not (item.shape)
 
 
 def _with_walks(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -262,7 +261,8 @@ def _check_advanced(tile: Tile, items: tuple[Any, ...]) -> None:
             raise SLICES_BESIDE_INDICES(f"{spell(item)} beside nl.arange / nl.mgrid on {tile!r}")
     if len(items) == tile.ndim:
         return
-    takes, got = "an index for every dimension", f"{len(items)} of {tile.ndim} advanced indices"
+    takes = "an index for every dimension"
+    got = f"{len(items)} of {tile.ndim} advanced indices"
     error = not_taken("advanced indexing", takes, got, f"{tile!r}", error=ShapeError)
     kinds = (Index, Tile)
     fits = any(
@@ -276,8 +276,10 @@ def _check_advanced(tile: Tile, items: tuple[Any, ...]) -> None:
 def _completed(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:
     """Whole axes for the last dimensions, which no index names: behind those of the indices."""
     missing = tile.shape[len(items) :]
-    ones, zeros = (1,) * len(missing), (0,) * len(missing)
-    named, ndim = [], 0
+    ones = (1,) * len(missing)
+    zeros = (0,) * len(missing)
+    named = []
+    ndim = 0
     for item in items:
         if isinstance(item, Index):
             ndim = max(ndim, item.ndim)

@@ -133,7 +133,8 @@ class Placed(Buffer):
         ------
         KernelError, LimitError : the function gives no place, or one outside the memory.
         """
-        partitions, size = shape[axis], math.prod(shape[axis + 1 :]) * itemsize
+        partitions = shape[axis]
+        size = math.prod(shape[axis + 1 :]) * itemsize
         return [
             self._address(index, partitions, size, machine)
             for index in itertools.product(*(range(extent) for extent in shape[:axis]))
@@ -146,7 +147,8 @@ class Placed(Buffer):
             takes = "(bank, partition, byte) in PSUM, (partition, byte) in SBUF, from its function"
             got = f"{len(place)} numbers"
             raise not_taken(f"{self.space.value}.alloc", takes, got, f"{place} for block {index}")
-        bank, (low, byte) = (place[0] if in_psum else 0), place[-2:]
+        bank = place[0] if in_psum else 0
+        (low, byte) = place[-2:]
         step = machine.start_partition_step
         rows = next(n for n in (step, 2 * step, machine.partitions) if partitions <= n)
         most = machine.psum_bank_bytes if in_psum else machine.sbuf_usable_bytes
@@ -206,7 +208,8 @@ def whole(size: Any, received: str, where: str) -> Any:
     """A size; a float that is a whole number, which compilers take, as an integer."""
     if not isinstance(size, float) or not size.is_integer():
         return size
-    got, remedy = "a whole number as a float", "use // instead of /"
+    got = "a whole number as a float"
+    remedy = "use // instead of /"
     report_violation(not_taken(where, _INTEGERS, got, received, error=ShapeError, remedy=remedy))
     return int(size)
 
@@ -301,8 +304,10 @@ class TileSize:
         return getattr(current().machine if is_running() else TRN2, _SIZES[name])
 
     def __setattr__(self, name: str, value: Any) -> None:
-        place, remedy = f"nl.tile_size.{name}", "give the kernel a parameter instead"
-        value_set, rule = f"{place} = {value!r:.60}", "is the machine's, as AWS documents it"
+        place = f"nl.tile_size.{name}"
+        remedy = "give the kernel a parameter instead"
+        value_set = f"{place} = {value!r:.60}"
+        rule = "is the machine's, as AWS documents it"
         error = call_error(place, rule, "was set", value_set, remedy=remedy)
         if name not in _SIZES:
             raise error

@@ -49,7 +49,8 @@ def binary(name: str, x: Any, y: Any, *, dtype: object = None, mask: object = No
     """``x <op> y`` for tiles and numbers (``nl.add`` and kin); partitions of size 1 broadcast."""
     where = f"nl.{name}"
     op = ALU_OPS[name]
-    left, right = tile_or_number(x, "x", where), tile_or_number(y, "y", where)
+    left = tile_or_number(x, "x", where)
+    right = tile_or_number(y, "y", where)
     if not isinstance(left, Tile) and not isinstance(right, Tile):
         raise not_taken(where, "at least one tile", "no tile", f"{x!r} and {y!r}")
     if dtype is None and op.comparison:
@@ -61,7 +62,8 @@ def binary(name: str, x: Any, y: Any, *, dtype: object = None, mask: object = No
 
 def update(name: str, target: Tile, other: Any, *, mask: object = None) -> Tile:
     """``target <op>= other`` in place, rounded once into the target's dtype; the target itself."""
-    left, right = on_chip(target, name), tile_or_number(other, "y", name)
+    left = on_chip(target, name)
+    right = tile_or_number(other, "y", name)
     _issue(ALU_OPS[name], left, right, target, None, mask)
     return target
 
@@ -153,7 +155,8 @@ def _issue(
 
 def _spread_partitions(left: Tile, right: Tile) -> tuple[Tile, Tile]:
     """Repeat an operand of one partition over the other's partitions (nl functions only)."""
-    a, b = left._tile_shape(), right._tile_shape()
+    a = left._tile_shape()
+    b = right._tile_shape()
     if a == b or 1 not in (a[0], b[0]):
         return left, right
     if b[0] == 1 and len(b) <= len(a):
@@ -170,7 +173,8 @@ def one_rank(left: Tile, right: Tile) -> tuple[Tile, Tile]:
     the longer's shape. A device ran such a kernel; the documentation promises it of operands of one
     rank alone.
     """
-    a, b = left._tile_shape(), right._tile_shape()
+    a = left._tile_shape()
+    b = right._tile_shape()
     if len(a) == len(b) or a[0] != b[0]:
         return left, right
     short, shape = (left, b) if len(a) < len(b) else (right, a)
@@ -223,7 +227,8 @@ def copy_to_sbuf(tile: Tile, mask: object = None) -> Any:
 def tensor_tensor(data1, data2, op, *, dtype=None, mask=None, engine=engine.unknown):
     """``data1 <op> data2``; the same partitions, free dimensions broadcast."""
     if isinstance(data1, Tile) and isinstance(data2, Tile):
-        axis, other = data1._partition_axis, data2._partition_axis
+        axis = data1._partition_axis
+        other = data2._partition_axis
         if not (axis == other == 0 and len(data1.shape) == len(data2.shape)):
             data1, data2 = one_rank(data1, data2)
     return locals()
@@ -280,7 +285,8 @@ def activate(name: str) -> Compute:
     """What ``nl.exp`` and kin do with a tile on chip."""
 
     def compute(x: Any, dtype: Any, mask: Any) -> Any:
-        options, how = (name, None, Accumulate.IDLE), {"dtype": dtype, "mask": mask}
+        options = (name, None, Accumulate.IDLE)
+        how = {"dtype": dtype, "mask": mask}
         return issue(activations.activation, (x, 1.0, None), options, others=(None,), **how)
 
     return compute

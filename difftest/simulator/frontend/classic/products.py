@@ -54,7 +54,8 @@ def nc_matmul(
     placement = (position, _placement(tile_size, "tile_size"), "double_row" if mode else "none")
     if mode is not None:
         _check_pairs(stationary, moving, mode)
-        left, right = _of_pairs(left), _of_pairs(right)
+        left = _of_pairs(left)
+        right = _of_pairs(right)
     if mask is left is right is None:
         return product(stationary, moving, placement)
     chosen = over_product(mask, left, right, pairs=mode is not None)
@@ -103,7 +104,8 @@ def _of_pairs(chosen: Array | None) -> Array | None:
 def matmul(x, y, *, transpose_x=False, mask=None):
     """``x @ y`` (or ``x.T @ y``) in PSUM, float32: nc_matmul, after a transpose of x if needed."""
     (x, left), (y, right) = _unmasked(x), _unmasked(y)
-    stationary, moving = on_chip(x, "nl.matmul"), on_chip(y, "nl.matmul", "y")
+    stationary = on_chip(x, "nl.matmul")
+    moving = on_chip(y, "nl.matmul", "y")
     if not as_flag(transpose_x, "transpose_x"):
         stationary = transpose(stationary)
         left = None if left is None else left.T
@@ -147,7 +149,8 @@ def product(
     stationary: Any, moving: Any, placement: tuple[Any, ...], chosen: Mask | None = None
 ) -> Any:
     """``stationary.T @ moving`` as a new tile in PSUM that another can accumulate."""
-    operands, options = (stationary, moving), (False, *placement)
+    operands = (stationary, moving)
+    options = (False, *placement)
     if chosen is None:
         tile = gate.issue(instructions.nc_matmul, operands, options)
     else:
@@ -163,7 +166,8 @@ def accumulate_product(target: Tile, added: Tile) -> None:
     ------
     ShapeError : it is not of the result's shape. LimitError : it does not lie in one PSUM bank.
     """
-    source, dtype = added._storage.producer, added._storage.dtype
+    source = added._storage.producer
+    dtype = added._storage.dtype
     whole = added.dtype is dtype and added._is_whole()
     if not (isinstance(source, Product) and whole and source.writes == _writes(*source[:2])):
         update("add", target, added)  # of a part, of another dtype's view, or of what was before
@@ -171,7 +175,8 @@ def accumulate_product(target: Tile, added: Tile) -> None:
     fresh = target._fresh()
     adds = fresh is None or not fresh.all()
     sources = {"stationary": source.stationary, "moving": source.moving}
-    options, where = (adds, *source.placement), written(added)
+    options = (adds, *source.placement)
+    where = written(added)
     gate.issue(
         instructions.added_product, (added,), options, dst=target, where=where, sources=sources
     )

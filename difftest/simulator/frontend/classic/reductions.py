@@ -116,7 +116,8 @@ def tensor_scalar_reduce(
 # AWS documents what they return, not the instructions. They are made here of instructions that are
 # documented, computed in float32, and rounded to the result's dtype once (nki.language at v2.26.0).
 
-_exp, _rsqrt = activate("exp"), activate("rsqrt")
+_exp = activate("exp")
+_rsqrt = activate("rsqrt")
 
 
 @LANGUAGE.by_hand  # of several instructions
@@ -154,7 +155,8 @@ def softmax(x, axis, *, dtype=None, compute_dtype=None, mask=None):
 @LANGUAGE.by_hand  # of several instructions
 def rms_norm(x, w, axis, n, epsilon=1e-06, *, dtype=None, compute_dtype=None, mask=None):
     """``x / sqrt(sum(x ** 2) / n + epsilon) * w`` along free axes, in float32."""
-    data, weight = on_chip(x, "nl.rms_norm"), on_chip(w, "nl.rms_norm", "w")
+    data = on_chip(x, "nl.rms_norm")
+    weight = on_chip(w, "nl.rms_norm", "w")
     if not is_number(n) or not is_number(epsilon) or not float(n):
         takes = "n and epsilon as numbers, n not 0"
         received = f"n={n!r:.40}, epsilon={epsilon!r:.40}"
@@ -174,7 +176,8 @@ def rms_norm(x, w, axis, n, epsilon=1e-06, *, dtype=None, compute_dtype=None, ma
 @LANGUAGE.issues(instructions.dropout)
 def dropout(x, rate, *, dtype=None, mask=None):
     """``x`` with elements replaced by 0 at a rate, a number or a tile of one element."""
-    data, prob = on_chip(x, "nl.dropout"), rate
+    data = on_chip(x, "nl.dropout")
+    prob = rate
     if isinstance(rate, Tile) and rate.size == 1:
         prob = copy(rate._broadcast_to((data._tile_shape()[0], 1)))
     return locals()
@@ -186,7 +189,8 @@ def all_reduce(
 ):
     """A reduction over the instances of a grid: of one instance, the tile itself."""
     del parallel_reduce, asynchronous
-    data, operator = on_chip(x, "nl.all_reduce"), alu_op(op, "nl.all_reduce")
+    data = on_chip(x, "nl.all_reduce")
+    operator = alu_op(op, "nl.all_reduce")
     axes, grid = as_integers(program_axes, "nl.all_reduce's program_axes"), current().grid
     for axis in axes:
         check_axis(axis, grid or (1,), "nl.all_reduce")

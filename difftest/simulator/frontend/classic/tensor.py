@@ -105,7 +105,8 @@ class Tensor(Tile, AnyTensor):
         at = number + self.ndim + 1 if number < 0 else number
         first = 0 if self._in_hbm else 1
         if not first <= at <= self.ndim:
-            takes, got = f"an axis of {first} to {self.ndim}", f"axis {axis}"
+            takes = f"an axis of {first} to {self.ndim}"
+            got = f"axis {axis}"
             raise not_taken("expand_dims", takes, got, f"axis={axis} of {self!r}", error=ShapeError)
         return self._derive(self._pattern.expand(at), self._partition_axis)
 
@@ -113,7 +114,8 @@ class Tensor(Tile, AnyTensor):
         """The tile itself if it has this shape; raises :class:`ShapeError` if not."""
         expected = as_integers(shape, "assert_shape")
         if self.shape != expected:
-            takes, got = f"the shape {list(expected)}", f"the shape {list(self.shape)}"
+            takes = f"the shape {list(expected)}"
+            got = f"the shape {list(self.shape)}"
             raise not_taken("assert_shape", takes, got, f"{self!r}", error=ShapeError)
         return self
 

@@ -217,14 +217,18 @@ def placed(issued: InstructionUse) -> InstructionUse:
     accesses = (*issued.operands, issued.dst, *issued.others)
     if MOVING.isdisjoint(map(type, accesses)):
         return issued
-    record, count, indices = issued.instruction, len(issued.operands), list[Any]()
+    record = issued.instruction
+    count = len(issued.operands)
+    indices = list[Any]()
     roles = (*record.operands, *record.destinations)
     tiles = [
         _placed(issued, role, access, indices)
         for role, access in zip(roles, accesses, strict=False)
     ]
-    issued.operands, issued.dst = tuple(tiles[:count]), tiles[count]
-    issued.others, issued.indices = tuple(tiles[count + 1 :]), tuple(indices)
+    issued.operands = tuple(tiles[:count])
+    issued.dst = tiles[count]
+    issued.others = tuple(tiles[count + 1 :])
+    issued.indices = tuple(indices)
     return issued
 
 
@@ -313,7 +317,8 @@ def beside(**operands: str) -> Callable[[dict[str, Any], str], None]:
 
     def prepare(values: dict[str, Any], where: str) -> None:
         for parameter, name in pairs:
-            operand, function = values[name], values[parameter]
+            operand = values[name]
+            function = values[parameter]
             known = NKI_OPS.get(getattr(function, "nki_name", ""))
             if function is not None and (operand is None or (known and known.unary)):
                 op = operator_of(function, where)
@@ -362,7 +367,8 @@ def to_one_size(where: str, x: Any, y: Any) -> tuple[Any, Any]:
     tiles = all(isinstance(tile, Tile) for tile in pair)
     if not tiles or (x.shape[0], x.size) == (y.shape[0], y.size):
         return pair
-    rank, error = max(x.ndim, y.ndim), other_sizes(where, {"x": x, "y": y})
+    rank = max(x.ndim, y.ndim)
+    error = other_sizes(where, {"x": x, "y": y})
     ones = (1,) * (rank - 1)
     x, y = (t.reshape((t.shape[0], *ones)) if t.size == t.shape[0] else t for t in pair)
     shape = tuple(map(max, zip(x.shape, y.shape, strict=False)))

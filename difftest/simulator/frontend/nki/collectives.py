@@ -111,7 +111,7 @@ def _collective(record: Instruction, **settings: Any) -> Callable[[Callable[...,
                 values["metadata_tensor"] = [values["metadata_tensor"]]
             if "source_target_pairs" in values:
                 pairs = _pairs(values["source_target_pairs"], where)
-                values["replica_group"] = tuple(sorted({*chain(*pairs)}))
+                values["replica_group"] = tuple(sorted(set(chain(*pairs))))
 
         fields = {**dict.fromkeys(roles), **settings}
         return call(record, prepare=prepare, run=_exchange, **fields)(signature)
@@ -124,7 +124,8 @@ _SIDES = ("srcs", "dsts")
 
 def _exchange(record: Instruction, dsts: Any, operands: Any, options: Any, **_: Any) -> Any:
     """Do a collective, of which each tensor of a list is a use."""
-    where, channels = record.name, dict(zip(record.options, options, strict=True))
+    where = record.name
+    channels = dict(zip(record.options, options, strict=True))
     if any(len(side) != len(dsts) for side in operands):
         raise wrong_kind(dsts, "a list of as many as srcs", where, "dsts")
     ids = channels.get("channel_ids")

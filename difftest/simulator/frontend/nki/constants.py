@@ -75,7 +75,8 @@ def space_of(buffer: object, where: str) -> Space:
     if isinstance(buffer, str) and buffer in _NAMED:
         check_level("a buffer named by a string")
         return _NAMED[buffer]
-    takes, got = "buffer as a memory of nki.language", f"{buffer!r:.40} as buffer"
+    takes = "buffer as a memory of nki.language"
+    got = f"{buffer!r:.40} as buffer"
     limit = "nl.sbuf, nl.psum, nl.hbm, nl.private_hbm, nl.shared_hbm"
     raise not_taken(where, takes, got, f"buffer={buffer!r}", limit=limit)
 
@@ -149,13 +150,15 @@ class NKIObject:
         name = type(self).__name__
         if len(args) > len(fields):
             got = f"{len(args)} values for {len(fields)} fields"
-            received, limit = f"{', '.join(map(repr, args)):.80}", ", ".join(fields) or "no field"
+            received = f"{', '.join(map(repr, args)):.80}"
+            limit = ", ".join(fields) or "no field"
             takes = "a value for each field"
             raise not_taken(name, takes, got, received, error=SignatureError, limit=limit)
         values = dict(zip(fields, args, strict=False))
         twice = sorted(values.keys() & kwargs.keys())
         if twice:
-            takes, got = "a value for a field once", f"two values for {', '.join(twice)}"
+            takes = "a value for a field once"
+            got = f"two values for {', '.join(twice)}"
             received = f"{len(args)} values by position, and {', '.join(kwargs)} by name"
             raise not_taken(name, takes, got, received, error=SignatureError)
         for field, value in {**fields, **values, **kwargs}.items():
@@ -204,11 +207,13 @@ class NkiInstruction:
             kind = member_of(dependency, kind, "depends_on")
         for producer in producers:
             if not isinstance(producer, NkiInstruction):
-                takes, got = "what instructions return", f"a {type(producer).__name__}"
+                takes = "what instructions return"
+                got = f"a {type(producer).__name__}"
                 raise not_taken("depends_on", takes, got, f"{producer!r:.80}")
             if kind is not dependency.schedule and producer._on_device() - own:
                 takes = "producers of its own loop on the device, or of one around it"
-                got, remedy = "a producer of another loop", "issue both in one body"
+                got = "a producer of another loop"
+                remedy = "issue both in one body"
                 raise not_taken("depends_on", takes, got, got, remedy=remedy)
         return self
 

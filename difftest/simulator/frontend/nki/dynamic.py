@@ -93,7 +93,10 @@ class DynamicView(Moving, Views, IndirectTile):
         dtype = owner.dtype if rows.dtype is None else rows.dtype
         size = owner._storage.size * owner._storage.dtype.itemsize // dtype.itemsize
         super().__init__(_part(owner, Pattern(0, (size,), (1,)), dtype), pattern.shape)
-        self._owner, self._pattern, self._index, self._rows = owner, pattern, index, rows
+        self._owner = owner
+        self._pattern = pattern
+        self._index = index
+        self._rows = rows
         self._whole = whole
         """Whether one offset moves the whole pattern; else each row has one."""
 
@@ -113,7 +116,8 @@ class DynamicView(Moving, Views, IndirectTile):
     @property
     def _reach(self) -> Tile:
         """Where the pattern lies for each offset that keeps it inside; on chip the whole tensor."""
-        unit, moved = self._rows.unit, self._pattern if self._whole else self._pattern.select(0, 0)
+        unit = self._rows.unit
+        moved = self._pattern if self._whole else self._pattern.select(0, 0)
         low, high = moved.extent()
         if not self._in_hbm or unit <= 0 or low < 0 or high >= self._base.size:
             return self._base
@@ -259,7 +263,8 @@ def select_one(tensor: Any, dim: int, index: Any) -> DynamicView:
 def select_rows(tensor: Any, dim: int, offsets: Any) -> DynamicView:
     """``tensor.vector_select(0, offsets)``."""
     if as_integer(dim, "vector_select with dim") != 0:
-        got, received = f"dimension {dim} to select along", f"dim {dim} of {tensor!r}"
+        got = f"dimension {dim} to select along"
+        received = f"dim {dim} of {tensor!r}"
         raise not_taken("vector_select", "dimension 0", got, received, error=ShapeError)
     count = offsets.shape[0] if isinstance(offsets, Tile) else 1
     if isinstance(offsets, Tile) and offsets.size != count:
@@ -276,7 +281,8 @@ def one_offset(tensor: Any, pattern: Pattern, index: Any, rows: Rows) -> Dynamic
         return DynamicView(tensor, pattern, index.snapshot(), rows, whole=True)
     held = _held(index, "scalar_offset")
     if held.size != 1:
-        takes, got = "one element in SBUF, shape (1, 1)", f"{held.size} elements"
+        takes = "one element in SBUF, shape (1, 1)"
+        got = f"{held.size} elements"
         raise not_taken("a scalar offset", takes, got, f"{held!r}", error=ShapeError)
     return DynamicView(tensor, pattern, held, rows, whole=True)
 
@@ -286,7 +292,8 @@ def row_offsets(tensor: Any, pattern: Pattern, index: Any, rows: Rows) -> Dynami
     held = _held(index, "vector_offset")
     if not tensor._in_hbm:
         remedy = "gather on chip with nisa.nc_n_gather or nisa.local_gather"
-        takes, got = "a tensor in HBM", f"{tensor!r}"
+        takes = "a tensor in HBM"
+        got = f"{tensor!r}"
         raise not_taken("vector_offset", takes, got, got, error=BufferError, remedy=remedy)
     if held.size < pattern.shape[0]:
         got = f"{held.size} offsets for {pattern.shape[0]} rows"
@@ -337,7 +344,8 @@ def access(
     dim = as_integer(indirect_dim, "ap with indirect_dim")
     if not 0 <= dim < tensor.ndim:
         got = f"indirect_dim={dim} for a tensor of {tensor.ndim} dimensions"
-        takes, received = "a dimension as indirect_dim", f"indirect_dim={dim} of {tensor!r}"
+        takes = "a dimension as indirect_dim"
+        received = f"indirect_dim={dim} of {tensor!r}"
         limit = f"0 to {tensor.ndim - 1}"
         raise not_taken("ap", takes, got, received, error=ShapeError, limit=limit)
     unit, rest = divmod(tensor.strides[dim] * tensor._itemsize, dtype.itemsize)
@@ -371,7 +379,8 @@ def _wanted(
     """The pattern, its numbers checked, its extent not yet."""
     pairs = as_pairs(pattern, "ap", "stride", "count")
     if not pairs or any(count < 1 for _, count in pairs):
-        takes, got = "counts of at least 1", "an empty pattern, or a count below 1"
+        takes = "counts of at least 1"
+        got = "an empty pattern, or a count below 1"
         raise not_taken("ap", takes, got, f"pattern={pattern!r:.80}", error=ShapeError)
     storage = tensor._storage
     if not storage.in_hbm:

@@ -184,7 +184,8 @@ class NkiGrid:
         rest = [slice(None)] * (len(self._axes) - len(indices))
         at = items.index(Ellipsis) if Ellipsis in items else len(items)
         spread = [*items[:at], *rest, *items[at + 1 :]]
-        starts, sizes = list(self._box.starts), list(self._box.sizes)
+        starts = list(self._box.starts)
+        sizes = list(self._box.sizes)
         kept = []
         for axis, count, item in zip(self._axes, self.shape, spread, strict=True):
             first, last = self._range(item, count)
@@ -200,7 +201,8 @@ class NkiGrid:
         """The first tile or block that an item selects, and the one after the last."""
         if is_index_integer(item):
             first = as_integer(item, "index")
-            first, last = (first + count if first < 0 else first), 0
+            first = first + count if first < 0 else first
+            last = 0
             last = first + 1
         elif isinstance(item, slice) and item.step in (None, 1):
             ends = (

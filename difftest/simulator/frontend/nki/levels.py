@@ -308,7 +308,8 @@ def public(function: Function, runs: Callable[..., Any] | None = None) -> Functi
     """
     part = function.__module__.removeprefix(f"{_PACKAGE}.").partition(".")[0]
     owner, dot, last = function.__qualname__.rpartition(".")
-    module, own = _PREFIXES.get(part, part), f"{_CLASSES.get(owner, owner)}{dot}{last}"
+    module = _PREFIXES.get(part, part)
+    own = f"{_CLASSES.get(owner, owner)}{dot}{last}"
     name = f"{module}.{own}"  # as kernels know it: nisa.dma_copy, nl.NkiTensor.ap
     of_module = module in API and "." not in own
     run = function if runs is None else runs
@@ -358,7 +359,7 @@ def _rows(name: str, function: Callable[..., Any]) -> tuple[tuple[str, int, str]
     """
     rows = [(name, -1, name)] if name in LIFETIMES else []
     for argument, row in _ARGUMENTS.get(name, {}).items():
-        parameters = [*inspect.signature(function).parameters]
+        parameters = list(inspect.signature(function).parameters)
         if argument in parameters:
             rows.append((argument, parameters.index(argument), row))
     return tuple(rows)

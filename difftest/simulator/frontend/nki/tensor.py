@@ -238,7 +238,8 @@ class IndirectTensor(Moving, NkiTensor):
         flat = owner.reshape((owner.shape[0], owner.size // owner.shape[0]))
         view = cls(flat._storage, flat._pattern, 0, flat.dtype)
         view.shape = (flat.shape[0], count)
-        view._owner, view._index = flat, index
+        view._owner = flat
+        view._index = index
         view._group = group or group_of(index, count)
         view._places = offsets(owner, index, count, view._group)
         return view
@@ -300,7 +301,8 @@ def check_index(tensor: Tile, index: Any, num_elem: Any) -> int:
     """How many elements an indirect view names in each partition."""
     machine = current().machine
     if machine.nc_version < 4:
-        rule, got = "is available on NeuronCore-v4 and newer", f"was used on {machine.name}"
+        rule = "is available on NeuronCore-v4 and newer"
+        got = f"was used on {machine.name}"
         remedy = "gather with nisa.dma_copy or nisa.nc_n_gather, or launch with machine=TRN3"
         raise _unfit(tensor, index, rule, got, KernelError, remedy=remedy)
     if tensor._in_hbm or not isinstance(index, Tile) or index._space is not Space.SBUF:
@@ -329,7 +331,8 @@ def offsets(tensor: Tile, index: Tile, count: int, group: int) -> Array:
     most = min(group, rows) * columns
     if count > most or int((numbers % group).max()) >= rows:
         rule = f"names as many elements as a group of {group} partitions has offsets"
-        got, remedy = f"was to name {count} elements", "pass num_elem="
+        got = f"was to name {count} elements"
+        remedy = "pass num_elem="
         raise _unfit(tensor, index, rule, got, limit=f"{most}", remedy=remedy)
     chosen = _of_agreeing_groups(index, numbers, group)
     size = tensor.size // tensor.shape[0]
@@ -379,21 +382,27 @@ def _agree(of_groups: list[Array]) -> bool:
 
 def check_use(issued: InstructionUse, role: str, received: IndirectTensor) -> None:
     """Raise unless an operand of an instruction may be indirect, in groups of its size."""
-    record, group, index = issued.instruction, received._group, received._index
-    name, engine = record.name, issued.engine
+    record = issued.instruction
+    group = received._group
+    index = received._index
+    name = record.name
+    engine = issued.engine
     if engine is Engine.UNKNOWN:
         engine = record.engines[0]
     taken = [one.name for one in record.operands if one.by_offsets]
     if role not in taken and (role != "dst" or not taken):
-        takes, got = f"no indirect view as {role}", f"an indirect view as {role}"
+        takes = f"no indirect view as {role}"
+        got = f"an indirect view as {role}"
         limit = ", ".join(["dst", *taken] if taken else ["none"])
         remedy = "gather with nisa.tensor_copy first"
         raise not_taken(name, takes, got, f"{role} = {received!r}", limit=limit, remedy=remedy)
     if engine is Engine.GPSIMD and name == "tensor_copy":
-        takes, got = "indirect views on the Vector and Scalar Engines", "one on the GpSimd Engine"
+        takes = "indirect views on the Vector and Scalar Engines"
+        got = "one on the GpSimd Engine"
         raise not_taken(name, takes, got, f"{role} = {received!r}")
     if engine is Engine.SCALAR and role == "dst" and received._space is Space.PSUM:
-        takes, got = "a scattered dst in SBUF on the Scalar Engine", "a scattered dst in PSUM"
+        takes = "a scattered dst in SBUF on the Scalar Engine"
+        got = "a scattered dst in PSUM"
         raise not_taken(name, takes, got, f"dst = {received!r}")
     if (record.purpose is Purpose.PRODUCT) != (group == TENSOR_GROUP):
         count = received.shape[1]

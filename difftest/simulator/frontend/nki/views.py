@@ -128,7 +128,8 @@ class Views(Patterned):
     def slice(self: Self, dim: int, start: int, end: int, step: int = 1) -> Self:
         """``start:end:step`` of one dimension, with ``0 <= start < end <= size``."""
         axis = self._axis(dim, "slice")
-        first, last = as_integer(start, "slice's start"), as_integer(end, "slice's end")
+        first = as_integer(start, "slice's start")
+        last = as_integer(end, "slice's end")
         if not 0 <= first < last:
             rule = "takes 0 <= start < end <= the dimension's size"
             happened = f"was to cut {start} to {end}"
@@ -143,7 +144,8 @@ class Views(Patterned):
             got = f"got dims {order} for {len(self.shape)} dimensions"
             raise _impossible(self, f"permute({order})", "takes each dimension once", got)
         if self._kept and order[0] != 0:
-            rule, remedy = "keeps the partition dimension first on chip", "use nisa.nc_transpose"
+            rule = "keeps the partition dimension first on chip"
+            remedy = "use nisa.nc_transpose"
             got = f"was to move dimension {order[0]} to the partitions"
             raise _impossible(self, f"permute({order})", rule, got, remedy)
         return self._view(self._pattern.permute(order))
@@ -155,7 +157,8 @@ class Views(Patterned):
         count = as_integer(size, "broadcast with size")
         if self.shape[axis] != 1 or count < 1:
             happened = f"was to repeat a dimension of {self.shape[axis]} to {size}"
-            call, rule = f"broadcast({dim}, {size})", "repeats a dimension of size 1"
+            call = f"broadcast({dim}, {size})"
+            rule = "repeats a dimension of size 1"
             raise _impossible(self, call, rule, happened)
         return self._view(self._pattern.slice(axis, 0, count, 0))
 
@@ -347,9 +350,12 @@ def _range(view: Views, axis: int, item: object) -> tuple[int, int, int]:
         start += size if start < 0 else 0
         stop += size if stop < 0 else 0
     elif isinstance(item, DynamicSlice):
-        start, stop, step = item.start, item.start + item.size, 1
+        start = item.start
+        stop = item.start + item.size
+        step = 1
     else:
-        kinds, remedy = "integers, slices, nl.ds and '...'", _INSTEAD.get(type(item).__name__)
+        kinds = "integers, slices, nl.ds and '...'"
+        remedy = _INSTEAD.get(type(item).__name__)
         remedy = remedy and remedy.format(axis=axis)
         error = no_index(item, kinds, f"dimension {axis} of {_said(view)}", remedy)
         if not isinstance(item, (range, LoopRange)):
@@ -411,7 +417,9 @@ class EmptyView(NKIObject):
     size = 0
 
     def __init__(self, shape: Shape, dtype: np.dtype[Any], buffer: MemoryRegion) -> None:
-        self.shape, self.dtype, self.buffer = shape, dtype, buffer
+        self.shape = shape
+        self.dtype = dtype
+        self.buffer = buffer
         self._made: Location | None = kernel_location()
 
     @property

@@ -141,7 +141,8 @@ class VirtualRegister(DeviceValue):
         """
         if self.frozen:
             remedy = "copy it first: nisa.register_move(nisa.register_alloc(), i)"
-            takes, got = "a register of the kernel's own to write", "a loop's variable"
+            takes = "a register of the kernel's own to write"
+            got = "a loop's variable"
             raise not_taken(where, takes, got, where, remedy=remedy)
         self._value = thirty_two_bits(value, where)
 
@@ -199,7 +200,8 @@ def _note_turn(frame: FrameType, value: int) -> None:
     """
     if not is_running() or not _loops(_source(frame))[frame.f_lineno]:
         return
-    loops, at = current().loops, (id(frame), frame.f_lineno)
+    loops = current().loops
+    at = (id(frame), frame.f_lineno)
     if at not in loops.tested:
         loop = Loop(loops.count, LoopKind.DYNAMIC, kernel_location())
         loops.tested[at] = loop, loops.turns, 0

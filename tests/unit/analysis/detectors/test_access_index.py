@@ -104,7 +104,8 @@ def test_of_what_one_turn_uses_a_scatter_keeps_hbm_alone(scatters):
     def kernel(x, rows):
         out = output(x)
         line, column = nl.mgrid[0:128, 0:64]
-        tile, at = nl.load(x), nl.load(rows)
+        tile = nl.load(x)
+        at = nl.load(rows)
         nl.store(out[at[line, 0], column] if scatters else out[line, column], tile)
         return out
 
@@ -116,7 +117,9 @@ def test_of_what_one_turn_uses_a_scatter_keeps_hbm_alone(scatters):
 def test_a_tensor_that_is_written_before_the_first_event_is_kept():
     """Its first write is one with what made the result: which turn that was is not known."""
     made = Allocation(1, Space.SBUF, (128, 4), np.dtype(np.float32), 0, None)
-    made.first, made.last, made.writes = 0, 1, 1
+    made.first = 0
+    made.last = 1
+    made.writes = 1
     trace = Trace()
     trace.allocations.append(made)
     trace.events.append(

@@ -128,7 +128,8 @@ def summed_in_two_loops(outer, inner, *, in_registers):
         for i in outer(2):
             total = nl.zeros((128, 1), dtype=np.float32, buffer=nl.sbuf)
             for k in inner(2):
-                tile, one = nl.load(a[:, part(2 * i + k)]), nl.zeros((128, 1), np.float32)
+                tile = nl.load(a[:, part(2 * i + k)])
+                one = nl.zeros((128, 1), np.float32)
                 command = commands.reset_reduce if k == 0 or not in_registers else commands.reduce
                 into = total if in_registers else one
                 options = {"reduce_op": np.add, "reduce_res": into, "reduce_cmd": command}

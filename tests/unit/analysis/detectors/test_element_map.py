@@ -30,7 +30,9 @@ def owned_regions(draw):
     strides = [int(np.prod(whole.shape[axis + 1 :])) for axis in range(len(whole.shape))]
     owned = []
     for _ in range(draw(st.integers(1, 4))):
-        offset, shape, steps = 0, [], []
+        offset = 0
+        shape = []
+        steps = []
         for size, stride in zip(whole.shape, strides, strict=True):
             first = draw(st.integers(0, size - 1))
             count = draw(st.integers(1, size - first))

@@ -309,7 +309,7 @@ def trace_of(space, shape, dtype):
 )
 def test_offsets_into_a_tensor_that_do_not_fit_32_bits(shape, dtype, found):
     for space in (Space.SHARED_HBM, Space.PRIVATE_HBM):
-        got = [*large(trace_of(space, shape, dtype), TRN2)]
+        got = list(large(trace_of(space, shape, dtype), TRN2))
         assert [(one.id, one.severity.value) for one in got] == [
             ("tensor-beyond-32-bits", "warning")
         ] * found

@@ -29,7 +29,8 @@ def summed(dtype, times, *, in_place=True):
 @every("in_place", [True, False])
 @every("dtype", ["bfloat16", "float16"])
 def test_as_many_additions_as_can_be_seen(dtype, in_place):
-    kind, longest = getattr(nl, dtype), LONGEST[dtype]
+    kind = getattr(nl, dtype)
+    longest = LONGEST[dtype]
     data = normal(4, 8).astype(np.float16).astype(np.float32)
     assert found_in(summed(kind, longest - 1, in_place=in_place), [data]) == []
     (finding,) = findings_in(summed(kind, longest, in_place=in_place), [data])

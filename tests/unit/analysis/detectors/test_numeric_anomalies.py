@@ -62,7 +62,8 @@ def test_a_nan_that_came_in_is_not_the_kernels():
 def test_a_nan_in_a_row_that_stays_in_the_kernel():
     def kernel(x):
         out = nl.ndarray((2, 8), x.dtype, buffer=nl.shared_hbm)
-        tile, unused = normalised(nl.load(x)), output(x, buffer=nl.private_hbm)
+        tile = normalised(nl.load(x))
+        unused = output(x, buffer=nl.private_hbm)
         nl.store(unused, tile)
         nl.store(out, tile[0:2])
         return out
@@ -440,7 +441,8 @@ def test_the_remedy_for_nan_in_a_search():
 
 
 def test_a_search_among_nan():
-    data, table = normal(4, 16), normal(16, 8)
+    data = normal(4, 16)
+    table = normal(16, 8)
     assert found_in(largest(gathers=False), [data, table]) == []
     data[3, 5] = np.nan
     (finding,) = findings_in(largest(gathers=False), [data, table])
@@ -449,7 +451,8 @@ def test_a_search_among_nan():
 
 
 def test_indices_found_among_nan_that_address_memory():
-    data, table = normal(4, 16), normal(16, 8)
+    data = normal(4, 16)
+    table = normal(16, 8)
     assert found_in(largest(gathers=True), [data, table]) == []
     data[3, 5] = np.nan
     found = findings_in(largest(gathers=True), [data, table])

@@ -16,7 +16,8 @@ def by_way_of(scratch_row, chosen):
     def kernel(a, places):
         out = output(a)
         scratch = nl.ndarray((16, COLUMNS), dtype=a.dtype, buffer=nl.hbm)
-        line, column = nl.arange(4)[:, None], nl.arange(COLUMNS)[None, :]
+        line = nl.arange(4)[:, None]
+        column = nl.arange(COLUMNS)[None, :]
         for i in nl.affine_range(2):
             mine = a[4 * i + line, column]
             if chosen == "indices":
@@ -40,7 +41,8 @@ def by_way_of(scratch_row, chosen):
 def test_scratch_that_each_iteration_fills_and_reads_back_in_part(chosen):
     """In order, and in any other serial order, each iteration reads what it wrote itself."""
     arrays = [normal(8, COLUMNS), np.int32([[0], [2], [1], [3]])]
-    shared, own = by_way_of(lambda i: 0, chosen), by_way_of(lambda i: 4 * i, chosen)
+    shared = by_way_of(lambda i: 0, chosen)
+    own = by_way_of(lambda i: 4 * i, chosen)
     assert found_in(shared, arrays) == [("affine-rewritten", "error")]
     assert found_in(own, arrays) == []
 
@@ -49,7 +51,8 @@ def test_an_interleaved_mask_gives_each_iteration_elements_of_its_own():
     def kernel(a):
         out = output(a)
         scratch = nl.ndarray((4, COLUMNS), dtype=a.dtype, buffer=nl.hbm)
-        line, column = nl.arange(4)[:, None], nl.arange(COLUMNS)[None, :]
+        line = nl.arange(4)[:, None]
+        column = nl.arange(COLUMNS)[None, :]
         for i in nl.affine_range(2):
             mask = column >= line if i else column < line
             nl.store(scratch[line, column], nl.load(a), mask=mask)

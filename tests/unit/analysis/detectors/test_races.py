@@ -80,7 +80,8 @@ def all_of_the_work(value):
     """Each program writes all of the scratch and reads it back; ``value`` is what it adds."""
 
     def kernel(x):
-        out, scratch = shared(x), shared(x)
+        out = shared(x)
+        scratch = shared(x)
         tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
         nisa.dma_copy(dst=tile, src=x)
         nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=float(value()))
@@ -146,7 +147,8 @@ def swap(barrier):
     """Each program reads the half that the other one wrote into scratch that both see."""
 
     def kernel(x):
-        out, scratch = shared(x), shared(x)
+        out = shared(x)
+        scratch = shared(x)
         other = shared(x)
         mine = nl.program_id(0)
         copy_part(scratch, x, mine)
@@ -369,7 +371,8 @@ def test_rows_that_both_programs_gather_change_and_scatter(rows, found):
 
 def test_a_read_before_the_other_core_has_written_is_a_missing_barrier():
     def kernel(x):
-        scratch, out = shared(x), shared(x)
+        scratch = shared(x)
+        out = shared(x)
         mine = nl.program_id(0)
         if mine == 1:
             copy_part(scratch, x, mine)

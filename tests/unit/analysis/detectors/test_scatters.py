@@ -9,7 +9,8 @@ from difftest.simulator.frontend.nki import language as nl32
 from tests.every import every
 from tests.unit.analysis.detectors.kernels import findings_in, found_in, normal
 
-ROWS, COLUMNS = 8, 16
+ROWS = 8
+COLUMNS = 16
 
 
 def scatter(adds, zeroed=False, again=False, atomic=False):
@@ -42,7 +43,8 @@ def rows(*each):
 APART = rows(0, 2, 4, 6, 1, 3, 5, 7)
 TWICE = rows(0, 2, 2, 6, 1, 3, 5, 7)
 AGAIN = rows(0, 2, 4, 6, 1, 2, 5, 7)
-TABLE, A = normal(ROWS, COLUMNS), normal(ROWS, COLUMNS)
+TABLE = normal(ROWS, COLUMNS)
+A = normal(ROWS, COLUMNS)
 
 
 @every(
@@ -113,7 +115,8 @@ def test_rows_that_overlap_by_a_part_meet():
         nisa.dma_copy(dst=out[at[line, 0] + column], src=nl.load(a[0:2, :]))
         return out
 
-    apart, meeting = np.int32([[0], [16]]), np.int32([[0], [8]])
+    apart = np.int32([[0], [16]])
+    meeting = np.int32([[0], [8]])
     assert found_in(kernel, [A, apart]) == []
     assert found_in(kernel, [A, meeting]) == [("scatter-twice", "warning")]
 
@@ -127,7 +130,8 @@ def added_beside(column):
     def kernel(a, rows, out):
         line, place = nl.mgrid[0:8, 0:8]
         nl.store(out[0:16, column : column + 8], nl.zeros((16, 8), a.dtype, buffer=nl.sbuf))
-        at, tile = nl.load(rows), nl.load(a)
+        at = nl.load(rows)
+        tile = nl.load(a)
         nisa.dma_copy(dst=out[at[line, 0], place], src=tile, dst_rmw_op=np.add)
         return out
 

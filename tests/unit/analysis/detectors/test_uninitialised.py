@@ -11,7 +11,9 @@ from difftest.simulator.frontend.classic import typing as nt
 from tests.every import every
 from tests.unit.analysis.detectors.kernels import all_findings_in, findings_in, found_in, normal
 
-ROWS, COLUMNS, KEPT = 8, 16, 10
+ROWS = 8
+COLUMNS = 16
+KEPT = 10
 DTYPES = [np.float32, np.int32, np.uint8]
 
 
@@ -61,7 +63,8 @@ def test_rows_that_are_computed_and_not_stored():
         row, column = places()
         tile = nl.load(x[row, column], mask=row < 5)
         total = nl.divide(nl.sum(nl.exp(tile), axis=1), 2.0)
-        line, one = nl.arange(ROWS)[:, None], nl.arange(1)[None, :]
+        line = nl.arange(ROWS)[:, None]
+        one = nl.arange(1)[None, :]
         nl.store(out[line, one], total, mask=line < 5)
         return out
 
@@ -71,7 +74,8 @@ def test_rows_that_are_computed_and_not_stored():
 def gather(masked):
     def kernel(table, rows):
         out = nl.ndarray((ROWS, 4), table.dtype, buffer=nl.shared_hbm)
-        line, one = nl.arange(ROWS)[:, None], nl.arange(1)[None, :]
+        line = nl.arange(ROWS)[:, None]
+        one = nl.arange(1)[None, :]
         index = nl.load(rows[line, one], mask=line < 5)
         column = nl.arange(4)[None, :]
         mask = line < 5 if masked else None
@@ -165,7 +169,8 @@ def test_an_index_out_of_bounds_that_nothing_wrote_is_called_that(last, message)
 def test_what_is_loaded_through_an_undefined_index_is_undefined():
     def kernel(table, rows):
         out = nl.ndarray((ROWS, 4), table.dtype, buffer=nl.shared_hbm)
-        line, one = nl.arange(ROWS)[:, None], nl.arange(1)[None, :]
+        line = nl.arange(ROWS)[:, None]
+        one = nl.arange(1)[None, :]
         index = nl.load(rows[line, one], mask=line < 5)
         nl.store(out, nl.add(nl.load(table[index, nl.arange(4)[None, :]]), 1.0))
         return out
@@ -179,7 +184,8 @@ def test_what_is_loaded_through_an_undefined_index_is_undefined():
 def test_what_a_scatter_stores(kept, found):
     def kernel(x, rows):
         out = nl.ndarray((ROWS, 4), x.dtype, buffer=nl.shared_hbm)
-        line, column = nl.arange(ROWS)[:, None], nl.arange(4)[None, :]
+        line = nl.arange(ROWS)[:, None]
+        column = nl.arange(4)[None, :]
         tile = nl.load(x[line, column], mask=line < 5)
         index = nl.load(rows)
         nl.store(out[index, column], nl.add(tile, 1.0), mask=line < kept)

@@ -107,7 +107,8 @@ def shrunk(runner, spec):
 
 
 def test_a_failure_that_the_arbiter_shares_is_shrunk_there_and_not_on_the_device():
-    device, arbiter = Device(), PlainBackend("sdk")
+    device = Device()
+    arbiter = PlainBackend("sdk")
     failure = shrunk(runner_of(device, arbiter=arbiter), add_spec(kernel=wrong_from(3)))
     assert failure.case.values == {"n": 3}
     assert not isinstance(failure, Difference)

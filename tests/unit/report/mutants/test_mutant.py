@@ -54,7 +54,8 @@ def test_a_mutant_keeps_its_key_where_the_file_moves_around_it(tmp_path):
         file = tmp_path / f"{number}.py"
         text = f"{before}def f(a, b):\n    return a + b\n"
         file.write_text(text)
-        at, line = text.index("a + b"), before.count("\n") + 1
+        at = text.index("a + b")
+        line = before.count("\n") + 1
         changes = [read_source(str(file)).edit(at, at + 5, text) for text in "ab"]
         keys.append([Mutant(str(file), f"f:{line}", "term dropped", one).key for one in changes])
     assert keys[0] == keys[1]

@@ -116,9 +116,9 @@ def test_a_budget_leaves_the_rest(tmp_path):
 
 
 def test_references_of_kernels_that_are_done_are_let_go(tmp_path):
-    one, other = [
-        *suites_of({"one": sample.SPEC}, {"one": drawn_cases(sample.SPEC, CASES)}).values()
-    ] * 2
+    one, other = (
+        list(suites_of({"one": sample.SPEC}, {"one": drawn_cases(sample.SPEC, CASES)}).values()) * 2
+    )
     other = replace(other, name="other", _references={})
     judge = MutantRunner({"one": one, "other": other})
     mutant = next(iter(mutants_of(one.functions)))

@@ -54,8 +54,10 @@ OF_TWO = {
 @every("name", OF_TWO)
 def test_two_operands_within_their_bounds_give_a_result_within_its(name):
     """And no looser bound than their ends and a few roundings make it."""
-    left, right = drawn(0.5 if name == "power" else -4.0), drawn(0.5, 4.0)
-    made, function = OF_TWO[name](left, right), getattr(np, name)
+    left = drawn(0.5 if name == "power" else -4.0)
+    right = drawn(0.5, 4.0)
+    made = OF_TWO[name](left, right)
+    function = getattr(np, name)
     for one, other in itertools.product(ends(left), ends(right)):
         got = function(one, other)
         assert (np.abs(got - made.value) <= made.error * (1 + 1e-6)).all()
@@ -70,7 +72,12 @@ ROUNDS_ONCE = ("abs", "copy", "reciprocal", "relu", "sqrt", "square")
 def test_functions(name):
     """Within the bound, which is no looser than its argument's ends or its slope make it."""
     low, high = (0.25, 4.0) if name in VALID_RANGES else (-4.0, 4.0)
-    high = 1.5 if name == "arctan" else 3.0 if name == "sin" else high
+    if name == "arctan":
+        high = 1.5
+    elif name == "sin":
+        high = 3.0
+    else:
+        high = high
     x = drawn(low, high)
     for at, arguments in ((x, ends(x)), (replace(x, error=None), [x.value.astype(np.float32)])):
         made = FUNCTIONS[name](replace(at, sums=3))

@@ -90,7 +90,8 @@ def an_operand_from_hbm(x, w):
 
 
 def an_operand_from_registers(x, w):
-    rounded, kept = copied(x), made()
+    rounded = copied(x)
+    kept = made()
     sums = nl.ndarray((SIZE, 1), nl.float32, buffer=nl.sbuf)
     nisa.activation_reduce(kept, nl.copy, rounded, nl.add, sums)
     operand = made()
@@ -224,7 +225,8 @@ def test_an_only_argument_excuses_its_dtype():
 
     @jit
     def kernel(w):
-        tile, out = made(), made(nl.float32, nl.shared_hbm)
+        tile = made()
+        out = made(nl.float32, nl.shared_hbm)
         nisa.dma_copy(tile, w)
         wide = combined(tile, tile, nl.float32)
         nisa.dma_copy(out, copied(copied(wide), nl.float32))

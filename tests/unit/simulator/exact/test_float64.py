@@ -108,7 +108,8 @@ def activation(x, y, z):
 
 
 def activation_fused(x, y, z):
-    ones, total = like(x), like(x)
+    ones = like(x)
+    total = like(x)
     nisa.memset(ones, 1.0)
     nisa.activation(total, nl.copy, x, bias=y[:, 0:1], scale=ones[:, 0:1])
     nisa.activation(total, nl.copy, total, bias=z[:, 0:1], scale=ones[:, 0:1])
@@ -150,7 +151,9 @@ def triples(x, y, z):
 
 def tensor_tensor_scan(x, y, z):
     """The state begins anew where it is multiplied by 0."""
-    terms, factors, states = triples(x, y, z), triples(x, y, z), triples(x, y, z)
+    terms = triples(x, y, z)
+    factors = triples(x, y, z)
+    states = triples(x, y, z)
     nisa.memset(factors, 1.0)
     nisa.memset(factors[:, :, 0], 0.0)
     flat = (x.shape[0], 3 * x.shape[1])
@@ -172,7 +175,8 @@ def by_columns(reduce):
     """A kernel whose instruction adds the three terms of one sum in each partition."""
 
     def kernel(x, y, z):
-        terms, total = triples(x, y, z), like(x)
+        terms = triples(x, y, z)
+        total = like(x)
         for column in range(x.shape[1]):
             reduce(total[:, column : column + 1], terms[:, column])
         return total
@@ -342,7 +346,8 @@ def test_a_square_root_is_known():
     """Its square lies on the right side of its argument."""
     for one in FACTORS[FACTORS >= 0]:
         made = bounded.FUNCTIONS["sqrt"](Bounded(np.array([one]), None, FLOAT32))
-        value, error = Fraction(made.value[0]), Fraction(0)
+        value = Fraction(made.value[0])
+        error = Fraction(0)
         if made.error is not None:
             error = Fraction(made.error[0]) * Fraction(SHARE)
         assert max(value - error, 0) ** 2 <= Fraction(one) <= (value + error) ** 2

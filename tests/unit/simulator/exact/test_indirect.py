@@ -23,13 +23,15 @@ def scaled(x, factor):
 @jit
 def moved(x, here, there):
     pattern = [[32, 4], [1, 32]]
-    out, source = scaled(x, 0.7), scaled(x, 1 / 3)
+    out = scaled(x, 0.7)
+    source = scaled(x, 1 / 3)
     nisa.dma_copy(
         out.ap(pattern, vector_offset=nl.load(there)),
         source.ap(pattern, vector_offset=nl.load(here)),
         oob_mode=nisa.oob_mode.skip,
     )
-    rows, whole = source.ap(pattern, vector_offset=nl.load(here)), scaled(x[0:4], 0.7)
+    rows = source.ap(pattern, vector_offset=nl.load(here))
+    whole = scaled(x[0:4], 0.7)
     nisa.dma_copy(whole, rows, oob_mode=nisa.oob_mode.skip)
     return out, whole
 
@@ -50,7 +52,9 @@ def test_rows_that_either_side_skips_keep_theirs():
 @jit
 def summed(wide, ones, rows):
     pattern = [[32, 4], [1, 32]]
-    whole, gathered, scattered = nl.load(ones), nl.load(ones), stored(nl.load(ones))
+    whole = nl.load(ones)
+    gathered = nl.load(ones)
+    scattered = stored(nl.load(ones))
     picked, there = (x.ap(pattern, vector_offset=nl.load(rows)) for x in (wide, scattered))
     for total, source in ((whole, wide), (gathered, picked), (there, wide)):
         nisa.dma_compute(total, [total, source], nl.add)

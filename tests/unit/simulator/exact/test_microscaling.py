@@ -11,7 +11,8 @@ from tests.unit.simulator.frontend.nki.kernels import stored, tile
 
 BFLOAT16 = ml_dtypes.bfloat16
 RANDOM = np.random.default_rng(0)
-ROWS, COLUMNS = 128, 10
+ROWS = 128
+COLUMNS = 10
 PACKED = (
     RANDOM.standard_normal((ROWS, 6, 4))
     .astype(ml_dtypes.float8_e5m2)

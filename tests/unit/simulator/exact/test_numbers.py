@@ -51,7 +51,8 @@ def test_no_bound_is_lost_in_silence(lose):
 
 def test_places_that_are_not_sure_are_a_doubt():
     """Integers name elements; floats are rounded where they are written."""
-    unsure, sure = numbers(1.0, 2.0), numbers(1.0, 2.0, error=0.0)
+    unsure = numbers(1.0, 2.0)
+    sure = numbers(1.0, 2.0, error=0.0)
     assert unsure.astype(np.float32) is unsure
     assert sure.astype(np.int64).tolist() == unsure.astype(np.int64).tolist() == [1, 2]
     (doubt,) = unsure.run.doubts.values()
@@ -74,7 +75,9 @@ def test_an_array_that_is_filled_in_keeps_the_bounds():
 def test_integers_are_computed_in_the_operands_order():
     """Without a rounding, and what leaves the dtype comes back at its other end, as the machine
     has it: its values are taken for exact ones, so no bound shows this."""
-    left, right, op = numbers(5.0), numbers(3.0), ALU_OPS["subtract"]
+    left = numbers(5.0)
+    right = numbers(3.0)
+    op = ALU_OPS["subtract"]
     made = in_integers(left, right, op, np.dtype(np.int32)).held
     assert (made.value.tolist(), made.error.tolist()) == ([2], [1])
     none = in_integers(left, left, op, np.dtype(np.uint32)).held
@@ -112,7 +115,8 @@ def test_places_of_values_whose_bounds_do_not_overlap_are_sure():
 
 def test_a_decision_in_doubt_has_a_bound_that_holds_both():
     """Of numbers that may be 0: drawn ones hardly ever are."""
-    unsure, sure = numbers(0.25, 2.0), numbers(1.0, 1.0, error=0.0)
+    unsure = numbers(0.25, 2.0)
+    sure = numbers(1.0, 1.0, error=0.0)
     half = numbers(0.25, 0.0, error=[0.5, 0.0])
     near_one = Numbers(unsure.run, number(1 + 2.0**-30))
     for made, value, error in (
@@ -127,7 +131,8 @@ def test_a_decision_in_doubt_has_a_bound_that_holds_both():
 
 def product_of(values):
     """Of the first half of them with the second half."""
-    left, right = values[: len(values) // 2], values[len(values) // 2 :]
+    left = values[: len(values) // 2]
+    right = values[len(values) // 2 :]
     if not isinstance(values, Numbers):
         return left @ right
     made = matrix_product(values.run, left[:, None].held, right[:, None].held)
@@ -145,9 +150,11 @@ REDUCTIONS = {
 @every("name", REDUCTIONS)
 def test_a_reduction_has_the_bound_that_its_terms_make(name):
     """What they come to at their ends at most, and the roundings."""
-    values, errors = np.array([3.0, -0.5, 2.25, 0.125]), np.array([0.5, 0.25, 0.0, 0.125])
+    values = np.array([3.0, -0.5, 2.25, 0.125])
+    errors = np.array([0.5, 0.25, 0.0, 0.125])
     terms = Numbers(Shadow(ExactSettings()), Bounded(values, errors))
-    held, reduce = REDUCTIONS[name](terms).held, REDUCTIONS[name]
+    held = REDUCTIONS[name](terms).held
+    reduce = REDUCTIONS[name]
     ends = itertools.product(*zip(values - errors, values + errors, strict=True))
     most = max(abs(reduce(np.array(end)) - held.value) for end in ends)
     size = np.abs(values) + errors
@@ -181,7 +188,8 @@ def test_what_no_order_rounds_is_exact(name, values):
 @every("remainder", [np.mod, np.fmod])
 def test_a_remainder_is_within_its_bound_whichever_multiple_is_taken(remainder):
     values = np.arange(-40, 41) / 8.0
-    left, right = numbers(*values, error=0.125), numbers(2.0, error=0.25)
+    left = numbers(*values, error=0.125)
+    right = numbers(2.0, error=0.25)
     held = remainder(left, right).held
     for low, high in itertools.product((-0.125, 0.0, 0.0625, 0.125), (-0.25, 0.0, 0.25)):
         off = np.abs(remainder(values + low, 2.0 + high) - held.value)

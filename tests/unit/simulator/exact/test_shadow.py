@@ -218,11 +218,13 @@ def test_what_is_reduced_under_masks(first, second):
     """In an instruction and into registers: what a mask leaves, and the errors of that alone."""
     p, f = np.mgrid[0:16, 0:24]
     far = np.where(first(p, f) | second(p, f), X, 1e30).astype(np.float32)
-    reset, adds = nisa.reduce_cmd.reset_reduce, nisa.reduce_cmd.reduce
+    reset = nisa.reduce_cmd.reset_reduce
+    adds = nisa.reduce_cmd.reduce
 
     def compute(tile):
         p, f = nl.mgrid[0:16, 0:24]
-        third, both = nl.multiply(tile, 1 / 3), nl.zeros((16, 2), nl.float32)
+        third = nl.multiply(tile, 1 / 3)
+        both = nl.zeros((16, 2), nl.float32)
         how = {"reduce_op": np.add, "reduce_res": both[:, 0:1]}
         nisa.activation(nl.copy, third, reduce_cmd=reset, mask=first(p, f), **how)
         nisa.activation(nl.copy, third, reduce_cmd=adds, mask=second(p, f), **how)
@@ -241,7 +243,8 @@ def test_what_is_reduced_under_masks(first, second):
 
 def test_registers_that_an_idle_selection_resets():
     def compute(tile):
-        third, kept = nl.multiply(tile, 1 / 3), nl.zeros((16, 2), nl.float32)
+        third = nl.multiply(tile, 1 / 3)
+        kept = nl.zeros((16, 2), nl.float32)
         how = {"comp_op0": np.greater_equal, "comp_op1": np.less, "bound0": kept[:, 0:1]}
         how |= {"bound1": nl.add(kept[:, 1:2], 24.0), "reduce_res": kept[:, 0:1]}
         nisa.range_select(on_true_tile=third, **how)

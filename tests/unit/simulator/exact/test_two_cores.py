@@ -16,7 +16,8 @@ def swapped(a, whole):
     """Each core rounds its row to bfloat16 and sends it, all of it or the first half."""
     me = nl.program_id(0)
     out = nl.ndarray((2, 8), nl.float32, buffer=nl.shared_hbm)
-    mine, other = nl.ndarray((1, 8), nl.bfloat16), nl.zeros((1, 8), nl.bfloat16)
+    mine = nl.ndarray((1, 8), nl.bfloat16)
+    other = nl.zeros((1, 8), nl.bfloat16)
     nisa.dma_copy(mine, a[me : me + 1])
     size = 8 if whole else 4
     nisa.sendrecv(mine[:, 0:size], other[:, 0:size], 1 - me, 1 - me, 0)

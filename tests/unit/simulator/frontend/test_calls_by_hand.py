@@ -16,14 +16,16 @@ BY_HAND = ("public", "ISA.by_hand")
 
 def calls(files):
     """The calls that are data and those by hand, by name, with the line of their decorator."""
-    data, by_hand = {}, {}
+    data = {}
+    by_hand = {}
     for file in files:
         text = file.read_text(encoding="utf-8")
         for node in ast.parse(text).body:
             if isinstance(node, ast.ClassDef) and node.name.endswith(SIGNATURES):
                 data |= {one.name: "" for one in node.body if isinstance(one, ast.FunctionDef)}
             for one in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
-                decorator, line = ast.unparse(one), text.splitlines()[one.lineno - 1]
+                decorator = ast.unparse(one)
+                line = text.splitlines()[one.lineno - 1]
                 if decorator.startswith(AS_DATA):
                     data[node.name] = line
                 elif decorator in BY_HAND:

@@ -14,7 +14,8 @@ from tests.unit.simulator.on_tiles import normal, on_tiles
 
 DIALECTS = {"classic": (classic_nl, on_tiles), "today's": (todays_nl, on_nki_tiles)}
 both = every("nl, run", DIALECTS.values())
-A, B = normal(16, 24), normal(16, 24, seed=1)
+A = normal(16, 24)
+B = normal(16, 24, seed=1)
 CUBE = A.reshape(16, 4, 6)
 TRUTHS = ("equal", "less", "greater_equal", "logical_and")
 BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum", *TRUTHS)
@@ -81,7 +82,8 @@ def test_angles_of_any_size(nl, run, name):
 @both
 @every("name", REDUCTIONS)
 def test_reductions(nl, run, name):
-    function, numpys = getattr(nl, name), REDUCTIONS[name]
+    function = getattr(nl, name)
+    numpys = REDUCTIONS[name]
     whole, last, kept = run(
         lambda x: (function(x, (1, 2)), function(x, 2), function(x, -1, keepdims=True)), CUBE
     )

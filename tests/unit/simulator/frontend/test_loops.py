@@ -221,7 +221,10 @@ def of_the_inner_loop(x, turns, columns):
 def of_objects(x, turns, columns):
     """Each says which columns, and none of their names is bound in the loop."""
     out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
-    at, box, kept, tiles = [0], SimpleNamespace(c=0), {"c": 0}, []
+    at = [0]
+    box = SimpleNamespace(c=0)
+    kept = {"c": 0}
+    tiles = []
 
     def begun():
         kept["c"] += columns
@@ -238,7 +241,8 @@ def of_objects(x, turns, columns):
 
 def bound_first(x, turns, columns):
     out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
-    c, total = 0, nl.zeros((x.shape[0], columns), nl.float32)
+    c = 0
+    total = nl.zeros((x.shape[0], columns), nl.float32)
     for i in turns():
         own = [i]
         own.append(len(own))

@@ -87,7 +87,8 @@ def test_the_ranges_are_those_of_the_table():
 @every("name", VALID_RANGES)
 def test_outside_its_range_a_function_is_a_note(name):
     low, high = (np.float32(limit) for limit in VALID_RANGES[name])
-    low, high = np.nextafter(low, np.float32(np.inf)), np.nextafter(high, np.float32(-np.inf))
+    low = np.nextafter(low, np.float32(np.inf))
+    high = np.nextafter(high, np.float32(-np.inf))
     inside = np.array([[low, high]], np.float32)
     assert np.isfinite(on_tiles(lambda x: nisa.activation(getattr(nl, name), x), inside)).all()
     for wrong in (low - abs(low) * np.float32(0.1), high * np.float32(1.1)):

@@ -8,7 +8,9 @@ from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions.alu import ALU_OPS, alu_op
 from tests.every import every
 
-V, G, S = Engine.VECTOR, Engine.GPSIMD, Engine.SCALAR
+V = Engine.VECTOR
+G = Engine.GPSIMD
+S = Engine.SCALAR
 TABLE = {  # operator: (bitvec, legal for a reduction, engines)
     "invert": (True, False, {V}),
     "bitwise_and": (True, True, {V}),

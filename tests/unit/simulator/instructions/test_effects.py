@@ -35,8 +35,10 @@ def channel(rows, dtype=nl.float32):
     return lambda: [hbm(rows, dtype)()]
 
 
-GROUP, PAIRS = ncc.ReplicaGroup([[0, 1]]), [(0, 1), (1, 0)]
-IN_GROUP, ALONG = {"replica_group": GROUP}, {"collective_dim": 0}
+GROUP = ncc.ReplicaGroup([[0, 1]])
+PAIRS = [(0, 1), (1, 0)]
+IN_GROUP = {"replica_group": GROUP}
+ALONG = {"collective_dim": 0}
 BY_TABLE = {
     **IN_GROUP,
     "srcs": hbm(4),

@@ -39,7 +39,8 @@ def engine_of(compute, *arrays):
     return launch(kernel, arrays).trace.events[-1].engine
 
 
-F, N = normal(4, 8), np.ones((4, 8), np.int32)
+F = normal(4, 8)
+N = np.ones((4, 8), np.int32)
 ENGINES = [
     ("tensor_tensor", lambda x, n: nisa.tensor_tensor(x, x, np.add), Engine.VECTOR),
     (

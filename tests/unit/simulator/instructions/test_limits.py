@@ -33,7 +33,8 @@ def test_each_rule_of_each_record_has_its_limits():
 
 @every("name, rule, number", EDGES)
 def test_a_rule_at_its_limit_and_just_over_it(name, rule, number):
-    record, edge = INSTRUCTIONS[name], LIMITS[name, rule][number]
+    record = INSTRUCTIONS[name]
+    edge = LIMITS[name, rule][number]
     edge.legal.check(record)
     with pytest.raises(edge.error) as caught:
         edge.illegal.check(record)

@@ -45,7 +45,8 @@ ADDED_UP = assigned((16, 16), lambda x, mask: accumulated(x, mask))
 def accumulated(x, mask):
     """Registers that two masked instructions fill, of which the second leaves partitions out."""
     total = nl.zeros((16, 1), nl.float32)
-    reset, reduce = nisa.reduce_cmd.reset_reduce, nisa.reduce_cmd.reduce
+    reset = nisa.reduce_cmd.reset_reduce
+    reduce = nisa.reduce_cmd.reduce
     nisa.activation(nl.copy, x, reduce_op=np.add, reduce_res=total, reduce_cmd=reset)
     nisa.activation(nl.copy, x, reduce_op=np.add, reduce_res=total, reduce_cmd=reduce, mask=mask)
     return nl.multiply(nl.ones((16, 16), nl.float32), total)
@@ -64,7 +65,8 @@ def test_an_identity_that_is_none(name, monkeypatch):
         x = nl.copy(x, dtype=nl.int32) if "bitwise" in name else x
         return nisa.tensor_reduce(getattr(np, name), x, axis=1, dtype=x.dtype, mask=mask)
 
-    kernel, neutral = assigned((16, 1), reduced), irregular_masks.NEUTRAL[name]
+    kernel = assigned((16, 1), reduced)
+    neutral = irregular_masks.NEUTRAL[name]
     data = -0.0 * DATA if name in ("add", "logical_or", "logical_xor") else DATA + 1024
     assert agree(kernel, data)
     other = {0: -1, -1: 0, 1: 0, np.inf: -np.inf, -np.inf: np.inf}[neutral]
@@ -114,7 +116,8 @@ def test_a_side_of_which_nothing_was_written_is_an_error_under_each_mask(by):
 
     def kernel(tensor):
         p, x = nl.mgrid[0:16, 0:16]
-        tile, never = nl.load(tensor), nl.ndarray((16, 16), nl.float32)
+        tile = nl.load(tensor)
+        never = nl.ndarray((16, 16), nl.float32)
         return written(nl.where(nl.greater(tile, 0), tile, never, mask=by(p, x)))
 
     with pytest.raises(UnwrittenError, match="read what nothing had written"):

@@ -32,7 +32,8 @@ def multiplied(stationary, moving):
 
 
 def test_a_product_of_subnormal_numbers_among_others_has_the_same_bits():
-    stationary, moving = normal(128, 16), normal(128, 64)
+    stationary = normal(128, 16)
+    moving = normal(128, 64)
     for numbers in (stationary, moving):
         numbers[::8] *= 2.0**-127
         assert_array_equal(multiplied(stationary, moving), product(stationary, moving))

@@ -17,7 +17,8 @@ from tests.every import every
 from tests.unit.simulator.on_tiles import normal
 
 UINT8 = np.dtype(np.uint8)
-E4M3, E5M2 = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2
+E4M3 = ml_dtypes.float8_e4m3fn
+E5M2 = ml_dtypes.float8_e5m2
 
 
 def tile(shape, dtype, space=Space.SBUF):
@@ -27,7 +28,8 @@ def tile(shape, dtype, space=Space.SBUF):
 
 
 def quantized(x, dtype=FLOAT8_E4M3FN_X4, scales=UINT8, scale_shape=None):
-    partitions, free = x.shape[0], x.shape[1] // 4
+    partitions = x.shape[0]
+    free = x.shape[1] // 4
     data = tile((partitions, free), dtype)
     scale = tile(scale_shape or (4 if partitions == 32 else partitions, free), scales)
     gate.issue(quantize_mx, (x,), dst=data, others=(scale,))
@@ -78,7 +80,8 @@ def test_scales_keep_the_other_partitions():
     """Those of 64 partitions lie in rows 0 to 3 and 32 to 35; a trace says so."""
 
     def kernel(x):
-        data, scale = tile((64, 2), FLOAT8_E4M3FN_X4), tile((64, 2), UINT8)
+        data = tile((64, 2), FLOAT8_E4M3FN_X4)
+        scale = tile((64, 2), UINT8)
         gate.issue(memset, (9,), ((64, 2),), dst=scale)
         gate.issue(quantize_mx, (nl.load(x),), dst=data, others=(scale,))
         out = nl.ndarray((64, 2), nl.uint8, buffer=nl.shared_hbm)

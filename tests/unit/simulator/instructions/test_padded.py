@@ -14,9 +14,12 @@ from difftest.simulator.frontend.nki.nki_kernel import jit
 from tests.every import every
 
 MODES = every("plain", [False, True])
-ROWS, COLUMNS, USED = 8, 16, 3
+ROWS = 8
+COLUMNS = 16
+USED = 3
 X = np.random.default_rng(3).standard_normal((USED, COLUMNS)).astype(np.float32)
-F32, U8 = today_nl.float32, today_nl.uint8
+F32 = today_nl.float32
+U8 = today_nl.uint8
 
 
 # -- today's dialect -------------------------------------------------------------------------------
@@ -118,12 +121,14 @@ def test_an_index_and_a_register_are_uses(use, plain):
 @every("extra", [0, 1])
 def test_padded_columns_of_an_mx_product(side, extra):
     """Of ten packed columns seven are written: as many rows or columns of the product are sure."""
-    written, packed = 7, 10
+    written = 7
+    packed = 10
     x = np.random.default_rng(0).standard_normal((32, 4 * written)).astype(np.float16)
     x4 = today_nl.float8_e4m3fn_x4
 
     def quantized(source):
-        data, scale = new((32, source.shape[1] // 4), x4), new((4, source.shape[1] // 4), U8)
+        data = new((32, source.shape[1] // 4), x4)
+        scale = new((4, source.shape[1] // 4), U8)
         today.quantize_mx(dst=data, src=source, dst_scale=scale)
         return data, scale
 
@@ -131,7 +136,8 @@ def test_padded_columns_of_an_mx_product(side, extra):
     def kernel(x, stored_columns):
         tile = new((32, 4 * packed), today_nl.float16)
         today.dma_copy(tile[:, 0 : 4 * written], x)
-        lacking, whole = quantized(tile), quantized(today_nl.load(x[:, 0:24]))
+        lacking = quantized(tile)
+        whole = quantized(today_nl.load(x[:, 0:24]))
         (left, left_scale), (right, right_scale) = (
             (lacking, whole) if side == "stationary" else (whole, lacking)
         )

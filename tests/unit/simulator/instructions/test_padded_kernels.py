@@ -30,13 +30,17 @@ def turned(tile):
 @jit
 def attention(q, k, v, summed):
     """40 queries and 70 keys in tiles of 128; the last ``summed`` columns are no keys."""
-    queries, keys, width = q.shape[0], k.shape[0], q.shape[1]
+    queries = q.shape[0]
+    keys = k.shape[0]
+    width = q.shape[1]
     tiles = [new(128, width) for _ in range(3)]
     for tile, given in zip(tiles, (q, k, v), strict=True):
         nisa.dma_copy(tile[0 : given.shape[0]], given)
     scores = new(128, 128, buffer=nl.psum)
     nisa.nc_matmul(scores, turned(tiles[0]), turned(tiles[1]))
-    weights, total, scale = new(128, 128), new(128, 1), new(128, 1)
+    weights = new(128, 128)
+    total = new(128, 1)
+    scale = new(128, 1)
     counted = keys + summed
     nisa.activation_reduce(
         weights[:, 0:counted],
@@ -47,7 +51,9 @@ def attention(q, k, v, summed):
         reduce_res=total,
     )
     nisa.reciprocal(scale, total)
-    shares, mixed, result = new(128, 128), new(128, width, buffer=nl.psum), new(128, width)
+    shares = new(128, 128)
+    mixed = new(128, width, buffer=nl.psum)
+    result = new(128, width)
     nisa.tensor_scalar(shares, weights, nl.multiply, scale)
     nisa.nc_matmul(mixed, turned(shares)[0:keys], tiles[2][0:keys])
     nisa.tensor_copy(result, mixed)
@@ -74,7 +80,8 @@ def test_attention(plain, summed):
 def test_an_output_that_is_stored_as_other_bits(plain):
     @jit
     def kernel(x):
-        tile, out = new(16, 12), nl.ndarray((16, 12), F32, buffer=nl.shared_hbm)
+        tile = new(16, 12)
+        out = nl.ndarray((16, 12), F32, buffer=nl.shared_hbm)
         nisa.dma_copy(tile[0:10], x)
         nisa.dma_copy(out.view(nl.int16), tile.view(nl.int16))
         return out

@@ -50,7 +50,8 @@ def computed(left, right):
 
 def check_places(multiply, depth, rows, columns, dtype=np.float32):
     """Equal columns, equal rows, and the columns of a narrower product."""
-    left, right = normal(depth, rows, dtype=dtype), normal(depth, columns, dtype=dtype)
+    left = normal(depth, rows, dtype=dtype)
+    right = normal(depth, columns, dtype=dtype)
     equal = multiply(left, np.repeat(right[:, :1], columns, axis=1))
     assert_array_equal(equal, np.repeat(equal[:, :1], columns, axis=1))
     equal = multiply(np.repeat(left[:, :1], rows, axis=1), right)
@@ -61,7 +62,8 @@ def check_places(multiply, depth, rows, columns, dtype=np.float32):
     for count in {1, rows // 2 + 1}:
         assert_array_equal(multiply(left[:, :count], right), whole[:count])
     wide = left.astype(np.float64), right.astype(np.float64)
-    exact, sizes = np.einsum("km,kn->mn", *wide), np.einsum("km,kn->mn", *map(abs, wide))
+    exact = np.einsum("km,kn->mn", *wide)
+    sizes = np.einsum("km,kn->mn", *map(abs, wide))
     assert (abs(whole - exact) <= depth * 2.0**-24 * sizes * (1 + 2.0**-10)).all()
 
 
@@ -100,7 +102,8 @@ def test_nor_does_one_of_a_kernel(dtype):
 def test_a_mask_and_a_group_of_products_leave_equal_columns_equal():
     def kernel(x, y):
         total = nl.zeros((96, 512), nl.float32, buffer=nl.psum)
-        stationary, moving = nl.load(x), nl.load(y)
+        stationary = nl.load(x)
+        moving = nl.load(y)
         for _ in range(3):
             total += nisa.nc_matmul(stationary, moving)
         out = nl.ndarray((96, 512), nl.float32, buffer=nl.shared_hbm)
@@ -113,7 +116,8 @@ def test_a_mask_and_a_group_of_products_leave_equal_columns_equal():
 
 
 def test_infinities_stay_where_they_are():
-    left, right = normal(64, 30), normal(64, 40)
+    left = normal(64, 30)
+    right = normal(64, 40)
     right[:, 39] = np.inf
     for multiply in (in_order, *map(framed, PADDINGS)):
         with np.errstate(invalid="ignore"):  # BLAS multiplies what its registers have beyond
@@ -124,7 +128,8 @@ def test_infinities_stay_where_they_are():
 
 def test_without_a_frame_numpy_adds_the_terms(monkeypatch):
     monkeypatch.setattr(products, "chosen_padding", lambda: None)
-    left, right = normal(128, 16), normal(128, 24)
+    left = normal(128, 16)
+    right = normal(128, 24)
     wanted = np.zeros((16, 24), np.float32)
     for one, other in zip(left, right, strict=True):
         wanted += one[:, None] * other

@@ -204,7 +204,8 @@ def test_options_that_are_equal_and_not_the_same_are_two_signatures(option, one,
     """The trace says which of them the kernel gave, whichever came first."""
 
     ops, least = (ALU_OPS["less"], ALU_OPS["less"]), float(np.finfo(np.float32).min)
-    add, largest = ALU_OPS["add"], ALU_OPS["maximum"]
+    add = ALU_OPS["add"]
+    largest = ALU_OPS["maximum"]
     calls = {
         "negate": lambda value: ("tensor_reduce", 1, (add, (1,), value, False)),
         "range_start": lambda value: (
@@ -247,7 +248,8 @@ def test_nothing_is_written_where_a_rule_is_broken():
     values = normal(4, 6)
 
     def kernel(x, out):
-        tile, wrong = nl.load(x), nl.ndarray((4, 2), nl.float32)
+        tile = nl.load(x)
+        wrong = nl.ndarray((4, 2), nl.float32)
         with pytest.raises(NkiError, match=r"writes reduce_res of shape \[4, 1\]"):
             nisa.activation_reduce(nl.exp, tile, reduce_op=np.add, reduce_res=wrong)
         nl.store(out, tile)

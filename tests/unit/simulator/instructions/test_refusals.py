@@ -12,7 +12,8 @@ from difftest.simulator.instructions.gather import nc_n_gather
 from tests.every import every
 from tests.unit.simulator.on_tiles import normal, on_tiles
 
-X, N = normal(4, 8), np.ones((4, 8), np.int32)
+X = normal(4, 8)
+N = np.ones((4, 8), np.int32)
 
 
 def hbm():
@@ -73,6 +74,11 @@ TOO_OLD = {
 
 @every("rule", {**CLASSIC, **TODAYS, **TOO_OLD})
 def test_what_is_refused(rule):
-    machine = {"machine": TRN3} if rule in TODAYS else {"machine": TRN1} if rule in TOO_OLD else {}
+    if rule in TODAYS:
+        machine = {"machine": TRN3}
+    elif rule in TOO_OLD:
+        machine = {"machine": TRN1}
+    else:
+        machine = {}
     with pytest.raises(NkiError, match=rule):
         on_tiles({**CLASSIC, **TODAYS, **TOO_OLD}[rule], X, N, **machine)

@@ -65,7 +65,8 @@ def test_segment_ids_are_integers_from_0(ids):
 def test_sequence_bounds(dtype):
     ids = np.array([[0, 1, 1, 2, 2, 2, 0, 3]], dtype)
     result = on_tiles(lambda x: nisa.sequence_bounds(segment_ids=x), ids)
-    starts, ends = [8, 1, 1, 3, 3, 3, 8, 7], [-1, 3, 3, 6, 6, 6, -1, 8]
+    starts = [8, 1, 1, 3, 3, 3, 8, 7]
+    ends = [-1, 3, 3, 6, 6, 6, -1, 8]
     assert_array_equal(result, np.array([[starts, ends]], dtype), strict=True)
 
 

@@ -66,7 +66,7 @@ def again(compute, values):
             )
     try:
         with muted(), np.errstate(all="ignore"):
-            return [*apart(compute(values))]
+            return list(apart(compute(values)))
     except NkiError:
         return None
     finally:
@@ -88,14 +88,15 @@ def look(compute, values, generator, seen, *, computes=True):
         else TaintedArray(reads, one, np.where(mask, taint_bit(at, MASKED_BITS), 0))
         for at, (one, mask) in enumerate(zip(values, masks, strict=True))
     ]
-    plain, followed = again(compute, values), again(compute, marked)
+    plain = again(compute, values)
+    followed = again(compute, marked)
     if plain is None or followed is None:
         return
     for (value, _), (same, _) in zip(plain, followed if computes else plain, strict=True):
         np.testing.assert_array_equal(value, same)
     for at, mask in enumerate(masks):
         for stand_in in others(values[at], generator) if mask is not None else ():
-            changed = [*values]
+            changed = list(values)
             changed[at] = np.where(mask, stand_in, values[at])
             made = again(compute, changed)
             for (value, _), (other, _), (_, plane) in zip(
@@ -110,8 +111,10 @@ def look(compute, values, generator, seen, *, computes=True):
 
 @every("name", sorted(INSTRUCTIONS.keys() - UNMARKED))
 def test_marks_contain_what_other_values_change(name, monkeypatch):
-    generator, seen = np.random.default_rng(0), []
-    results, let_move = gate._results, gate._let_move
+    generator = np.random.default_rng(0)
+    seen = []
+    results = gate._results
+    let_move = gate._let_move
 
     def looked_at(call, issued):
         if call.name == name:

@@ -43,7 +43,8 @@ def counted_down(x):
 
 
 def in_older_loops(x):
-    out, start = nl.zeros((4, 24), nl.float32), nisa.register_alloc()
+    out = nl.zeros((4, 24), nl.float32)
+    start = nisa.register_alloc()
     nisa.register_move(start, 2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LevelWarning)
@@ -59,13 +60,15 @@ def partly_negative_zeros(x):
 
 
 def product_of_subnormals(x):
-    small, made = nl.multiply(x, 1e-23), tile((24, 24), buffer=nl.psum)
+    small = nl.multiply(x, 1e-23)
+    made = tile((24, 24), buffer=nl.psum)
     nisa.nc_matmul(made, small, small)
     return nl.copy(made)
 
 
 def sum_into_its_own_result(x):
-    made, adds = tile(), {"reduce_op": nl.add, "reduce_cmd": nisa.reduce_cmd.reset_reduce}
+    made = tile()
+    adds = {"reduce_op": nl.add, "reduce_cmd": nisa.reduce_cmd.reset_reduce}
     nisa.activation(made, nl.copy, x, reduce_res=made[:, 2:3], **adds)
     return made
 

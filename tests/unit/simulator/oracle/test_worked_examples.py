@@ -50,7 +50,8 @@ def test_floats_become_integers_to_nearest_even_and_saturate():
 def test_tfloat32_keeps_ten_bits(value):
     """The bits below the tenth of the mantissa are rounded off, to nearest even."""
     bits = int(np.float32(value).view(np.uint32))
-    kept, rest = bits >> 13, bits & 0x1FFF
+    kept = bits >> 13
+    rest = bits & 0x1FFF
     kept += rest > 0x1000 or (rest == 0x1000 and kept & 1)
     rounded = plainly(
         lambda x: nisa.tensor_copy(x, dtype=nl.tfloat32), np.full((1, 1), value, np.float32)

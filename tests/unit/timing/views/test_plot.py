@@ -49,7 +49,8 @@ def drawn_by(report):
     """By lane and meaning when it begins and ends, and how much it is: us busy, or kilobytes."""
     found = {}
     for span in report.prediction.schedule.spans:
-        step, key = span.instruction, (span.engine.value, span.instruction.opcode)
+        step = span.instruction
+        key = (span.engine.value, span.instruction.opcode)
         one = span.start, span.start + span.busy, span.busy
         if step.transfer is not None:
             key = "DMA", f"DMA {'stores' if step.is_store else 'loads'}"
@@ -61,19 +62,22 @@ def drawn_by(report):
 
 def check_lane(axis, report):
     """What stands in a lane, and where, is what the schedule's spans and the memories say."""
-    name, base = re.split(r"[,\n]", axis.get_ylabel())[0], np.zeros(BINS)
+    name = re.split(r"[,\n]", axis.get_ylabel())[0]
+    base = np.zeros(BINS)
     names = [text.get_text() for text in axis.get_legend().get_texts()]
     assert names == [patch.get_label() for patch in axis.patches]
     colours = [handle.get_facecolor() for handle in axis.get_legend().legend_handles]
     assert colours == [patch.get_facecolor() for patch in axis.patches]
-    assert len({*colours}) == len(colours)
-    schedule, summary = report.prediction.schedule, report.summary()
+    assert len(set(colours)) == len(colours)
+    schedule = report.prediction.schedule
+    summary = report.summary()
     where = drawn_by(report)
     for label, patch in zip(names, axis.patches, strict=True):
         top, edges, baseline = patch.get_data()
         assert baseline == pytest.approx(base)
         there = np.flatnonzero(top > base + 1e-9)
-        size, base = (top - base) @ np.diff(edges), top
+        size = (top - base) @ np.diff(edges)
+        base = top
         if name in ("SBUF", "PSUM"):
             usage = memory_usage(schedule, Space(name.lower()))
             assert top.max() == pytest.approx(usage.peak / 1024, rel=0.01)

@@ -68,7 +68,8 @@ def test_what_rests_on_assumed_costs_is_said():
 
 def report_of_products():
     build = Builder()
-    one, other = build.load((128, 128)), build.load((128, 512))
+    one = build.load((128, 128))
+    other = build.load((128, 512))
     for _ in range(100):
         build.matmul(build.psum((128, 512)), one, other)
     return Report(predict(build.trace, TRN2, dge=True))

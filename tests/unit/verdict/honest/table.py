@@ -24,7 +24,8 @@ def empty(x):
 
 """
 TODAY = HEAD + "\nimport math\n\nimport numpy as np\n"
-PARTS, FREE = sizes(1, 128), sizes(1, 8)
+PARTS = sizes(1, 128)
+FREE = sizes(1, 8)
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,8 @@ from difftest.simulator.strictness import report_violation
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
 
-_EQUAL, _MAXIMUM = OperatorName("equal"), OperatorName("maximum")
+_EQUAL = OperatorName("equal")
+_MAXIMUM = OperatorName("maximum")
 _FP32_MIN = float(np.finfo(np.float32).min)
 
 
@@ -106,7 +107,8 @@ def _narrow_number(value, where):
 def _with_start(values, where):
     """An initial value of 0, the default, is none where the command loads none."""
     commands("vector")(values, where)
-    start, loads = values["reduce_init"], values["reduce_cmd"] is Accumulate.LOAD_REDUCE
+    start = values["reduce_init"]
+    loads = values["reduce_cmd"] is Accumulate.LOAD_REDUCE
     if is_number(start) and start == 0 and not loads:
         values["reduce_init"] = None
 
@@ -170,7 +172,8 @@ def topk(val_dst, idx_dst, src, n, sorted=False, name=None):
         )
     lanes = current().machine.gpsimd_core_partitions
     for dst in (val_dst, idx_dst):
-        rows, columns = dst.shape[0], dst.size // dst.shape[0]
+        rows = dst.shape[0]
+        columns = dst.size // dst.shape[0]
         column, used = divmod(columns, lanes)
         if used:
             missing = np.zeros((rows, columns), dtype=np.bool_)
@@ -220,10 +223,12 @@ def nc_matmul(
     """
     if perf_mode is not _NO_MODE:
         perf_mode = member_of(matmul_perf_mode, perf_mode, "nc_matmul")
-    operands, pe_tile = (dst, stationary, moving), _pe_tile(tile_position, tile_size)
+    operands = (dst, stationary, moving)
+    pe_tile = _pe_tile(tile_position, tile_size)
     dst, stationary, moving = _grouped("nc_matmul", operands, tiles=any(pe_tile))
     if is_transpose and isinstance(moving, IndirectTensor):
-        takes, got = "no indirect moving operand", "an indirect moving operand"
+        takes = "no indirect moving operand"
+        got = "an indirect moving operand"
         raise not_taken("nc_matmul with is_transpose", takes, got, repr(moving))
     _check_dtypes(dst, stationary, moving, transposes=bool(is_transpose))
     if is_transpose and current().machine.nc_version >= 3 and _is_identity(stationary, moving):
@@ -333,11 +338,13 @@ def _grouped(name: str, operands: tuple[Any, ...], *, tiles: bool) -> tuple[Any,
     """
     indirect = [operand for operand in operands if isinstance(operand, IndirectTensor)]
     if indirect and tiles:
-        takes, got = "no PE tile with an indirect operand", "tile_position or tile_size beside one"
+        takes = "no PE tile with an indirect operand"
+        got = "tile_position or tile_size beside one"
         raise not_taken(name, takes, got, repr(indirect[0]))
     dst = operands[0]
     if wide := [operand for operand in indirect if operand.dtype in _WIDE and operand is not dst]:
-        takes, got = "indirect operands of two bytes or one", f"one of {dtype_name(wide[0].dtype)}"
+        takes = "indirect operands of two bytes or one"
+        got = f"one of {dtype_name(wide[0].dtype)}"
         raise not_taken(name, takes, got, repr(wide[0]), error=DtypeError)
     if isinstance(dst, IndirectTensor) and dst.dtype == FLOAT32:
         warn(

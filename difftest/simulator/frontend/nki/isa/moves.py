@@ -49,7 +49,8 @@ def memset(dst, value, engine=UNKNOWN, name=None):
     """
     if isinstance(value, float) and isinstance(dst, Tile) and is_integer(dst.dtype):
         if not value.is_integer():
-            takes, remedy = "a value of dst's own kind", "give dst a float dtype"
+            takes = "a value of dst's own kind"
+            remedy = "give dst a float dtype"
             got = f"the float {value!r} for a dst of {dtype_name(dst.dtype)}"
             received = f"value={value!r} for {dst!r}"
             raise not_taken("memset", takes, got, received, error=DtypeError, remedy=remedy)
@@ -94,7 +95,8 @@ def dma_copy(
     check_priority(priority, "dma_copy")
     dge_mode = member_of(dge_modes, dge_mode, "dma_copy").name
     if engine is not UNKNOWN and dge_mode != "hwdge":
-        takes, got = "engine with dge_mode.hwdge only", f"an engine with dge_mode.{dge_mode}"
+        takes = "engine with dge_mode.hwdge only"
+        got = f"an engine with dge_mode.{dge_mode}"
         raise not_taken("dma_copy", takes, got, f"engine={engine!r}, dge_mode.{dge_mode}")
     oob_mode = member_of(oob_modes, oob_mode, "dma_copy").name
     if not isinstance(src, DynamicView) and not isinstance(dst, DynamicView):
@@ -123,7 +125,8 @@ def dma_transpose(
     oob_mode = member_of(oob_modes, oob_mode, where).name
     dge_mode = member_of(dge_modes, dge_mode, where).name
     if oob_mode == "skip" and not isinstance(src, DynamicView):
-        takes, got = "where src has a dynamic offset", "without a dynamic offset"
+        takes = "where src has a dynamic offset"
+        got = "without a dynamic offset"
         received = f"oob_mode.skip with src {src!r}"
         raise not_taken(where, f"oob_mode.skip {takes}", f"oob_mode.skip {got}", received)
     if dge_mode == "none" and not (isinstance(src, DynamicView) and not src._whole):
@@ -182,12 +185,14 @@ def _factors(scales):
 def _indirect(dst, srcs, operator, factors, *, skip, unique):
     """One source is ``dst`` again: ``dst[rows] += src`` in HBM, or ``dst += src[rows]`` in SBUF."""
     if len(srcs) != _TWO or any(factor != 1.0 for factor in factors or ()) or not unique:
-        takes, got = "two srcs, scales of 1.0 and unique indices", f"{len(srcs)} srcs"
+        takes = "two srcs, scales of 1.0 and unique indices"
+        got = f"{len(srcs)} srcs"
         received = f"{len(srcs)} srcs, scales={factors}, unique_indices={unique}"
         raise not_taken("dma_compute with a vector_offset", takes, got, received)
     others = [src for src in srcs if not _same_place(src, dst)]
     if len(others) != 1:
-        takes, got = "its dst as one of its two srcs", "a dst that is not one of the two srcs"
+        takes = "its dst as one of its two srcs"
+        got = "a dst that is not one of the two srcs"
         received = f"dst = {dst!r}, srcs = {list(srcs)!r:.160}"
         remedy = "write dma_compute(dst=x, srcs=[x, y], reduce_op=nl.add): one of them is indirect"
         raise not_taken("dma_compute with a vector_offset", takes, got, received, remedy=remedy)
@@ -198,7 +203,8 @@ def _indirect(dst, srcs, operator, factors, *, skip, unique):
         rows = dst._offsets()
         kept = rows[(rows >= 0) & (rows < dst._rows.size)]
         if len(np.unique(kept)) < len(kept):
-            name, line = dst._owner, kernel_location()
+            name = dst._owner
+            line = kernel_location()
             warn_of_hazard(
                 LostAdditionWarning(
                     f"dma_compute adds to a row of {name!r} twice ({line}): indices are to be "
@@ -206,7 +212,8 @@ def _indirect(dst, srcs, operator, factors, *, skip, unique):
                 )
             )
     elif not isinstance(dst, Tile) or dst._space is not Space.SBUF:
-        takes, got = "a dst in SBUF that gathered rows are added to", "a dst that is not there"
+        takes = "a dst in SBUF that gathered rows are added to"
+        got = "a dst that is not there"
         raise not_taken("dma_compute", takes, got, f"dst = {dst!r}")
     return issue(dma.dma_copy, dst, (other,), options)
 
@@ -250,7 +257,8 @@ def _load(record, dst, operands, options, **_):
 def register_store(dst, src):
     """Write a register to a tensor of one element in HBM or SBUF."""
     register = _register(src, "src", "register_store")
-    value, src = register.device_value(), register.label
+    value = register.device_value()
+    src = register.label
     return locals()
 
 
@@ -267,7 +275,8 @@ def scalar_store(dst, s):
     """Write a scalar to a tensor of one element in HBM or SBUF."""
     if not isinstance(s, (VirtualRegister, NkiScalar)):
         raise wrong_kind(s, "an nl.NkiScalar", "scalar_store", "s")
-    value, src = s.device_value(), s.label
+    value = s.device_value()
+    src = s.label
     return locals()
 
 

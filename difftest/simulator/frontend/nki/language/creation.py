@@ -49,10 +49,12 @@ def new_tensor(
     shape: Any, dtype: object, buffer: object, name: str, where: str, address: Any = None
 ) -> NkiTensor:
     """A tensor of which nothing is written; on chip the first dimension is the partitions'."""
-    core, space = current(), space_of(buffer, where)
+    core = current()
+    space = space_of(buffer, where)
     sizes = as_integers(shape, f"{where} with shape")
     if not sizes or min(sizes) < 1:
-        takes, got = "a shape of positive sizes", f"shape {list(sizes)}"
+        takes = "a shape of positive sizes"
+        got = f"shape {list(sizes)}"
         raise not_taken(where, takes, f"the {got}", got, error=ShapeError)
     if not space.is_hbm and sizes[0] > core.machine.partitions:
         raise LimitError(
@@ -73,7 +75,8 @@ def new_tensor(
 
 def _address(address: Any, space: Space) -> tuple[int, ...]:
     """An address on chip: partition, and byte in each; in PSUM a bank's first. In HBM: the byte."""
-    place, bank = as_integers(address, "nl.ndarray with address"), current().machine.psum_bank_bytes
+    place = as_integers(address, "nl.ndarray with address")
+    bank = current().machine.psum_bank_bytes
     count = 1 if space.is_hbm else 2
     if space.is_hbm:
         check_level("nl.ndarray with an address in HBM")
@@ -162,7 +165,8 @@ def rand(shape, dtype, buffer=SBUF, name=""):
 @public
 def shared_constant(constant):
     """A tensor in shared HBM that holds a NumPy array, or what a ``.npy`` file holds."""
-    where, takes = "nl.shared_constant", "a NumPy array or the path of a .npy file"
+    where = "nl.shared_constant"
+    takes = "a NumPy array or the path of a .npy file"
     if isinstance(constant, (str, os.PathLike)):
         try:
             constant = np.load(constant)
@@ -186,7 +190,8 @@ def shared_identity_matrix(n, dtype=UINT8, dst=None):
     elif isinstance(dst, NkiTensor) and dst.shape == (n, n):
         tensor = dst
     else:
-        takes, got = "a dst of shape (n, n)", "a dst of another shape"
+        takes = "a dst of shape (n, n)"
+        got = "a dst of another shape"
         received = f"{dst!r} for n={n}"
         raise not_taken("nl.shared_identity_matrix", takes, got, received, error=ShapeError)
     gate.issue(copies.memset, (0,), dst=tensor)
@@ -242,7 +247,7 @@ class TileSizes:
         return _SIZES[name](machine_of(os.environ.get(TARGET_VARIABLE)))
 
     def __dir__(self) -> list[str]:
-        return [*_SIZES]
+        return list(_SIZES)
 
 
 def _asks(name: str, summary: str, *regions: MemoryRegion) -> None:

@@ -63,9 +63,11 @@ def elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:
     tiles = [side for side in (x, y) if isinstance(side, _OPERANDS)]
     others = [side for side in (x, y) if not isinstance(side, _OPERANDS)]
     if not tiles or any(not is_number(side) for side in others):
-        takes, got = "two tiles, or a tile and a number", (type(x).__name__, type(y).__name__)
+        takes = "two tiles, or a tile and a number"
+        got = (type(x).__name__, type(y).__name__)
         raise not_taken(where, takes, "a {} and a {}".format(*got), f"{x!r:.60} and {y!r:.60}")
-    result, first = wanted(dtype, tiles[0]), tiles[0] is x
+    result = wanted(dtype, tiles[0])
+    first = tiles[0] is x
     if len(tiles) == 1 and first and name == "power":
         takes = "no number as y: it does not compile (release notes of NKI 0.3, known issues)"
         received = f"nl.power({x!r}, {y!r})"
@@ -80,7 +82,8 @@ def elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:
     if any(dtype not in WIDE_INTEGERS for dtype in (x.dtype, y.dtype, result)):
         return issue_new(vector_engine.tensor_tensor, (x, y), (op,), dtype=result)
     in_psum = any(tile._space is Space.PSUM for tile in tiles)
-    engine, dst = Engine.VECTOR if in_psum else Engine.UNKNOWN, ndarray(x.shape, result)
+    engine = Engine.VECTOR if in_psum else Engine.UNKNOWN
+    dst = ndarray(x.shape, result)
     return issue_new(vector_engine.tensor_tensor, (x, y), (op,), dst=dst, engine=engine)
 
 
@@ -113,7 +116,8 @@ def _sine(shift: float, x: Any, dtype: Any) -> Any:
 
 
 def _tangent(x: Any, dtype: Any) -> Any:
-    sine, cosine = _sine(0.0, x, FLOAT32), _sine(np.pi / 2, x, FLOAT32)
+    sine = _sine(0.0, x, FLOAT32)
+    cosine = _sine(np.pi / 2, x, FLOAT32)
     return elementwise("multiply", sine, inverted(cosine, FLOAT32), dtype)
 
 
@@ -161,9 +165,9 @@ _BODIES: dict[str, tuple[Body, str]] = {
 def _of_two(name: str) -> Function:
     def function(x: Any, y: Any, dtype: object = None) -> Any:
         tile = elementwise(name, x, y, dtype)
-        return (
-            current().kind(ComparedTensor)._whole(tile._storage) if name in _COMPARISONS else tile
-        )
+        if name in _COMPARISONS:
+            return current().kind(ComparedTensor)._whole(tile._storage)
+        return tile
 
     return named(function, name, f"``{name}(x, y)``, element by element.")
 

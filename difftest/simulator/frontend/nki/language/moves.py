@@ -48,7 +48,8 @@ def _check_hbm(tensor: Any, name: str, where: str, ndim: int | None = None) -> N
     if isinstance(tensor, views) and tensor._in_hbm and ndim in (None, len(tensor.shape)):
         return
     kind = "" if ndim is None else f"a {ndim}-D tensor "
-    takes, got = f"{kind or f'{name} '}in hbm", f"a {name} that is not {kind}in hbm"
+    takes = f"{kind or f'{name} '}in hbm"
+    got = f"a {name} that is not {kind}in hbm"
     received = f"{name} = {tensor!r:.80}"
     raise not_taken(where, takes, got, received, error=BufferError, limit="hbm")
 
@@ -80,7 +81,8 @@ def _without_trailing_one(src: Any) -> Any:
     is_seen = isinstance(src, Tile) and src._in_hbm and src.shape[2:] == (1,)
     if not is_seen:
         return src
-    takes, got = "a 2-D tensor in hbm", f"a tensor of {src.ndim} dimensions"
+    takes = "a 2-D tensor in hbm"
+    got = f"a tensor of {src.ndim} dimensions"
     remedy = "write src[:, :, 0]"
     received = f"src = {src!r:.80}"
     report_violation(
@@ -113,7 +115,8 @@ def no_reorder():
     A loop on the device cannot run inside it; it can stand inside such a loop's body.
     """
     loops = current().loops
-    outer, loops.keeps_order = loops.keeps_order, True
+    outer = loops.keeps_order
+    loops.keeps_order = True
     try:
         yield
     finally:
@@ -192,7 +195,8 @@ def broadcast_to(x, shape, dtype=None):
     if sizes == tile.shape and wanted(dtype, tile) == tile.dtype:
         return tile
     if len(sizes) != tile.ndim:
-        takes, got = f"a shape of {tile.ndim} dimensions, as the tile's", f"a shape of {len(sizes)}"
+        takes = f"a shape of {tile.ndim} dimensions, as the tile's"
+        got = f"a shape of {len(sizes)}"
         received = f"{tile!r} to {list(sizes)}"
         raise not_taken("nl.broadcast_to", takes, got, received, error=ShapeError)
     return gate.issue(copies.tensor_copy, (tile._broadcast_to(sizes),), dtype=wanted(dtype, tile))
@@ -291,11 +295,11 @@ def _on_device(
     if loops.keeps_order:
         raise LOOP_IN_ORDER("the loop, in a with block of nl.no_reorder()")
     for value in iterate(LoopKind.DYNAMIC, values, body):
-        variable = (
-            NkiScalar(value, np.dtype(np.int32))
-            if scalar
-            else VirtualRegister(value, frozen=frozen)
-        )
+        variable: NkiScalar | VirtualRegister
+        if scalar:
+            variable = NkiScalar(value, np.dtype(np.int32))
+        else:
+            variable = VirtualRegister(value, frozen=frozen)
         yield variable.of_loop(loops.turns[-1].loop.id)
 
 

@@ -10,7 +10,8 @@ from difftest.simulator.frontend.classic import language as nl
 from tests.every import every
 from tests.unit.simulator.on_tiles import normal, on_tiles
 
-A, B = normal(6, 4, 5), normal(6, 4, 5, seed=1)
+A = normal(6, 4, 5)
+B = normal(6, 4, 5, seed=1)
 
 
 @every("shape", [(1, 1), (1, 5)])

@@ -59,7 +59,9 @@ def into_parts_of_a_list(x):
 
 
 def into_a_range_of_names(x):
-    total, first, last = nl.zeros((4, 5), nl.float32), 0, 4
+    total = nl.zeros((4, 5), nl.float32)
+    first = 0
+    last = 4
     for i in nl.affine_range(3):
         total[first:last] = nl.loop_reduce(x[:, i, :], op=np.add, loop_indices=[i])
     return total
@@ -78,7 +80,8 @@ def into_the_name_of_a_closure(x):
 
 
 def two_on_a_line(x):
-    total, other = nl.zeros((4, 5), nl.float32), nl.zeros((4, 5), nl.float32)
+    total = nl.zeros((4, 5), nl.float32)
+    other = nl.zeros((4, 5), nl.float32)
     for i in nl.affine_range(3):
         # fmt: off
         other = nl.loop_reduce(x[:, 0, :], np.add, [i]); total = nl.loop_reduce(x[:, i, :], np.add, [i])  # noqa: E501, E702
@@ -175,7 +178,8 @@ class Counting:
     """What a left side may name, with every way in which it could run the kernel's own code."""
 
     def __init__(self, tile):
-        self.tile, self.uses = tile, 0
+        self.tile = tile
+        self.uses = 0
 
     def __getitem__(self, key):
         self.uses += 1
@@ -249,7 +253,8 @@ def test_another_dtype_rounds_the_result_on_its_way(target, dtype, begun, plain)
     data = (DATA[:, 0] * np.float32(37.173)).astype(np.float32)
 
     def kernel(x):
-        tile, narrow = nl.load(x), getattr(nl, dtype)
+        tile = nl.load(x)
+        narrow = getattr(nl, dtype)
         total = nl.ndarray((4, 5), getattr(nl, target))
         wanted = nl.ndarray((4, 5), getattr(nl, target))
         if begun:

@@ -22,8 +22,10 @@ SMALL = st.integers(-5, 5)
 @st.composite
 def grids(draw):
     """An axis of nl.arange or nl.mgrid, and NumPy's equal."""
-    rows, columns = draw(st.integers(1, 4)), draw(st.integers(1, 4))
-    start, step = draw(st.integers(0, 6)), draw(st.integers(1, 3))
+    rows = draw(st.integers(1, 4))
+    columns = draw(st.integers(1, 4))
+    start = draw(st.integers(0, 6))
+    step = draw(st.integers(1, 3))
     stop = start + columns * step
     return draw(
         st.sampled_from(
@@ -59,7 +61,8 @@ def expressions(draw):
     for name in draw(st.lists(st.sampled_from(sorted(OPERATIONS)), max_size=4)):
         number = draw(SMALL)
         if array.ndim < 4 or "None" not in name:
-            index, array = OPERATIONS[name](index, number), OPERATIONS[name](array, number)
+            index = OPERATIONS[name](index, number)
+            array = OPERATIONS[name](array, number)
     return index, array
 
 
@@ -96,7 +99,8 @@ COMPARISONS = {
 @given(grids(), SMALL, st.sampled_from(sorted(COMPARISONS)), st.sampled_from(sorted(COMPARISONS)))
 def test_masks_are_conjunctions_of_comparisons(grid, number, first, second):
     index, array = grid
-    compare, other = COMPARISONS[first], COMPARISONS[second]
+    compare = COMPARISONS[first]
+    other = COMPARISONS[second]
     mask = compare(index, number) & other(2 * index, 7)
     expected = compare(array, number) & other(2 * array, 7)
     assert mask.shape == array.shape

@@ -30,7 +30,8 @@ def tile_of(values, dtype=np.int32):
 
 @every("form", ["tile + index", "index + tile"])
 def test_an_offset_in_a_tile_plus_an_affine_part(form):
-    start, rows = tile_of([[3]]), 2 * arange(3)[:, None]
+    start = tile_of([[3]])
+    rows = 2 * arange(3)[:, None]
     item = start + rows if form == "tile + index" else rows + start
     assert isinstance(item, DynamicIndex)
     access = stored(TABLE)[item, arange(6)[None, :]]

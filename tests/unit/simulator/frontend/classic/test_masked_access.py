@@ -136,7 +136,9 @@ def kernel_of(kind, access):
     """Return a kernel of the tensor ``x`` and the grid's values ``y``."""
 
     def kernel(x, y):
-        grid, mask, key = access.grid, access.mask(), access.key()
+        grid = access.grid
+        mask = access.mask()
+        key = access.key()
         place = tuple(nl.mgrid[tuple(map(slice, grid))])
         target = nl.zeros(grid, nl.float32)
         if kind == "load":

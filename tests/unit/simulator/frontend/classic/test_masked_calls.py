@@ -13,7 +13,8 @@ from difftest.simulator.frontend.classic import language as nl
 from tests.every import every
 from tests.unit.simulator.on_tiles import written
 
-ROWS, COLUMNS = 32, 16
+ROWS = 32
+COLUMNS = 16
 P, X = np.mgrid[0:ROWS, 0:COLUMNS]
 MASKS = {  # name: what makes NKI's mask of two indices, NumPy's bools
     "columns": (lambda p, x: x >= 4, X >= 4),
@@ -30,7 +31,8 @@ MASKS["a box"] = (MASKS["a box"][0], (P >= 3) & (P < 31) & (X >= 2) & (X < 12))
 
 # -- tiles of indices, products, loops -------------------------------------------------------------
 
-FOUR, THREE = nl.arange(4)[:, None], nl.arange(3)[None, :]
+FOUR = nl.arange(4)[:, None]
+THREE = nl.arange(3)[None, :]
 TABLE = np.arange(24, dtype=np.float32).reshape(8, 3) + 1
 
 
@@ -56,14 +58,18 @@ def test_a_masked_load_reads_no_index_that_it_leaves_out():
     assert_array_equal(result, np.vstack([TABLE[[1, 5]], np.zeros((2, 3), np.float32)]))
 
 
-K, M, N = 8, 4, 6
+K = 8
+M = 4
+N = 6
 LEFT = np.arange(K * M, dtype=np.float32).reshape(K, M) % 7
 RIGHT = np.arange(K * N, dtype=np.float32).reshape(K, N) % 5
 
 
 @every("function", ["nisa.nc_matmul", "nl.matmul"])
 def test_a_products_mask_says_by_its_shape_which_axis_it_limits(function):
-    depth, rows, columns = nl.arange(K)[:, None], nl.arange(M)[None, :], nl.arange(N)[None, :]
+    depth = nl.arange(K)[:, None]
+    rows = nl.arange(M)[None, :]
+    columns = nl.arange(N)[None, :]
     of_three = (nl.arange(M)[None, :, None] >= 2) & (nl.arange(N)[None, None, :] < 3)
     masks = {
         "contraction": (depth < 5, np.s_[:5], np.s_[:], np.s_[:]),
@@ -75,7 +81,8 @@ def test_a_products_mask_says_by_its_shape_which_axis_it_limits(function):
     for mask, k, m, n in masks.values():
 
         def kernel(left, right, mask=mask):
-            x, y = nl.load(left), nl.load(right)
+            x = nl.load(left)
+            y = nl.load(right)
             target = nl.zeros((M, N), nl.float32, buffer=nl.psum)
             if function == "nl.matmul":
                 target += nl.matmul(x, y, transpose_x=True, mask=mask)
@@ -136,11 +143,13 @@ def test_a_masked_call_that_makes_a_tile_is_not_like_one_into_a_tile():
     """The second is exact for integers that float32 has not, the first rounds them."""
 
     def kernel(x):
-        tile, i_p = nl.load(x), nl.arange(4)[:, None]
+        tile = nl.load(x)
+        i_p = nl.arange(4)[:, None]
         total = nl.zeros((4, 3), nl.int32)
         for i in nl.affine_range(2):
             total = nl.loop_reduce(tile, op=np.max, loop_indices=[i], mask=i_p <= THREE)
-        part, two = tile[:, 0:2], nl.arange(2)[None, :]
+        part = tile[:, 0:2]
+        two = nl.arange(2)[None, :]
         made = nl.maximum(part, part, mask=i_p <= two)
         return written(total[0:1, 0:1]), written(made[0:1, 0:1])
 

@@ -15,7 +15,9 @@ from difftest.simulator.frontend.classic import language as nl
 from tests.every import every
 from tests.unit.simulator.on_tiles import written
 
-K, M, N = 8, 4, 6
+K = 8
+M = 4
+N = 6
 LEFT = np.arange(K * M, dtype=np.float32).reshape(K, M) % 7
 RIGHT = np.arange(K * N, dtype=np.float32).reshape(K, N) % 5
 
@@ -49,10 +51,13 @@ def test_a_mask_between_a_products_operands_brackets(limited, function):
     of_left, of_right, k, m, n = OPERAND_MASKS[limited]
 
     def kernel(left, right):
-        x, y = nl.load(left), nl.load(right)
-        depth, rows = nl.arange(K)[:, None], nl.arange(M)[None, :]
+        x = nl.load(left)
+        y = nl.load(right)
+        depth = nl.arange(K)[:, None]
+        rows = nl.arange(M)[None, :]
         if function == "transposed":
-            depth, rows = nl.arange(K)[None, :], nl.arange(M)[:, None]
+            depth = nl.arange(K)[None, :]
+            rows = nl.arange(M)[:, None]
             x = nl.load(left[depth, rows])
         if of_left:
             x = x[of_left(depth, rows)]
@@ -78,9 +83,11 @@ OTHERS = np.arange(K * 2 * N, dtype=np.float32).reshape(K, 2, N) % 3 / 4
 @every("spelled", ["mask", "brackets"])
 def test_masks_beside_a_perf_mode(spelled):
     def kernel(left, right):
-        x, y = nl.load(left, dtype=nl.float8_e4m3), nl.load(right, dtype=nl.float8_e4m3)
+        x = nl.load(left, dtype=nl.float8_e4m3)
+        y = nl.load(right, dtype=nl.float8_e4m3)
         target = nl.zeros((M, N), nl.float32, buffer=nl.psum)
-        k, m = nl.arange(K)[:, None, None], nl.arange(M)[None, :, None]
+        k = nl.arange(K)[:, None, None]
+        m = nl.arange(M)[None, :, None]
         mask = (k < 5) & (m > 0) & (nl.arange(N)[None, None, :] < 4)
         if spelled == "brackets":
             mask = None

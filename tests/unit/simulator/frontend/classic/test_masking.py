@@ -126,7 +126,8 @@ def test_a_window_that_a_mask_cuts_at_every_edge(plain):
     def kernel(x):
         tile = nl.load(x)
         p, i, j, r, s = nl.mgrid[0:4, 0:5, 0:6, 0:3, 0:3]
-        y, x = i + r - 1, j + s - 1
+        y = i + r - 1
+        x = j + s - 1
         inside = (y >= 0) & (y < 5) & (x >= 0) & (x < 6)
         window = tile[p, y, x]
         total = nisa.tensor_reduce(np.add, window, axis=[3, 4], mask=inside)

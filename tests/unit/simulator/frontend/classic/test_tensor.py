@@ -15,7 +15,8 @@ from difftest.simulator.frontend.nki import language as todays
 from tests.every import every
 from tests.unit.simulator.on_tiles import normal, on_tiles
 
-A, B = normal(6, 8), normal(6, 8, seed=1)
+A = normal(6, 8)
+B = normal(6, 8, seed=1)
 
 
 def test_astype_and_the_properties():

@@ -109,7 +109,8 @@ def test_a_kernel_writes_what_is_mutable_and_nothing_else(name, how):
         names = {}
         with embedded():
             exec(compile(filled, "kernel.py", "exec"), names)
-        cache, rows = np.zeros((4, 5), np.float32), np.ones((4, 5), np.float32)
+        cache = np.zeros((4, 5), np.float32)
+        rows = np.ones((4, 5), np.float32)
         if mutable:
             launch(names["kernel"], [cache, rows])
             assert cache.all()

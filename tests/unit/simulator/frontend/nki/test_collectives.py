@@ -36,7 +36,8 @@ def collective(call, shape, *, buffer=nl.shared_hbm):
         if buffer is nl.shared_hbm:
             call([a], [out])
             return out
-        src, dst = nl.ndarray(a.shape, a.dtype), nl.ndarray(shape, a.dtype)
+        src = nl.ndarray(a.shape, a.dtype)
+        dst = nl.ndarray(shape, a.dtype)
         nisa.dma_copy(src, a)
         call([src], [dst])
         nisa.dma_copy(out, dst)
@@ -220,13 +221,15 @@ def test_all_gather_v(known, in_sbuf):
 
 
 def test_all_to_all_v():
-    counts, places = [[1, 3], [2, 0]], [[7, 0], [5, 0]]
+    counts = [[1, 3], [2, 0]]
+    places = [[7, 0], [5, 0]]
     metas = [np.array([n, at, [77, 77]], np.uint32) for n, at in zip(counts, places, strict=True)]
     ranks = launch_ranks(by_table(ncc.all_to_all_v), list(zip(DATA[:2], metas, strict=True)))
     for me, rank in enumerate(ranks):
         expected = np.full(8, -1.0, np.float32)
         for sender in range(2):
-            count, at = counts[sender][me], places[sender][me]
+            count = counts[sender][me]
+            at = places[sender][me]
             expected[4 * sender : 4 * sender + count] = DATA[sender].reshape(-1)[at : at + count]
         np.testing.assert_array_equal(rank.outputs[0], expected)
         np.testing.assert_array_equal(rank.outputs[1][2], [counts[0][me], counts[1][me]])
@@ -241,7 +244,8 @@ def test_collective_permute_implicit_passes_on_around_the_ring(groups):
         group = ncc.ReplicaGroup(groups)
         size = len(groups[0])
         names = nl.ndarray((1, size), nl.int32, buffer=nl.shared_hbm)
-        held, seen = a, []
+        held = a
+        seen = []
         for step in range(size):
             seen.append(held)
             name = nl.ndarray((1, 1), nl.int32)
@@ -397,7 +401,11 @@ def sbuf(*shape):
         (lambda: varying(srcs=[hbm(4, 2)] * 2, dsts=[hbm(4, 2)] * 2), KernelError, "one tensor"),
         (lambda: passed_on(hbm(4, 2)), KernelError, "a list of channels"),
         (lambda: passed_on([[hbm(4, 2)]], channel_ids=[1]), KernelError, "consecutive"),
-        (lambda: passed_on([[hbm(4, 2)]] * 5, channel_ids=[*range(5)]), KernelError, "4 channels"),
+        (
+            lambda: passed_on([[hbm(4, 2)]] * 5, channel_ids=list(range(5))),
+            KernelError,
+            "4 channels",
+        ),
         (
             lambda: ncc.collective_permute_implicit_current_processing_rank_id(
                 0, ncc.ReplicaGroup([[0, 1]]), 4

@@ -15,7 +15,8 @@ DATA = [np.arange(8, dtype=np.float32).reshape(4, 2) * 10**rank for rank in rang
 
 def gathered_by_halves(a):
     """Each core gathers its half of the rows in SBUF, then both sum all in HBM."""
-    core, group = nl.program_id(0), ncc.ReplicaGroup([[0, 1]])
+    core = nl.program_id(0)
+    group = ncc.ReplicaGroup([[0, 1]])
     rows = a.shape[0] // 2
     half = slice(rows * core, rows * (core + 1))
     out = nl.ndarray((a.shape[0], 2 * a.shape[1]), a.dtype, buffer=nl.shared_hbm, name="out")
@@ -38,7 +39,8 @@ def test_a_program_meets_the_programs_of_its_number():
 
 def test_ranks_whose_programs_call_in_another_order_never_meet():
     def kernel(first):
-        mine, all_of = nl.zeros((1, 1), nl.float32), nl.zeros((1, 2), nl.float32)
+        mine = nl.zeros((1, 1), nl.float32)
+        all_of = nl.zeros((1, 2), nl.float32)
         if nl.program_id(0) == first:
             ncc.all_gather([mine], [all_of], ncc.ReplicaGroup([[0, 1]]), 1)
 
@@ -49,7 +51,8 @@ def test_ranks_whose_programs_call_in_another_order_never_meet():
 
 def test_an_error_on_one_core_of_one_rank_ends_all():
     def kernel(wrong):
-        mine, all_of = nl.zeros((1, 1), nl.float32), nl.zeros((1, 2), nl.float32)
+        mine = nl.zeros((1, 1), nl.float32)
+        all_of = nl.zeros((1, 2), nl.float32)
         if wrong and nl.program_id(0) == 1:
             nl.ndarray((129, 1), nl.float32)
         ncc.all_gather([mine], [all_of], ncc.ReplicaGroup([[0, 1]]), 1)

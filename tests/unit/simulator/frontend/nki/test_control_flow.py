@@ -91,7 +91,8 @@ def test_a_view_keeps_the_offset_that_its_register_had():
     @jit
     def kernel(a):
         out = nl.ndarray((1, 1), nl.float32, buffer=nl.shared_hbm)
-        one, at = nl.ndarray((1, 1), nl.float32), register(3)
+        one = nl.ndarray((1, 1), nl.float32)
+        at = register(3)
         view = a.select(1, at)
         nisa.register_move(at, 5)
         nisa.dma_copy(one, view)

@@ -20,7 +20,9 @@ def test_a_number_that_a_body_keeps_for_the_next_turn_is_told_of(told):
     """A compiler traces a body once: state of Python's does not advance on a device."""
 
     def kernel():
-        out, column, width = nl.ndarray((1, 8), nl.float32, buffer=nl.shared_hbm), 0, 4
+        out = nl.ndarray((1, 8), nl.float32, buffer=nl.shared_hbm)
+        column = 0
+        width = 4
         tile = nl.zeros((1, 8), nl.float32)
 
         def body(i):

@@ -14,7 +14,8 @@ from difftest.simulator.frontend.nki.nki_kernel import jit
 from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import raised, stored, tile, values
 
-TABLE, DATA = values(9, 4), values(3, 4, seed=1)
+TABLE = values(9, 4)
+DATA = values(3, 4, seed=1)
 ROWS = np.array([[7], [0], [4]], np.int32)
 SKIP = nisa.oob_mode.skip
 PATTERN = [[4, 3], [1, 4]]
@@ -22,7 +23,8 @@ PATTERN = [[4, 3], [1, 4]]
 
 def scatter(table, rows, data, **options):
     """``table[rows] += data`` in HBM, and the table."""
-    index, held = nl.load(rows), nl.load(data)
+    index = nl.load(rows)
+    held = nl.load(data)
     there = table.ap(PATTERN, vector_offset=index)
     nisa.dma_compute(there, [there, held], nl.add, **options)
     return table
@@ -30,7 +32,8 @@ def scatter(table, rows, data, **options):
 
 def gather(table, rows, data, **options):
     """``data + table[rows]`` in SBUF."""
-    index, held = nl.load(rows), nl.load(data)
+    index = nl.load(rows)
+    held = nl.load(data)
     there = table.ap(PATTERN, vector_offset=index)
     nisa.dma_compute(held, [there, held], nl.add, **options)
     return stored(held)

@@ -12,7 +12,8 @@ DATA = np.arange(4 * 16, dtype=np.float32).reshape(4, 16) - 20
 
 def test_the_trace_says_that_the_offset_is_read():
     def kernel(a):
-        x, index = nl.load(a), nl.full((1, 1), 3, nl.int32)
+        x = nl.load(a)
+        index = nl.full((1, 1), 3, nl.int32)
         nl.relu(x.select(1, index))
 
     event = launch(kernel, (DATA,)).trace.events[-1]

@@ -99,7 +99,8 @@ def test_an_mx_product_gathers_and_scatters():
 def mx_operands():
     data = nl.ndarray((32, 8), nl.float8_e5m2_x4)
     nisa.memset(data, 0)
-    scale, index = nl.ndarray((32, 8), nl.uint8), nl.zeros((32, 1), nl.uint16)
+    scale = nl.ndarray((32, 8), nl.uint8)
+    index = nl.zeros((32, 1), nl.uint16)
     nisa.memset(scale, 127)
     return data, scale, index
 
@@ -127,7 +128,8 @@ def in_a_tile():
 
 
 def transposing():
-    left, index = nl.zeros((32, 32), nl.bfloat16), nl.zeros((32, 1), nl.uint16)
+    left = nl.zeros((32, 32), nl.bfloat16)
+    index = nl.zeros((32, 1), nl.uint16)
     result = nl.ndarray((32, 4), nl.bfloat16, buffer=nl.psum)
     nisa.nc_matmul(result, left, left.indirect(index, 4), is_transpose=True)
 

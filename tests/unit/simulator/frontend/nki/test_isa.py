@@ -10,7 +10,8 @@ from difftest.simulator.instructions.matmul import AccumulationWarning
 from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, raised, stored, tile, values
 
-A, B = values(16, 8), values(16, 24, seed=1)
+A = values(16, 8)
+B = values(16, 24, seed=1)
 PRODUCT = (A.astype(np.float64).T @ B).astype(np.float32)
 
 
@@ -70,7 +71,8 @@ def test_adding_to_a_memset_warns():
 def test_only_an_accumulating_matmul_reads_its_tile():
     def kernel(a, b):
         total = nl.ndarray((8, 24), nl.float32, buffer=nl.psum)
-        left, right = nl.load(a), nl.load(b)
+        left = nl.load(a)
+        right = nl.load(b)
         for flag in (False, True, None):
             nisa.nc_matmul(total, left, right, accumulate=flag)
         return stored(total)
@@ -101,7 +103,8 @@ def test_a_value_that_is_not_there_has_an_index_of_all_ones():
     data = np.array([[3, 9, 3, 8, 7, 0.5, 1, 2]], np.float32)
 
     def compute(x, v):
-        wide, narrow = nl.ndarray((1, 8), nl.uint32), nl.ndarray((1, 8), nl.uint16)
+        wide = nl.ndarray((1, 8), nl.uint32)
+        narrow = nl.ndarray((1, 8), nl.uint16)
         nisa.nc_find_index8(wide, x, v)
         nisa.nc_find_index8(narrow, x, v)
         return wide, narrow
@@ -117,7 +120,8 @@ def test_match_replace_pairs_duplicates_backwards():
     vals = np.array([[3, 8, 8, 8, 8, 8, 8, 8]], np.float32)
 
     def compute(x, v):
-        out, places = tile((1, 11)), nl.ndarray((1, 8), nl.uint32)
+        out = tile((1, 11))
+        places = nl.ndarray((1, 8), nl.uint32)
         nisa.nc_match_replace8(out, x, v, -1.0, dst_idx=places)
         return out, places
 
@@ -155,7 +159,8 @@ def test_instructions_return_handles_that_depend_on_each_other():
 
 def thrown_away(a, keep):
     """The row sums of squares; the squares go to one element a partition, by a step of 0."""
-    sink, total = nl.zeros((4, 1), nl.float32), nl.ndarray((4, 1), nl.float32)
+    sink = nl.zeros((4, 1), nl.float32)
+    total = nl.ndarray((4, 1), nl.float32)
     zero = nl.zeros((4, 1), nl.float32)
     target = sink.ap(pattern=[[1, 4], [0, 8]])
     nisa.activation_reduce(target, nl.square, a, nl.add, total, bias=zero)  # the line

@@ -18,7 +18,8 @@ from difftest.simulator.frontend.nki.nki_kernel import jit
 from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, raised, stored, values
 
-A, B = values(16, 24), values(16, 24, seed=1)
+A = values(16, 24)
+B = values(16, 24, seed=1)
 NONE = np.zeros((1, 1), np.float32)
 
 
@@ -33,7 +34,8 @@ def made(compute, **options):
 def test_tensors_like_another():
     def compute():
         x = nl.full((4, 3), 7, nl.int32, buffer=nl.psum)
-        zeros, empty = nl.zeros_like(x), nl.empty_like(x, dtype=nl.bfloat16, buffer=nl.sbuf)
+        zeros = nl.zeros_like(x)
+        empty = nl.empty_like(x, dtype=nl.bfloat16, buffer=nl.sbuf)
         assert (zeros.shape, zeros.dtype, zeros.buffer) == ((4, 3), nl.int32, nl.psum)
         assert (empty.shape, empty.dtype, empty.buffer) == ((4, 3), nl.bfloat16, nl.sbuf)
         return zeros
@@ -142,7 +144,10 @@ def test_tile_sizes_are_the_machines(machine, sbuf):
 
 def test_memories():
     assert [nl.is_hbm(b) for b in (nl.hbm, nl.shared_hbm, nl.private_hbm, nl.sbuf)] == [
-        *(True, True, True, False)
+        True,
+        True,
+        True,
+        False,
     ]
     assert [nl.is_on_chip(b) for b in (nl.sbuf, nl.psum, nl.hbm)] == [True, True, False]
     assert nl.is_sbuf(nl.sbuf)

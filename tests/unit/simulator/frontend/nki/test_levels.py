@@ -201,7 +201,8 @@ def dma(source, **keywords):
 
 
 def register_of(value):
-    register, out = nisa.register_alloc(), nl.ndarray((1, 1), nl.int32)
+    register = nisa.register_alloc()
+    out = nl.ndarray((1, 1), nl.int32)
     nisa.register_move(register, imm=value)
     nisa.register_store(out, register)
     return out
@@ -220,7 +221,7 @@ def test_a_warning_points_at_the_kernels_line():
     with pytest.warns(LevelWarning) as caught:
         launch(jit(kernel))
     first = inspect.getsourcelines(register_of)[1]
-    assert [(one.filename, one.lineno - first) for one in caught] == [(__file__, 2)]
+    assert [(one.filename, one.lineno - first) for one in caught] == [(__file__, 3)]
 
 
 # -- who says the level ----------------------------------------------------------------------------

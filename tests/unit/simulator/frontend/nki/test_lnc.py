@@ -81,7 +81,8 @@ def test_tensors_of_one_name_in_shared_hbm_are_the_same_in_both_programs():
 def exchanged(a, engine=dma_engine.dma):
     me = nl.program_id(0)
     out = nl.ndarray((2, 4), nl.float32, buffer=nl.shared_hbm)
-    mine, other = nl.ndarray((1, 4), nl.float32), nl.ndarray((1, 4), nl.float32)
+    mine = nl.ndarray((1, 4), nl.float32)
+    other = nl.ndarray((1, 4), nl.float32)
     nisa.dma_copy(mine, a[me : me + 1])
     nisa.sendrecv(mine, other, 1 - me, 1 - me, 0, dma_engine=engine)
     nisa.memset(mine, 0.0)
@@ -316,7 +317,8 @@ def test_programs_see_each_other_as_if_they_ran_an_instruction_each_in_turn():
     def kernel(a):
         me = nl.program_id(0)
         out = nl.ndarray((2, 4), nl.float32, buffer=nl.shared_hbm)
-        zeros, row = nl.zeros((2, 4), nl.float32), nl.ndarray((1, 4), nl.float32)
+        zeros = nl.zeros((2, 4), nl.float32)
+        row = nl.ndarray((1, 4), nl.float32)
         nisa.dma_copy(out, zeros)
         nisa.dma_copy(row, a[me : me + 1])
         nisa.dma_copy(out[me : me + 1], row)
@@ -385,7 +387,8 @@ def test_sendrecv_sends_what_was_written_of_a_tile(rows):
     def kernel(a):
         me = nl.program_id(0)
         out = nl.ndarray((2 * rows, 4), nl.float32, buffer=nl.shared_hbm)
-        mine, other = nl.ndarray((2, 4), nl.float32), nl.zeros((2, 4), nl.float32)
+        mine = nl.ndarray((2, 4), nl.float32)
+        other = nl.zeros((2, 4), nl.float32)
         nisa.dma_copy(mine[0:1], a[me : me + 1])
         nisa.sendrecv(mine, other, 1 - me, 1 - me, 0)
         nisa.dma_copy(out[rows * me : rows * (me + 1)], other[0:rows])
@@ -403,7 +406,8 @@ def test_a_barrier_of_what_the_cores_do_not_share_warns_and_holds():
         me = nl.program_id(0)
         scratch = nl.ndarray((2, 4), nl.float32, buffer=nl.shared_hbm)
         out = nl.ndarray((2, 4), nl.float32, buffer=nl.shared_hbm)
-        row, own = nl.ndarray((1, 4), nl.float32), nl.zeros((1, 1), nl.int32)
+        row = nl.ndarray((1, 4), nl.float32)
+        own = nl.zeros((1, 1), nl.int32)
         nisa.dma_copy(row, a[me : me + 1])
         nisa.dma_copy(scratch[me : me + 1], row)
         for _ in range(3 * me):  # the first program is far ahead
@@ -420,7 +424,8 @@ def test_a_barrier_of_what_the_cores_do_not_share_warns_and_holds():
 
 def test_no_program_begins_before_each_has_its_thread(monkeypatch):
     """Or an interrupt that one sends itself could leave another half made."""
-    begun, start = threading.Event(), threading.Thread.start
+    begun = threading.Event()
+    start = threading.Thread.start
 
     def late(thread):
         assert not begun.wait(0.05)

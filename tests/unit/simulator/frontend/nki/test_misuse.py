@@ -17,7 +17,8 @@ from difftest.simulator.frontend.nki.nki_kernel import simulate
 from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import stored, tile
 
-PSUM, HWDGE = nl.psum, nisa.dge_mode.hwdge
+PSUM = nl.psum
+HWDGE = nisa.dge_mode.hwdge
 
 
 def hbm(*shape):
@@ -260,7 +261,8 @@ def test_while_with_a_register_is_a_loop_that_has_ended():
     """The docs of 0.6 have it, and 0.7 does not: it runs with a warning."""
 
     def kernel(count):
-        left, total = nl.load(count), nl.zeros((1, 1), nl.float32)
+        left = nl.load(count)
+        total = nl.zeros((1, 1), nl.float32)
         reg = nisa.register_alloc()
         nisa.register_load(reg, left)
         while reg:

@@ -15,7 +15,8 @@ from difftest.simulator.machine import KIB
 from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, stored, tile, values
 
-X, Y = values(16, 24), values(16, 24, seed=1)
+X = values(16, 24)
+Y = values(16, 24, seed=1)
 BFLOAT16 = ml_dtypes.bfloat16
 
 
@@ -74,7 +75,8 @@ def test_the_classic_dialect_does_not_have_it():
 
 def mx_matmul(stationary, stationary_scale, moving):
     """A stationary operand quantized on the host, given as uint32, and one quantized here."""
-    rows, columns = stationary.shape[0], moving.shape[1] // 4
+    rows = stationary.shape[0]
+    columns = moving.shape[1] // 4
     left = nl.ndarray(stationary.shape, nl.float8_e5m2_x4)
     nisa.dma_copy(left, stationary.view(nl.float8_e5m2_x4))
     left_scale = nl.load(stationary_scale)

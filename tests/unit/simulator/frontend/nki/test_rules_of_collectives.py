@@ -97,13 +97,23 @@ def two_dtypes(name):
 
 
 def along_the_second(name):
-    into = (4, 4) if name == "all_gather" else (4, 1) if name == "reduce_scatter" else (4, 2)
+    if name == "all_gather":
+        into = (4, 4)
+    elif name == "reduce_scatter":
+        into = (4, 1)
+    else:
+        into = (4, 2)
     given = arguments(name, [tensor((4, 2))], [tensor(into)])
     return {**given, "collective_dim": 1} if "collective_dim" in given else None
 
 
 def along_the_second_on_chip(name):
-    into = (4, 4) if name == "all_gather" else (4, 1) if name == "reduce_scatter" else (4, 2)
+    if name == "all_gather":
+        into = (4, 4)
+    elif name == "reduce_scatter":
+        into = (4, 1)
+    else:
+        into = (4, 2)
     srcs, dsts = ([tensor(shape, buffer=nl.sbuf)] for shape in ((4, 2), into))
     given = arguments(name, srcs, dsts)
     return {**given, "collective_dim": 1} if "collective_dim" in given else None
@@ -116,7 +126,12 @@ def multiplied(name):
 
 def uneven(name):
     """Three rows among two ranks."""
-    into = (6, 2) if name == "all_gather" else (1, 2) if name == "reduce_scatter" else (3, 2)
+    if name == "all_gather":
+        into = (6, 2)
+    elif name == "reduce_scatter":
+        into = (1, 2)
+    else:
+        into = (3, 2)
     return arguments(name, [tensor((3, 2))], [tensor(into)])
 
 

@@ -16,7 +16,8 @@ from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import values
 
 A = values(4, 6, 5)
-FLAT, COLUMN = A.reshape(4, 30), A[:, :1, :1]
+FLAT = A.reshape(4, 30)
+COLUMN = A[:, :1, :1]
 NARROW = FLAT.astype(BFLOAT16)
 WHOLE = np.arange(120, dtype=np.float32).reshape(4, 30)
 
@@ -26,7 +27,8 @@ def out(shape, dtype=nl.float32):
 
 
 def assigned_in_parts(a):
-    tile, made = nl.load(a), out(a.shape)
+    tile = nl.load(a)
+    made = out(a.shape)
     made[:, 0:4] = tile[:, 0:4]
     made[:, 4:] = tile[:, 4:]
     return made
@@ -55,14 +57,16 @@ def computed(function, x, y):
 
 
 def by_loops(a):
-    rows, columns = nl.affine_range(4), nl.sequential_range(1, 6, 2)
+    rows = nl.affine_range(4)
+    columns = nl.sequential_range(1, 6, 2)
     made = out((4, 3, 5))
     nl.store(made, nl.load(a[rows, columns]))
     return made
 
 
 def transposed(a):
-    tile, turned = nl.load(a), nl.ndarray((30, 4), nl.float32, buffer=nl.psum)
+    tile = nl.load(a)
+    turned = nl.ndarray((30, 4), nl.float32, buffer=nl.psum)
     nisa.nc_transpose(turned, tile)
     made = out((30, 4))
     nl.store(made, nl.copy(turned))
@@ -79,7 +83,8 @@ def sums_without_a_command(a):
     """[2, 4, 1]: of each half of the columns; each call resets the registers."""
     made = out((2, 4, 1))
     for half in range(2):
-        tile, total = nl.load(a[:, 15 * half : 15 * half + 15]), nl.ndarray((4, 1), nl.float32)
+        tile = nl.load(a[:, 15 * half : 15 * half + 15])
+        total = nl.ndarray((4, 1), nl.float32)
         copied = nl.ndarray(tile.shape, tile.dtype)
         nisa.activation(copied, nl.copy, tile, reduce_op=nl.add, reduce_res=total)
         nisa.dma_copy(made[half], total)
@@ -230,7 +235,8 @@ def rows_and_columns(a):
 
 
 def added_from_hbm(a):
-    made, total = out((4, 5)), nl.ndarray((4, 5), nl.float32)
+    made = out((4, 5))
+    total = nl.ndarray((4, 5), nl.float32)
     nisa.tensor_tensor(total, a[:, 0], nl.load(a[:, 1]), nl.add)
     nisa.tensor_scalar(total, total, nl.add, a[:, 0, 0:1])
     nl.store(made, total)
@@ -306,7 +312,8 @@ def test_instructions_do_not_broadcast():
 @pytest.mark.filterwarnings("ignore:a float as nisa.memset")
 def test_a_number_beyond_64_bits_saturates():
     def kernel():
-        tile, made = nl.ndarray((1, 3), nl.uint32), out((1, 3), nl.uint32)
+        tile = nl.ndarray((1, 3), nl.uint32)
+        made = out((1, 3), nl.uint32)
         for column, value in enumerate((1e40, 2**70, -(2**70))):
             nisa.memset(tile[:, column : column + 1], value)
         nl.store(made, tile)
@@ -331,7 +338,8 @@ def test_registers_that_nothing_has_read_are_read_although_a_reduce_op_stands_th
     """The page's own meaning: the last call of a chain reads the sum of those before it."""
 
     def kernel(a):
-        tile, total = nl.load(a), nl.ndarray((4, 1), nl.float32)
+        tile = nl.load(a)
+        total = nl.ndarray((4, 1), nl.float32)
         copied = nl.ndarray(tile.shape, tile.dtype)
         command = nisa.reduce_cmd.reset_reduce
         for half in range(2):

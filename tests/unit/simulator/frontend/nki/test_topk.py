@@ -28,7 +28,8 @@ def kernel(k, n, **options):
 
     def run(x):
         src = nl.load(x)
-        val, idx = nl.ndarray((x.shape[0], k), nl.bfloat16), nl.ndarray((x.shape[0], k), nl.uint32)
+        val = nl.ndarray((x.shape[0], k), nl.bfloat16)
+        idx = nl.ndarray((x.shape[0], k), nl.uint32)
         nisa.memset(val, -1.0)
         nisa.memset(idx, 99)
         nisa.topk(val, idx, src, n, **options)
@@ -63,7 +64,8 @@ def test_nan_is_the_least_in_both_modes():
 def test_what_the_last_column_has_beyond_the_results_counts_as_never_written():
     def first(rows):
         def run(x):
-            val, idx = nl.zeros((16, 8), nl.bfloat16), nl.zeros((16, 8), nl.uint32)
+            val = nl.zeros((16, 8), nl.bfloat16)
+            idx = nl.zeros((16, 8), nl.uint32)
             nisa.topk(val, idx, nl.load(x), 32)
             return stored(val[0:rows, 0:1]), stored(idx[0:rows, 0:1])
 

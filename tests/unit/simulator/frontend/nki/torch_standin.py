@@ -33,7 +33,8 @@ class Tensor:
     """A tensor whose elements lie in an array."""
 
     def __init__(self, held, *, requires_grad=False, device="cpu"):
-        self.held, self.requires_grad = held, requires_grad
+        self.held = held
+        self.requires_grad = requires_grad
         self.device = SimpleNamespace(type=device)
 
     @property

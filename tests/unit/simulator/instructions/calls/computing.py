@@ -71,7 +71,8 @@ def tensor_tensor(d: Drawing) -> DrawnCall:
 @draws("tensor_scalar")
 def tensor_scalar(d: Drawing) -> DrawnCall:
     shape = d.shape()
-    data, dst = d.tile("data", shape), d.dst(shape)
+    data = d.tile("data", shape)
+    dst = d.dst(shape)
     first = d.vector("operand0", shape[0])
     two = "operand1" in d.forced or d.flag()
     second = d.vector("operand1", shape[0]) if two else None
@@ -88,7 +89,8 @@ def tensor_scalar(d: Drawing) -> DrawnCall:
         engines.append(Engine.SCALAR)
     engine = d.engine(*tiles, among=engines)
     reverse = (d.flag(), two and d.flag())
-    op0, op1 = ops[0], ops[1] if two else None
+    op0 = ops[0]
+    op1 = ops[1] if two else None
     return DrawnCall(
         d.record,
         {"data": data, "operand0": first, "operand1": second},
@@ -104,7 +106,8 @@ def scalar_tensor_tensor(d: Drawing) -> DrawnCall:
     spaces = d.not_both_in_psum("data", "operand1")
     data = d.tile("data", shape, space=spaces["data"])
     operand1 = d.tile("operand1", shape, space=spaces["operand1"])
-    operand0, dst = d.vector("operand0", shape[0], low=0), d.dst(shape)
+    operand0 = d.vector("operand0", shape[0], low=0)
+    dst = d.dst(shape)
     op0 = operator(d, data, operand1, operand0, dst)
     op1 = ALU_OPS[d.pick(BITWISE if op0.bitvec else ARITHMETIC)]
     reverse = (d.flag(), d.flag())
@@ -127,13 +130,15 @@ def activation(d: Drawing) -> DrawnCall:
     shape = d.shape()
     curved = d.flag()
     name = d.pick(CURVED_FUNCTIONS if curved else EXACT_FUNCTIONS)
-    data, dst = d.tile("data", shape), d.dst(shape)
+    data = d.tile("data", shape)
+    dst = d.dst(shape)
     if curved:  # inside each function's valid range
         halves = d.values(shape, FLOAT32, 1, 2) if is_float(data.dtype) else np.ones(shape)
         data = d.tile("data", shape, space=data.space, dtype=data.dtype, values=halves)
     low = 1 if curved else -2
     scale = d.vector("scale", shape[0], low=low, high=2)
-    bias, wanted = None, d.forced.get("bias")
+    bias = None
+    wanted = d.forced.get("bias")
     if wanted is not None or d.flag():
         dtype = d.pick(BIAS_DTYPES) if not isinstance(wanted, np.dtype) else wanted
         bias = d.tile("bias", (shape[0], 1), dtype=dtype, low=max(low, 0), high=2)
@@ -156,7 +161,8 @@ def activation(d: Drawing) -> DrawnCall:
 @draws("dropout")
 def dropout(d: Drawing) -> DrawnCall:
     shape = d.shape()
-    prob, wanted = d.forced.get("prob"), d.forced.get("dst")
+    prob = d.forced.get("prob")
+    wanted = d.forced.get("dst")
     floats = isinstance(wanted, np.dtype) or (isinstance(prob, np.dtype) and prob != FLOAT32)
     data = d.tile("data", shape, dtype=d.dtype("data", FLOATS if floats else None))
     dst = d.dst(shape, among=(data.dtype,) if is_integer(data.dtype) else None)
@@ -171,7 +177,8 @@ def dropout(d: Drawing) -> DrawnCall:
 @draws("nc_matmul")
 def nc_matmul(d: Drawing) -> DrawnCall:
     depth = d.pick((1, 3, 32, 128))
-    columns, rows = d.pick((1, 4, 128)), d.pick((1, 5, 512))
+    columns = d.pick((1, 4, 128))
+    rows = d.pick((1, 5, 512))
     ocp = FLOAT8_E4M3FN in d.forced.values()  # of NeuronCore-v4 and today's dialect
     dtypes = [one for one in MATMUL_DTYPES if one != (FLOAT8_E4M3 if ocp else FLOAT8_E4M3FN)]
     stationary = d.tile("stationary", (depth, columns), dtype=d.dtype("stationary", dtypes))
@@ -193,7 +200,8 @@ def nc_matmul(d: Drawing) -> DrawnCall:
 
 @draws("nc_transpose")
 def nc_transpose(d: Drawing) -> DrawnCall:
-    data_space, dst_space = d.space("data"), d.space("dst")
+    data_space = d.space("data")
+    dst_space = d.space("dst")
     on_vector = data_space is Space.PSUM or dst_space is Space.SBUF or d.flag()
     shape = d.shape(partitions=(1, 7, 32) if on_vector else (1, 33, 128), ranks=(2, 3))
     size = int(np.prod(shape[1:]))
@@ -217,7 +225,8 @@ def where(d: Drawing) -> DrawnCall:
         narrow = tuple(1 if k and d.pick(range(4)) == 0 else n for k, n in enumerate(shape))
         return d.tile(role, narrow)
 
-    x, y = side("x"), side("y")
+    x = side("x")
+    y = side("y")
     tiles = [one for one in (x, y) if isinstance(one, Operand)]
     return DrawnCall(
         d.record,

@@ -34,4 +34,6 @@ def tile(*shape, dtype="float32", space=Space.SBUF, **given):
     return Tensor(shape, dtype, space, **given)
 
 
-A_TILE, IN_PSUM, INTEGERS = tile(4, 8), tile(4, 8, space=PSUM), tile(4, 8, dtype="int32")
+A_TILE = tile(4, 8)
+IN_PSUM = tile(4, 8, space=PSUM)
+INTEGERS = tile(4, 8, dtype="int32")

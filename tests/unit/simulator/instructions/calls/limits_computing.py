@@ -27,7 +27,10 @@ from tests.unit.simulator.instructions.calls.limits import (
 from tests.unit.simulator.instructions.calls.uses import Tensor, Use
 
 PSUM = Space.PSUM
-VECTOR, SCALAR, GPSIMD, TENSOR = Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD, Engine.TENSOR
+VECTOR = Engine.VECTOR
+SCALAR = Engine.SCALAR
+GPSIMD = Engine.GPSIMD
+TENSOR = Engine.TENSOR
 
 # -- activation ------------------------------------------------------------------------------------
 
@@ -345,7 +348,8 @@ def along(op, values=A_TILE, negate=False, axes=(1,), **given):
     return Use({"data": values}, (A[op], axes, negate, False), **given)
 
 
-ACROSS, ALONG = "tensor_partition_reduce", "tensor_reduce"
+ACROSS = "tensor_partition_reduce"
+ALONG = "tensor_reduce"
 limit(ACROSS, "one_of(op)", across("maximum"), across("minimum"), KernelError, "few operators")
 limit(
     ACROSS,
@@ -379,7 +383,8 @@ def with_scalar(op0="add", reduce_op="add"):
     return Use(operands, options, others=(tile(4, 1),))
 
 
-FEW, LAST = with_scalar(reduce_op="logical_or"), with_scalar("maximum")
+FEW = with_scalar(reduce_op="logical_or")
+LAST = with_scalar("maximum")
 for rule, legal, illegal, text in (
     ("arithmetic(op0)", with_scalar("multiply"), with_scalar("bitwise_or"), "an arithmetic"),
     ("one_of(reduce_op)", with_scalar(reduce_op="minimum"), FEW, "few reductions"),

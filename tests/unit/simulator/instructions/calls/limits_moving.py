@@ -26,8 +26,10 @@ from tests.unit.simulator.instructions.calls.limits import (
 from tests.unit.simulator.instructions.calls.tensors import nl
 from tests.unit.simulator.instructions.calls.uses import Tensor, Use
 
-PSUM, HBM = Space.PSUM, Space.SHARED_HBM
-VECTOR, GPSIMD = Engine.VECTOR, Engine.GPSIMD
+PSUM = Space.PSUM
+HBM = Space.SHARED_HBM
+VECTOR = Engine.VECTOR
+GPSIMD = Engine.GPSIMD
 FP32_MIN = float(np.finfo(np.float32).min)
 
 # -- DMA -------------------------------------------------------------------------------------------
@@ -248,7 +250,8 @@ for number, illegal in enumerate((ranged(first="not_equal"), ranged("not_equal")
 
 def selected(on_true=A_TILE, predicate=(4, 8), space=Space.SBUF, dst=A_TILE, **given):
     tiles = {"on_true": on_true, "predicate": Tensor(predicate, "uint8", space), "on_false": 0.0}
-    reduce_op, into = A[given.get("reduce_op", "maximum")], given.get("into")
+    reduce_op = A[given.get("reduce_op", "maximum")]
+    into = given.get("into")
     command = given.get("command", Accumulate.IDLE)
     return Use(tiles, (False, reduce_op, command), dst, others=(into,))
 

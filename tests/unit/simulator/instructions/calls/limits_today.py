@@ -25,8 +25,11 @@ from tests.unit.simulator.instructions.calls.limits_computing import activated
 from tests.unit.simulator.instructions.calls.limits_moving import ranged, selected
 from tests.unit.simulator.instructions.calls.uses import Use
 
-IDLE, RESET, REDUCE = Accumulate.IDLE, Accumulate.RESET, Accumulate.REDUCE
-FRESH, LOAD = Accumulate.RESET_REDUCE, Accumulate.LOAD_REDUCE
+IDLE = Accumulate.IDLE
+RESET = Accumulate.RESET
+REDUCE = Accumulate.REDUCE
+FRESH = Accumulate.RESET_REDUCE
+LOAD = Accumulate.LOAD_REDUCE
 COLUMN = tile(4, 1)
 LOADS_NOTHING = "commands(idle, reset, reduce, reset_reduce, read)"
 KNOWS = "knows only some commands"

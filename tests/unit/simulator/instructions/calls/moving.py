@@ -23,7 +23,8 @@ COPYING = (Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD)
 @draws("tensor_copy")
 def tensor_copy(d: Drawing) -> DrawnCall:
     shape = d.shape()
-    src, dst = d.tile("src", shape), d.dst(shape)
+    src = d.tile("src", shape)
+    dst = d.dst(shape)
     return DrawnCall(d.record, {"src": src}, (), {"dst": dst}, d.engine(src, dst, among=COPYING))
 
 
@@ -38,7 +39,8 @@ def tensor_copy_dynamic_src(d: Drawing) -> DrawnCall:
     shape = (d.shape()[0], d.integer(4, 7))
     width = d.integer(1, 3)
     part = moved_part("src", shape[0], width)
-    src, dst = d.tile("src", shape), d.dst((shape[0], width))
+    src = d.tile("src", shape)
+    dst = d.dst((shape[0], width))
     indirect = Operand(src.values, src.dtype, src.space, at=part)
     return DrawnCall(
         d.record,
@@ -55,7 +57,8 @@ def tensor_copy_dynamic_dst(d: Drawing) -> DrawnCall:
     shape = (d.shape()[0], d.integer(4, 7))
     width = d.integer(1, 3)
     part = moved_part("dst", shape[0], width)
-    src, dst = d.tile("src", (shape[0], width)), d.tile("dst", shape)
+    src = d.tile("src", (shape[0], width))
+    dst = d.tile("dst", shape)
     return DrawnCall(
         d.record,
         {"src": src},
@@ -68,7 +71,8 @@ def tensor_copy_dynamic_dst(d: Drawing) -> DrawnCall:
 
 @draws("memset")
 def memset(d: Drawing) -> DrawnCall:
-    shape, dst = d.shape(), None
+    shape = d.shape()
+    dst = None
     dst = d.dst(shape)
     value = d.pick((0, 1)) if dst.dtype == BOOL else d.pick((0, 1, 3.0, -2, 2.5))
     value = abs(value) if dst.dtype.kind == "u" else value
@@ -78,7 +82,8 @@ def memset(d: Drawing) -> DrawnCall:
 @draws("iota")
 def iota(d: Drawing) -> DrawnCall:
     shape = d.shape(ranks=(2,))
-    step, start = d.integer(0, 2), d.integer(0, 3)
+    step = d.integer(0, 2)
+    start = d.integer(0, 3)
     return DrawnCall(d.record, {"expr": Affine(shape, start, step, 1)}, (), {"dst": d.dst(shape)})
 
 
@@ -112,7 +117,8 @@ def rows_at(d: Drawing, role, count, columns, rows=9):
 
 @draws("dma_gather")
 def dma_gather(d: Drawing) -> DrawnCall:
-    count, columns = d.integer(2, 5), d.integer(1, 4)
+    count = d.integer(2, 5)
+    columns = d.integer(1, 4)
     src, places = rows_at(d, "src", count, columns)
     skip = d.flag()
 
@@ -123,7 +129,8 @@ def dma_gather(d: Drawing) -> DrawnCall:
 
 @draws("dma_scatter")
 def dma_scatter(d: Drawing) -> DrawnCall:
-    count, columns = d.integer(2, 5), d.integer(1, 4)
+    count = d.integer(2, 5)
+    columns = d.integer(1, 4)
     dst, places = rows_at(d, "dst", count, columns)
     rmw = ALU_OPS["add"] if d.flag() else None
     skip = rmw is None and d.flag()
@@ -191,7 +198,9 @@ def nc_match_replace8(d: Drawing) -> DrawnCall:
 
 @draws("local_gather")
 def local_gather(d: Drawing) -> DrawnCall:
-    partitions, columns, width = d.pick((16, 32, 128)), d.integer(4, 9), d.pick((1, 2, 4))
+    partitions = d.pick((16, 32, 128))
+    columns = d.integer(4, 9)
+    width = d.pick((1, 2, 4))
     each = d.integer(1, 3)
     count = d.pick((None, d.integer(1, 16 * each)))
     used = 16 * each if count is None else count

@@ -46,7 +46,8 @@ def tensor_reduce(d: Drawing) -> DrawnCall:
 @draws("tensor_partition_reduce")
 def tensor_partition_reduce(d: Drawing) -> DrawnCall:
     shape = d.shape()
-    data, dst = d.tile("data", shape), d.dst((1, *shape[1:]))
+    data = d.tile("data", shape)
+    dst = d.dst((1, *shape[1:]))
     bitvec = ("bitwise_or", "bitwise_and") if all_integers(data, dst) else ()
     op = ALU_OPS[d.pick(("add", "maximum", *bitvec))]
     return DrawnCall(d.record, {"data": data}, (op,), {"dst": dst})
@@ -121,7 +122,8 @@ def bn_aggr(d: Drawing) -> DrawnCall:
 @draws("affine_select")
 def affine_select(d: Drawing) -> DrawnCall:
     shape = d.shape(ranks=(2,))
-    step, other = d.integer(-2, 2), float(d.integer(0, 4))
+    step = d.integer(-2, 2)
+    other = float(d.integer(0, 4))
 
     tile = d.tile("on_true_tile", shape)
     operands = {"on_true_tile": tile, "pred": Affine(shape, -1, 1, step), "on_false_value": other}
@@ -132,8 +134,10 @@ def affine_select(d: Drawing) -> DrawnCall:
 def range_select(d: Drawing) -> DrawnCall:
     shape = d.shape()
     low, high = (d.pick(RANGE_COMPARISONS) for _ in range(2))
-    start, least = d.integer(0, 3), float(np.finfo(np.float32).min)
-    command, largest = d.pick(CLASSIC_COMMANDS), ALU_OPS["maximum"]
+    start = d.integer(0, 3)
+    least = float(np.finfo(np.float32).min)
+    command = d.pick(CLASSIC_COMMANDS)
+    largest = ALU_OPS["maximum"]
     return DrawnCall(
         d.record,
         {
@@ -152,7 +156,8 @@ def select_reduce(d: Drawing) -> DrawnCall:
     spaces = d.not_both_in_psum("on_true", "predicate")
     reduce_res = d.other("reduce_res", (shape[0], 1))
     commands = [c for c in CLASSIC_COMMANDS if reduce_res is None or c is not Accumulate.IDLE]
-    command, reverse = d.pick(commands), d.flag()
+    command = d.pick(commands)
+    reverse = d.flag()
 
     return DrawnCall(
         d.record,
@@ -172,7 +177,8 @@ def tensor_copy_predicated(d: Drawing) -> DrawnCall:
     dtype = d.forced.get("src", d.forced.get("dst"))
     dtype = dtype if isinstance(dtype, np.dtype) else d.dtype("dst")
     spaces = d.not_both_in_psum("src", "predicate")
-    src, reverse = float(d.integer(0, 4)), d.flag()
+    src = float(d.integer(0, 4))
+    reverse = d.flag()
     if "src" in d.forced or d.flag():
         src = d.tile("src", shape, space=spaces["src"], dtype=dtype)
     space = spaces["predicate"]

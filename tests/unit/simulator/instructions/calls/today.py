@@ -106,7 +106,8 @@ def nc_n_gather(d: Drawing) -> DrawnCall:
 
 @draws("nonzero_with_count")
 def nonzero_with_count(d: Drawing) -> DrawnCall:
-    partitions, size = d.pick((1, 16, 33, 128)), d.integer(1, 8)
+    partitions = d.pick((1, 16, 33, 128))
+    size = d.integer(1, 8)
     dst = d.tile("dst", (partitions, size + 1))
     options = (d.integer(0, 9), -1)
     return called(d, {"src": d.tile("src", (partitions, size))}, options, {"dst": dst})
@@ -114,7 +115,9 @@ def nonzero_with_count(d: Drawing) -> DrawnCall:
 
 @draws("topk")
 def topk_(d: Drawing) -> DrawnCall:
-    partitions, size, k = d.pick((16, 32, 128)), d.integer(3, 8), d.pick((16, 32))
+    partitions = d.pick((16, 32, 128))
+    size = d.integer(3, 8)
+    k = d.pick((16, 32))
     operands = {"src": d.tile("src", (partitions, size))}
     into = {name: d.tile(name, (partitions, k)) for name in ("dst", "idx_dst")}
     return called(d, operands, (d.integer(33, 16 * size),), into)
@@ -133,7 +136,8 @@ def dma_compute_(d: Drawing) -> DrawnCall:
 
 @draws("quantize_mx")
 def quantize_mx(d: Drawing) -> DrawnCall:
-    partitions, count = d.pick((32, 64, 128)), d.integer(1, 3)
+    partitions = d.pick((32, 64, 128))
+    count = d.integer(1, 3)
     dst = d.tile("dst", (partitions, count), written=False)
     scale = d.tile("dst_scale", scales_of(partitions, count))
     src = d.tile("src", (partitions, 4 * count))
@@ -147,7 +151,9 @@ def scales_of(partitions: int, count: int) -> tuple[int, int]:
 
 @draws("nc_matmul_mx")
 def nc_matmul_mx(d: Drawing) -> DrawnCall:
-    partitions, rows, columns = d.pick((32, 64, 128)), d.pick((2, 4)), d.integer(1, 5)
+    partitions = d.pick((32, 64, 128))
+    rows = d.pick((2, 4))
+    columns = d.integer(1, 5)
     operands = {
         "stationary": d.tile("stationary", (partitions, rows)),
         "moving": d.tile("moving", (partitions, columns)),
