@@ -82,8 +82,8 @@ def pytest_collection_finish() -> None:
 def checks_that_hold(request: pytest.FixtureRequest) -> Iterator[None]:
     """No check of difftest breaks down in a test of its own: for users that is a line, here red."""
     yield
-    from difftest.internal_errors import drain_internal_errors
     from difftest.plugin.session import SESSION
+    from difftest.support.internal_errors import drain_internal_errors
 
     runner = request.config.stash[SESSION].runner
     assert {*drain_internal_errors(), *(runner.tally.broken if runner else ())} == set()

@@ -1,6 +1,6 @@
 import pytest
 
-from difftest.simulator.frontend.install import embedded
+from difftest.simulator.entry.install import embedded
 
 
 @pytest.fixture(scope="session", autouse=True)

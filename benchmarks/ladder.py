@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FunctionType
 
-from difftest.report.mutants.generation import mutants_of
-from difftest.simulator.frontend.install import embedded
+from difftest.simulator.entry.install import embedded
+from difftest.tools.mutants.generation import mutants_of
 
 RUNGS = ("baseline", "broadcast_bias", "cached_weights", "flat_weights")
 RUNGS += ("halo_tiles", "row_tiles", "whole_plane", "without_copies")

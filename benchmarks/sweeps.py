@@ -12,8 +12,8 @@ from pathlib import Path
 
 import distributed
 
-from difftest.scale.axes import Axes, parse_axes
-from difftest.scale.engine import SweepSetup, judge_on_dask
+from difftest.tools.scale.axes import Axes, parse_axes
+from difftest.tools.scale.engine import SweepSetup, judge_on_dask
 
 TEST = f"{Path(__file__).parents[1]}/tests/kernels/test_vector_add.py::test_vector_add_stream"
 GRID = "FREE_DIM=10,20,50,100"

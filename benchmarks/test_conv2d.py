@@ -14,7 +14,7 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from difftest.simulator import launch
-from difftest.simulator.frontend.install import embedded
+from difftest.simulator.entry.install import embedded
 from difftest.simulator.launch import one_thread
 
 CHANNELS = 256

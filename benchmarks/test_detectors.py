@@ -10,9 +10,9 @@ import time
 import numpy as np
 import pytest
 
-from difftest.inspection import Inspector
+from difftest.analysis.inspection import Inspector
 from difftest.simulator import launch
-from difftest.simulator.frontend.install import embedded
+from difftest.simulator.entry.install import embedded
 from difftest.simulator.launch_listeners import listening
 
 PAIRS = 9

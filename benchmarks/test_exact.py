@@ -5,9 +5,9 @@ import dataclasses
 
 import pytest
 
-from difftest.backends.embedded import EmbeddedSimulator
-from difftest.harness.failures import DifferentialFailure
-from difftest.harness.runner import Runner
+from difftest.testing.backends.embedded import EmbeddedSimulator
+from difftest.testing.harness.failures import DifferentialFailure
+from difftest.testing.harness.runner import Runner
 from tests.meta.campaign import drawn
 from tests.meta.operators import OPERATORS
 

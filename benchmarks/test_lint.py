@@ -4,8 +4,8 @@ import ast
 import time
 from pathlib import Path
 
-from difftest.lint.files import LintRequest
-from difftest.lint.rule import NEWEST
+from difftest.tools.lint.files import LintRequest
+from difftest.tools.lint.rule import NEWEST
 
 KERNELS = Path(__file__).parents[1] / "kernels"
 AIM = 1.0

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from difftest.simulator import TRN1, TRN2, launch
-from difftest.simulator.frontend.install import embedded
+from difftest.simulator.entry.install import embedded
 from difftest.timing import predict
 
 PAIRS = 3

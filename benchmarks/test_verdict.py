@@ -6,14 +6,14 @@ from collections import Counter
 from dataclasses import replace
 
 from benchmarks.ladder import candidates
-from difftest.backends.embedded import EmbeddedSimulator
-from difftest.harness.runner import Runner
-from difftest.harness.strategies import cases, examples
-from difftest.host.collection import with_spec
-from difftest.verdict.batch import memoize_pickled
-from difftest.verdict.candidate import JudgeSettings, judge_candidate
-from difftest.verdict.fork_server import ForkServer
-from difftest.verdict.outcome import Outcome
+from difftest.testing.backends.embedded import EmbeddedSimulator
+from difftest.testing.harness.runner import Runner
+from difftest.testing.harness.strategies import cases, examples
+from difftest.testing.host.collection import with_spec
+from difftest.tools.verdict.batch import memoize_pickled
+from difftest.tools.verdict.candidate import JudgeSettings, judge_candidate
+from difftest.tools.verdict.fork_server import ForkServer
+from difftest.tools.verdict.outcome import Outcome
 
 TEST = "benchmarks/small_conv2d.py::test_conv2d"
 COUNT = 48

@@ -6,10 +6,10 @@ Each search begins at the worst corner of its grid, so that it has to find its w
 import warnings
 from collections import Counter
 
-from difftest.scale.axes import Axes, parse_axes
-from difftest.scale.sweep import microseconds, point_text
-from difftest.scale.tune import AGREES, SLOWER, Tuner, run_tuner
-from difftest.simulator.frontend.install import embedded
+from difftest.simulator.entry.install import embedded
+from difftest.tools.scale.axes import Axes, parse_axes
+from difftest.tools.scale.sweep import microseconds, point_text
+from difftest.tools.scale.tune import AGREES, SLOWER, Tuner, run_tuner
 
 LAYER = {"c_in": 128, "c_out": 128, "filter_size": 3, "pool_size": 2, "batch": 1}
 SEARCHES = (

@@ -26,7 +26,7 @@ from conformance.outcomes import FAILED, PASSED, Outcome, denial
 from conformance.running import Limit, in_front_of_path, run
 from conformance.stand_ins import TARGET
 from conformance.table import place, section
-from difftest.host.installation import embedded_with_predictions
+from difftest.testing.host.installation import embedded_with_predictions
 
 EXAMPLES = Path("nki", "examples")
 """Scripts of today's dialect: each runs a kernel and compares or asserts; so does its exit code."""

@@ -18,13 +18,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from difftest.host.installation import embedded_with_predictions
-from difftest.inspection import Inspector
-from difftest.lint.check import lint_source, lint_trace, rules
-from difftest.lint.rule import LAST_CLASSIC, SDKS, TODAYS, Confidence
-from difftest.lint.source import Source
+from difftest.analysis.inspection import Inspector
 from difftest.simulator import MACHINES, NkiError, launch
 from difftest.simulator.launch_listeners import LaunchRecord, listening
+from difftest.testing.host.installation import embedded_with_predictions
+from difftest.tools.lint.check import lint_source, lint_trace, rules
+from difftest.tools.lint.rule import LAST_CLASSIC, SDKS, TODAYS, Confidence
+from difftest.tools.lint.source import Source
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "generated" / "errors.md"
 HEAD = """

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from conformance.code_blocks import blocks_of
-from difftest.verdict.language import Language, OutsideLanguage
+from difftest.tools.verdict.language import Language, OutsideLanguage
 
 WANTED = 0.95
 """The share that the language has to hold."""

@@ -25,11 +25,11 @@ from conformance.outcomes import FAILED, PASSED, Outcome
 from conformance.running import in_front_of_path
 from conformance.stand_ins import TARGET
 from conformance.table import commit_of, place
-from difftest.host.installation import embedded_with_predictions
-from difftest.lint.check import Diagnostic, lint_trace
-from difftest.lint.files import LintRequest
-from difftest.lint.rule import SDKS, Release
 from difftest.simulator.launch_listeners import LaunchRecord, listening
+from difftest.testing.host.installation import embedded_with_predictions
+from difftest.tools.lint.check import Diagnostic, lint_trace
+from difftest.tools.lint.files import LintRequest
+from difftest.tools.lint.rule import SDKS, Release
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "generated" / "lint-of-others.md"
 RULES = "../../../difftest/lint/pages"

@@ -24,9 +24,9 @@ from conformance.aws_documentation import FRAMEWORKS, error_of
 from conformance.outcomes import FAILED, PASSED, Outcome, cause, denial
 from conformance.running import Limit, run
 from conformance.table import commit_of, place
-from difftest.host.installation import embedded_with_predictions
-from difftest.migration.rewriting import Package
-from difftest.migration.unmigrated import COMMENT
+from difftest.testing.host.installation import embedded_with_predictions
+from difftest.tools.migration.rewriting import Package
+from difftest.tools.migration.unmigrated import COMMENT
 
 FOLDERS = (Path("general", "nki", "test"), Path("general", "nki", "examples"))
 """Tests, a file an instruction or function; scripts, which import kernels from one another."""

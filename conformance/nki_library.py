@@ -22,8 +22,8 @@ from conformance.ranks import Ranks
 from conformance.running import Limit, run
 from conformance.stand_ins import absent, as_cpu_simulator, neuron_dtypes, nki_parts
 from conformance.table import place, section
-from difftest.host.installation import embedded_with_predictions
 from difftest.simulator import strictness
+from difftest.testing.host.installation import embedded_with_predictions
 
 HOOK = Path("test", "utils", "simulation_setup.py")
 """Where the suite meets its simulator: a checkout without it is another project's."""

@@ -22,10 +22,10 @@ from tempfile import TemporaryDirectory
 
 from conformance.linting import PAGE, RULES
 from conformance.table import place
-from difftest.lint.check import Diagnostic, lint_source
-from difftest.lint.files import Level, Levels, python_files
-from difftest.lint.rule import LAST_CLASSIC, SDKS, Release
-from difftest.lint.source import UNREADABLE, Source
+from difftest.tools.lint.check import Diagnostic, lint_source
+from difftest.tools.lint.files import Level, Levels, python_files
+from difftest.tools.lint.rule import LAST_CLASSIC, SDKS, Release
+from difftest.tools.lint.source import UNREADABLE, Source
 
 _SDK = re.compile(r"^v?(2\.\d+)")
 

@@ -11,9 +11,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from difftest.lint.files import LintRequest
-from difftest.lint.formats import as_sarif
-from difftest.lint.rule import NEWEST
+from difftest.tools.lint.files import LintRequest
+from difftest.tools.lint.formats import as_sarif
+from difftest.tools.lint.rule import NEWEST
 
 
 def main(arguments: Sequence[str]) -> int:

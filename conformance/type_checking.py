@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from conformance.aws_documentation import EXAMPLES, SOURCES
-from difftest.host.output import write_file
-from difftest.lint.stubs import stub_files
+from difftest.support.output import write_file
+from difftest.tools.lint.stubs import stub_files
 
 _MISSING = "reportMissingImports"
 """Frameworks and neighbours of a file, which are not installed."""

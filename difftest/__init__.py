@@ -10,15 +10,24 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from difftest.harness.bound_case import BoundCase, check
-    from difftest.harness.case import Case
-    from difftest.harness.decorator import kernel_test
-    from difftest.harness.failures import DifferentialFailure
-    from difftest.harness.recipes import Fill, Integers, Iota, Ones, Outliers, Random, Recipe, Zeros
-    from difftest.harness.spec import Input, KernelSpec, Rejection
-    from difftest.harness.spec_arguments import SpecError
-    from difftest.harness.strategies import cases, multiples, seeded, sizes
-    from difftest.harness.structured import (
+    from difftest.testing.harness.bound_case import BoundCase, check
+    from difftest.testing.harness.case import Case
+    from difftest.testing.harness.decorator import kernel_test
+    from difftest.testing.harness.failures import DifferentialFailure
+    from difftest.testing.harness.recipes import (
+        Fill,
+        Integers,
+        Iota,
+        Ones,
+        Outliers,
+        Random,
+        Recipe,
+        Zeros,
+    )
+    from difftest.testing.harness.spec import Input, KernelSpec, Rejection
+    from difftest.testing.harness.spec_arguments import SpecError
+    from difftest.testing.harness.strategies import cases, multiples, seeded, sizes
+    from difftest.testing.harness.structured import (
         Bernoulli,
         Given,
         Indices,
@@ -79,7 +88,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("importlib.metadata").version("nki-difftest")
     for home, names in _HOMES.items():
         if name in names:
-            return getattr(importlib.import_module(f"difftest.harness.{home}"), name)
+            return getattr(importlib.import_module(f"difftest.testing.harness.{home}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from sphinx.application import Sphinx
 
 from difftest.cli.signatures import signature_pages
-from difftest.lint.formats import rules_page
+from difftest.tools.lint.formats import rules_page
 
 GENERATED = "reference/generated"
 RULES = f"{GENERATED}/lint-rules.md"

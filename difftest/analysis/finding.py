@@ -130,7 +130,7 @@ PAGES = "docs/reference/detectors"
 class InconclusiveFinding(NamedTuple):
     """What a trace alone cannot settle: whether the outputs depend on the order of what has none.
 
-    Runs of the same case in other orders do: see :mod:`difftest.inspection.inspector`.
+    Runs of the same case in other orders do: see :mod:`difftest.analysis.inspection.inspector`.
     """
 
     differs: Finding

@@ -12,6 +12,6 @@ def api() -> None:
     Each name that AWS documents, whether it is modelled, and of each instruction its engines,
     operands and evidence of cost. It is the page docs/reference/generated/api.md of the repository.
     """
-    from difftest.api.markdown import api_page
+    from difftest.tools.api.markdown import api_page
 
     click.echo(api_page(), nl=False)

@@ -13,7 +13,6 @@ import numpy as np
 from rich.filesize import decimal
 from rich.table import Table
 
-from difftest.backends.embedded import EmbeddedSimulator
 from difftest.cli.launching import (
     KernelArguments,
     KernelRun,
@@ -21,18 +20,19 @@ from difftest.cli.launching import (
     machine_by_name,
     run_options,
 )
-from difftest.harness.case import Case
-from difftest.harness.failures import DifferentialFailure
-from difftest.harness.recipes import Random
-from difftest.harness.runner import Runner
-from difftest.harness.spec import KernelSpec
-from difftest.harness.spec_arguments import SpecError
-from difftest.harness.verdict import Inconclusive
-from difftest.harness.writers import locate_writers
-from difftest.host.console import print_table, progress, table_console
-from difftest.host.installation import embedded_with_predictions
-from difftest.host.shipped import import_shipped
 from difftest.simulator import launch
+from difftest.support.console import print_table, progress, table_console
+from difftest.testing.backends.embedded import EmbeddedSimulator
+from difftest.testing.harness.case import Case
+from difftest.testing.harness.failures import DifferentialFailure
+from difftest.testing.harness.recipes import Random
+from difftest.testing.harness.runner import Runner
+from difftest.testing.harness.spec import KernelSpec
+from difftest.testing.harness.spec_arguments import SpecError
+from difftest.testing.harness.verdict import Inconclusive
+from difftest.testing.harness.writers import locate_writers
+from difftest.testing.host.installation import embedded_with_predictions
+from difftest.testing.host.shipped import import_shipped
 
 KERNELS = {
     "naive": ("kernels.classic.vector_add", "vector_add_naive"),

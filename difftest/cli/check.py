@@ -8,12 +8,12 @@ from shutil import get_terminal_size
 
 import click
 
+from difftest.analysis.inspection import Inspector, finding_text, memory_text
 from difftest.cli.launching import KernelRun, run_options
-from difftest.host.loading import MOST_PROGRAMS
-from difftest.host.options import OutputFile
-from difftest.host.output import write_file
-from difftest.inspection import Inspector, finding_text, memory_text
 from difftest.simulator.launch_listeners import listening
+from difftest.support.output import write_file
+from difftest.testing.host.loading import MOST_PROGRAMS
+from difftest.testing.host.options import OutputFile
 
 FORMAT = 2
 """Of the JSON; it changes when a field does."""

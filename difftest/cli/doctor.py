@@ -16,9 +16,9 @@ def doctor(context: click.Context) -> None:
     Nothing is run on a device, and nothing is changed. The exit code is 0 if the device works, 1 if
     only simulators do.
     """
-    from difftest.backends.base import Backend, BackendMissingError
-    from difftest.backends.device.core import device_backend
-    from difftest.backends.sdk import detect_sdk, sdk_simulator
+    from difftest.testing.backends.base import Backend, BackendMissingError
+    from difftest.testing.backends.device.core import device_backend
+    from difftest.testing.backends.sdk import detect_sdk, sdk_simulator
 
     sdk = detect_sdk()
     computer = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"

@@ -10,9 +10,9 @@ from shutil import get_terminal_size
 
 import click
 
-from difftest.backends.codes import CODES, Explanation, full_code
-from difftest.backends.codes import explain_log as explained_in
-from difftest.host.output import STANDARD, read_standard_input
+from difftest.support.output import STANDARD, read_standard_input
+from difftest.testing.backends.codes import CODES, Explanation, full_code
+from difftest.testing.backends.codes import explain_log as explained_in
 
 _LAST = 3
 """Lines of a log that are shown where it says nothing that is known."""
@@ -42,7 +42,7 @@ def explain(context: click.Context, what: str) -> None:
         counted = f"{len(unknown)} of {len(answers)} codes in {_name(path)}"
         _say(f"{counted} are not known: {', '.join(unknown)}")
     if not answers and not is_log:
-        from difftest.lint.check import rules
+        from difftest.tools.lint.check import rules
 
         if rule := rules().get(what):
             click.echo(rule.page, nl=False)

@@ -8,8 +8,19 @@ from typing import Any
 
 import click
 
-from difftest.course.assignment import SEED, PerformanceTest, correctness_tests, performance_tests
-from difftest.course.grading import (
+from difftest.analysis.inspection import finding_text
+from difftest.simulator import NkiError
+from difftest.support.console import progress
+from difftest.testing.backends.device.thresholds import PerformanceTest
+from difftest.testing.host.installation import embedded_with_predictions
+from difftest.testing.host.loading import load_kernel
+from difftest.testing.host.options import with_progress
+from difftest.tools.course.assignment import (
+    SEED,
+    correctness_tests,
+    performance_tests,
+)
+from difftest.tools.course.grading import (
     KERNEL,
     CaseResult,
     PredictedP99,
@@ -18,12 +29,6 @@ from difftest.course.grading import (
     hazards_of,
     predict_p99,
 )
-from difftest.host.console import progress
-from difftest.host.installation import embedded_with_predictions
-from difftest.host.loading import load_kernel
-from difftest.host.options import with_progress
-from difftest.inspection import finding_text
-from difftest.simulator import NkiError
 
 SEEDS = click.IntRange(0, 2**32 - 1)  # what NumPy's RandomState takes
 

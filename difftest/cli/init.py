@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from difftest.host.output import write_file
+from difftest.support.output import write_file
 
 NAMES = ("scale.py", "scale_reference.py", "test_scale.py")
 """A kernel in today's dialect, its reference, and their test."""

@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 import numpy as np
 
-from difftest.annotations import signature_shown
-from difftest.backends.embedded import forget_caller, is_defect
-from difftest.backends.sdk import CLASSIC, dialect_of, function_of
 from difftest.cli.run import level_option
-from difftest.harness.limits import CaseLimitError, too_large, within_limits
-from difftest.harness.reference import raising_line
-from difftest.harness.signature import signature_of
-from difftest.host.loading import load_kernel, parse_bounds, parse_grid, parse_keywords, parse_shape
-from difftest.host.options import format_call, with_progress
 from difftest.simulator import (
     MACHINES,
     TRN2,
@@ -30,13 +22,27 @@ from difftest.simulator import (
     launch_ranks,
 )
 from difftest.simulator.dtypes import FLOAT8_E8M0FNU, as_nki_dtype, packed
+from difftest.simulator.entry.install import embedded
+from difftest.simulator.entry.nki_kernel import as_nki_kernel
 from difftest.simulator.frontend.annotations import mutable_parameters
-from difftest.simulator.frontend.install import embedded
-from difftest.simulator.frontend.nki.nki_kernel import as_nki_kernel
 from difftest.simulator.trace import Trace
+from difftest.support.annotations import signature_shown
+from difftest.support.signature import signature_of
+from difftest.testing.backends.embedded import forget_caller, is_defect
+from difftest.testing.backends.sdk import CLASSIC, dialect_of, function_of
+from difftest.testing.harness.limits import CaseLimitError, too_large, within_limits
+from difftest.testing.harness.reference import raising_line
+from difftest.testing.host.loading import (
+    load_kernel,
+    parse_bounds,
+    parse_grid,
+    parse_keywords,
+    parse_shape,
+)
+from difftest.testing.host.options import format_call, with_progress
 
 if TYPE_CHECKING:
-    from difftest.harness.spec import KernelSpec
+    from difftest.testing.harness.spec import KernelSpec
 
 Result = TypeVar("Result")
 
@@ -132,10 +138,10 @@ def parse_dtypes(
 
 def use_case(name: str, text: str, use: Callable[[Any, KernelArguments], Result]) -> Result:
     """What ``use`` makes of the kernel of the test ``PATH::TEST`` and a case of it, as JSON."""
-    from difftest.harness.explicit import CaseError, case_from_json
-    from difftest.harness.runner import call_of_case
-    from difftest.harness.spec_arguments import SpecError
-    from difftest.host.collection import with_spec  # pytest and Hypothesis: for tests alone
+    from difftest.testing.harness.explicit import CaseError, case_from_json
+    from difftest.testing.harness.runner import call_of_case
+    from difftest.testing.harness.spec_arguments import SpecError
+    from difftest.testing.host.collection import with_spec  # pytest and Hypothesis: for tests alone
 
     def of_spec(spec: KernelSpec) -> Result:
         try:

@@ -10,13 +10,13 @@ from typing import Any
 import click
 
 from difftest.cli.launching import KernelRun, argument_options
-from difftest.host.options import InputFile, with_progress
-from difftest.host.output import STANDARD, kept_for_file, read_standard_input, write_file
-from difftest.internal_errors import drain_internal_errors
-from difftest.lint import files as reading
-from difftest.lint.check import rules
-from difftest.lint.formats import FORMATS, format_summary, rules_page
-from difftest.lint.rule import SDKS, TARGETS
+from difftest.support.internal_errors import drain_internal_errors
+from difftest.support.output import STANDARD, kept_for_file, read_standard_input, write_file
+from difftest.testing.host.options import InputFile, with_progress
+from difftest.tools.lint import files as reading
+from difftest.tools.lint.check import rules
+from difftest.tools.lint.formats import FORMATS, format_summary, rules_page
+from difftest.tools.lint.rule import SDKS, TARGETS
 
 
 def _with_options(command: Callable[..., None]) -> Callable[..., None]:

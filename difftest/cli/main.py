@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
-from difftest.host.output import fit_streams, format_write_error
-from difftest.internal_errors import print_internal_errors
+from difftest.support.internal_errors import print_internal_errors
+from difftest.support.output import fit_streams, format_write_error
 
 
 class LazyGroup(click.Group):
@@ -43,7 +43,7 @@ class LazyGroup(click.Group):
             gc.disable()
             import_module(module)
             if "hypothesis" in sys.modules:
-                from difftest.harness.minimal import make_random_numbers
+                from difftest.testing.harness.minimal import make_random_numbers
 
                 make_random_numbers()
             gc.freeze()  # what is loaded stays: each collection of garbage would look through it
@@ -91,14 +91,14 @@ def _summary(module: str, function: str, room: int) -> str:
 
 OTHERS = {
     "bench": "difftest.cli.main",
-    "findings": "difftest.scale.command",
-    "fuzz": "difftest.scale.command",
-    "mutate": "difftest.report.mutants.command",
-    "replay": "difftest.report.replay",
-    "serve": "difftest.verdict.serve",
-    "sweep": "difftest.scale.sweep",
-    "tune": "difftest.scale.tune",
-    "verdict": "difftest.verdict.command",
+    "findings": "difftest.tools.scale.command",
+    "fuzz": "difftest.tools.scale.command",
+    "mutate": "difftest.tools.mutants.command",
+    "replay": "difftest.testing.report.replay",
+    "serve": "difftest.tools.verdict.serve",
+    "sweep": "difftest.tools.scale.sweep",
+    "tune": "difftest.tools.scale.tune",
+    "verdict": "difftest.tools.verdict.command",
 }
 """The commands that stand beside what they run, and the group below; all others are in cli/."""
 MEASURED = ("kernel", "own", "reference")

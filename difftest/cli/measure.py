@@ -8,15 +8,15 @@ from pathlib import Path
 
 import click
 
-from difftest.backends.base import BackendMissingError
-from difftest.backends.device.core import DeviceError, InfrastructureError, NoCoreError
-from difftest.backends.device.selftest import UntrustedDeviceError
-from difftest.backends.device.timers import StageResult, measure_stage, open_timer
-from difftest.course.assignment import performance_tests
-from difftest.course.grading import KERNEL
-from difftest.host.loading import load_kernel
-from difftest.host.options import OutputFile
-from difftest.host.output import write_file
+from difftest.support.output import write_file
+from difftest.testing.backends.base import BackendMissingError
+from difftest.testing.backends.device.core import DeviceError, InfrastructureError, NoCoreError
+from difftest.testing.backends.device.selftest import UntrustedDeviceError
+from difftest.testing.backends.device.timers import StageResult, measure_stage, open_timer
+from difftest.testing.host.loading import load_kernel
+from difftest.testing.host.options import OutputFile
+from difftest.tools.course.assignment import performance_tests
+from difftest.tools.course.grading import KERNEL
 
 _OURS = BackendMissingError, InfrastructureError, NoCoreError, UntrustedDeviceError
 

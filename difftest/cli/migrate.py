@@ -11,15 +11,17 @@ from typing import Any
 
 import click
 
-from difftest.choices import install_hint
 from difftest.cli.launching import machine_by_name, parse_dtypes
 from difftest.cli.run import level_option
-from difftest.harness.limits import too_large
-from difftest.harness.signature import function_name
-from difftest.host.loading import parse_grid, parse_keywords, parse_shape
-from difftest.host.options import OutputFile, with_progress
-from difftest.host.output import write_file
-from difftest.migration.validation import (
+from difftest.simulator import MACHINES
+from difftest.simulator.dtypes import as_dtype
+from difftest.support.choices import install_hint
+from difftest.support.output import write_file
+from difftest.support.signature import function_name
+from difftest.testing.harness.limits import too_large
+from difftest.testing.host.loading import parse_grid, parse_keywords, parse_shape
+from difftest.testing.host.options import OutputFile, with_progress
+from difftest.tools.migration.validation import (
     Sources,
     ValidationCall,
     ValidationError,
@@ -28,8 +30,6 @@ from difftest.migration.validation import (
     calls_of_spec,
     validate_translation,
 )
-from difftest.simulator import MACHINES
-from difftest.simulator.dtypes import as_dtype
 
 
 class _Output(OutputFile):
@@ -123,7 +123,7 @@ def _calls(
     if test is not None:
         if shapes:
             raise click.UsageError("the cases come from --shape or from --test; got both")
-        from difftest.host.collection import with_spec  # and pytest
+        from difftest.testing.host.collection import with_spec  # and pytest
 
         return with_spec(
             test, lambda spec: (kernel or function_name(spec.kernel), calls_of_spec(spec, count))
@@ -148,7 +148,7 @@ def _parse_sizes(text: str) -> tuple[str, Any]:
     """``rows=1:300`` or ``rows=128,256`` as a name and the strategy that its sizes come from."""
     from hypothesis.strategies import sampled_from
 
-    from difftest.harness.strategies import sizes as between
+    from difftest.testing.harness.strategies import sizes as between
 
     name, separator, values = text.partition("=")
     try:
@@ -180,7 +180,7 @@ Proven = Callable[[Sources, Sources], bool]
 
 def _file(file: Path, output: Path | None, kernel: str | None, proven: Proven) -> tuple[int, bool]:
     """One file rewritten; how many comments say what is left to do, and whether it is proven."""
-    from difftest.migration.rewriting import migrate_source as rewrite
+    from difftest.tools.migration.rewriting import migrate_source as rewrite
 
     text = file.read_text(encoding="utf-8")
     result = rewrite(text)
@@ -199,8 +199,8 @@ def _folder(
     folder: Path, output: Path | None, kernel: str | None, proven: Proven
 ) -> tuple[int, bool]:
     """The files of a folder rewritten together."""
-    from difftest.lint.files import python_files
-    from difftest.migration.rewriting import Package
+    from difftest.tools.lint.files import python_files
+    from difftest.tools.migration.rewriting import Package
 
     assert output is not None
     package = Package(folder, output, python_files([folder]))

@@ -13,14 +13,13 @@ from rich.console import Console
 from rich.progress import Progress
 
 from difftest.analysis.finding import Finding
-from difftest.choices import install_hint
+from difftest.analysis.inspection import memory_text
 from difftest.cli.launching import KernelRun, run_options
-from difftest.host.console import print_table, table_console
-from difftest.host.options import PICTURES, OutputFile
-from difftest.host.output import atomic_write, write_file
-from difftest.inspection import memory_text
-from difftest.lint.check import unused_helpers
 from difftest.simulator import Machine, Trace
+from difftest.support.choices import install_hint
+from difftest.support.console import print_table, table_console
+from difftest.support.output import atomic_write, write_file
+from difftest.testing.host.options import PICTURES, OutputFile
 from difftest.timing import UnknownCostError, predict
 from difftest.timing.advice import advise
 from difftest.timing.compiler import Toolchain
@@ -28,6 +27,7 @@ from difftest.timing.report import Report, as_mapping
 from difftest.timing.views import text
 from difftest.timing.views.lanes import plot
 from difftest.timing.views.perfetto import perfetto
+from difftest.tools.lint.check import unused_helpers
 
 
 @click.command()

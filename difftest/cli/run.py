@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from difftest.choices import LEVELS
-from difftest.host.script import run_script
 from difftest.simulator import Strictness, strictness
+from difftest.support.choices import LEVELS
+from difftest.testing.host.script import run_script
 
 level_option = click.option(
     "--level",

@@ -9,14 +9,14 @@ from functools import cache
 
 import ml_dtypes
 
-from difftest.api.documented import CLASSIC, TODAY, DocumentedName, documented_names
-from difftest.api.markdown import every_instruction, role_text
-from difftest.choices import RELEASES
-from difftest.lint.stubs import stub_files
 from difftest.simulator.dtypes import FLOAT8_E8M0FNU, NAMES, NKI_NAMES, TFLOAT32, is_float
-from difftest.simulator.frontend.nki.levels import LIFETIMES
+from difftest.simulator.frontend.levels import LIFETIMES
 from difftest.simulator.instructions.rules import float32_operands
 from difftest.simulator.machine import MACHINES, TRN2
+from difftest.support.choices import RELEASES
+from difftest.tools.api.documented import CLASSIC, TODAY, DocumentedName, documented_names
+from difftest.tools.api.markdown import every_instruction, role_text
+from difftest.tools.lint.stubs import stub_files
 
 CALLED = {"nki.isa": "nisa", "nki.language": "nl", "nki.collectives": "ncc"}
 SIZES = {

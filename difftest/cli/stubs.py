@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from difftest.host.output import write_file
+from difftest.support.output import write_file
 
 
 @click.command()
@@ -17,7 +17,7 @@ def stubs(folder: Path) -> None:
     They are a distribution that pip installs: docs/how-to/editor.md has the settings of
     editors.
     """
-    from difftest.lint.stubs import stub_files
+    from difftest.tools.lint.stubs import stub_files
 
     files = stub_files()
     for name, text in files.items():

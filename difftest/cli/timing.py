@@ -9,10 +9,10 @@ import click
 from rich.table import Table
 
 from difftest.cli.launching import KernelArguments, launch_traced, random_arrays
-from difftest.host.console import print_table, progress, table_console, titled_table
-from difftest.host.shipped import import_shipped
 from difftest.simulator import MACHINES
-from difftest.simulator.frontend.install import embedded
+from difftest.simulator.entry.install import embedded
+from difftest.support.console import print_table, progress, table_console, titled_table
+from difftest.testing.host.shipped import import_shipped
 from difftest.timing import predict
 from difftest.timing.calibration import (
     CheckedPrediction,

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from difftest.cli.launching import KernelRun, run_options
-from difftest.host.options import OutputFile
-from difftest.host.output import write_file
 from difftest.simulator import trace_to_json
+from difftest.support.output import write_file
+from difftest.testing.host.options import OutputFile
 
 
 @click.command()

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from difftest.plugin.collection import holds_kernel_tests
-from difftest.plugin.options import SESSION
+from difftest.testing.session.collection import holds_kernel_tests
+from difftest.testing.session.options import SESSION
 
 if TYPE_CHECKING:
-    from difftest.backends.base import Backend
-    from difftest.harness.spec import KernelSpec
+    from difftest.testing.backends.base import Backend
+    from difftest.testing.harness.spec import KernelSpec
 
 SPEC = pytest.StashKey["KernelSpec"]()
 """The spec of an item that tests a kernel."""
@@ -61,8 +61,8 @@ def collected_without(
     roots = ("neuronxcc", "nki")
     if missing.partition(".")[0] not in roots or not holds_kernel_tests(collector.path):
         return report
-    from difftest.backends.absent import absent_in, importable
-    from difftest.backends.sdk import PACKAGES, detect_sdk
+    from difftest.testing.backends.absent import absent_in, importable
+    from difftest.testing.backends.sdk import PACKAGES, detect_sdk
 
     absent = absent_in(detect_sdk())
     if absent is None or PACKAGES[absent.dialect] in sys.modules:
@@ -104,8 +104,8 @@ def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 def _left_out(spec: KernelSpec, backend: Backend, test: str) -> Iterator[LeftOut]:
     """Yield the kernels of a test that a backend does not run."""
-    from difftest.backends.sdk import PACKAGES, dialect_of, refusal_of
-    from difftest.harness.signature import function_name, module_name
+    from difftest.support.signature import function_name, module_name
+    from difftest.testing.backends.sdk import PACKAGES, dialect_of, refusal_of
 
     kernels = (spec.kernel, *spec.others)
     refusals = [refusal_of(backend, kernel) for kernel in kernels]

@@ -21,14 +21,19 @@ import pytest
 from _pytest import _io, terminal
 from _pytest._code import code as shapes
 
-from difftest.backends.tracebacks import without_files
-from difftest.harness.decorator import kernel_test_of
-from difftest.harness.failures import CaseFailure, NotRejectedError, ReportedFailure, quote_command
-from difftest.harness.runner import Runner
-from difftest.plugin.options import SESSION
 from difftest.plugin.session import reproduction_of
-from difftest.report.document import BUG, also_wrong, bugs_of
 from difftest.simulator.errors import relative_path
+from difftest.support.tracebacks import without_files
+from difftest.testing.harness.decorator import kernel_test_of
+from difftest.testing.harness.failures import (
+    CaseFailure,
+    NotRejectedError,
+    ReportedFailure,
+    quote_command,
+)
+from difftest.testing.harness.runner import Runner
+from difftest.testing.report.document import BUG, also_wrong, bugs_of
+from difftest.testing.session.options import SESSION
 
 _AGAIN = re.compile("  (run again|replay):")
 _HYPOTHESIS = re.compile(r"\s*(Failing test case|Falsifying example|You can repr)")

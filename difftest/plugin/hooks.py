@@ -2,7 +2,7 @@
 
 Standard library and pytest alone at import time: a session that asks for no backend pays nothing.
 
-Options, and the ini keys that may take their place, are in :mod:`difftest.plugin.options`.
+Options, and the ini keys that may take their place, are in :mod:`difftest.testing.session.options`.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from difftest.harness.runner import Runner
-    from difftest.plugin.options import Session
+    from difftest.testing.harness.runner import Runner
+    from difftest.testing.session.options import Session
 
 
 def _session(config: pytest.Config) -> Session:
     """What the plugin keeps of this session."""
-    from difftest.plugin.options import SESSION
+    from difftest.testing.session.options import SESSION
 
     return config.stash[SESSION]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare ini keys. Options follow when others have declared theirs."""
-    from difftest.plugin.options import add_keys
+    from difftest.testing.session.options import add_keys
 
     add_keys(parser)
 
@@ -42,14 +42,14 @@ def pytest_load_initial_conftests(
 
     What counts is what was asked for when conftests have declared their options.
     """
-    from difftest.plugin.options import (
+    from difftest.plugin.session import prepare_session, start_session
+    from difftest.testing.session.options import (
         SESSION,
         add_options,
         distribute,
         extra_arguments,
         read_request,
     )
-    from difftest.plugin.session import prepare_session, start_session
 
     namespace = early_config.known_args_namespace
     if namespace.help or namespace.version:
@@ -79,7 +79,7 @@ def pytest_load_initial_conftests(
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Name the backends, and our options that others have taken."""
-    from difftest.plugin.options import taken_line
+    from difftest.testing.session.options import taken_line
 
     session = _session(config)
     backends = session.runner.backends if session.runner else ()
@@ -105,8 +105,12 @@ def pytest_collect_file(
     session = _session(parent.config)
     if session.request.wants_backends or not any(collectors):
         return collectors
-    from difftest.plugin.collection import UncollectedModule, holds_kernel_tests, holds_other_tests
     from difftest.plugin.session import make_importable
+    from difftest.testing.session.collection import (
+        UncollectedModule,
+        holds_kernel_tests,
+        holds_other_tests,
+    )
 
     if not holds_kernel_tests(file_path):
         return collectors
@@ -123,8 +127,8 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, A
     session = _session(collector.config)
     if not session.request.wants_backends and collector.nodeid not in session.mixed:
         return (yield)
-    from difftest.harness.limits import exit_of
     from difftest.plugin.dialects import collected_without
+    from difftest.testing.harness.limits import exit_of
 
     try:
         with pytest.MonkeyPatch.context() as patch:
@@ -150,9 +154,9 @@ def pytest_pycollect_makeitem(
     is_left_out = not request.wants_backends and collector.nodeid in session.mixed
     if not items or not (request.wants_backends or is_left_out):
         return items
-    from difftest.harness.decorator import kernel_test_of
-    from difftest.plugin.collection import explicit_checks
     from difftest.plugin.dialects import SPEC
+    from difftest.testing.harness.decorator import kernel_test_of
+    from difftest.testing.session.collection import explicit_checks
 
     test = kernel_test_of(obj)
     if test is None:
@@ -203,17 +207,17 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     runner = session.runner
     if runner is None or "difftest_runner" not in getattr(item, "fixturenames", ()):
         return (yield)
-    from difftest.choices import PAGES
-    from difftest.harness import failures
-    from difftest.harness.spec_arguments import SpecError
-    from difftest.harness.tally import PROPERTY
-    from difftest.harness.writers import locate_writers
-    from difftest.internal_errors import drain_internal_errors, internal_error_scope
     from difftest.plugin.failure_output import rerun_alone, trim_traceback
-    from difftest.plugin.options import SAVE
-    from difftest.report.document import CASE, DETAILS, details
-    from difftest.report.failure import one_of_several
     from difftest.simulator.program_scheduler import one_thread
+    from difftest.support.choices import PAGES
+    from difftest.support.internal_errors import drain_internal_errors, internal_error_scope
+    from difftest.testing.harness import failures
+    from difftest.testing.harness.spec_arguments import SpecError
+    from difftest.testing.harness.tally import PROPERTY
+    from difftest.testing.harness.writers import locate_writers
+    from difftest.testing.report.document import CASE, DETAILS, details
+    from difftest.testing.report.failure import one_of_several
+    from difftest.testing.session.options import SAVE
 
     finished = False
     failed = None
@@ -276,8 +280,8 @@ def pytest_runtest_makereport(
     """The text of a kernel test that failed is its report."""
     report = yield
     if call.excinfo is not None and _session(item.config).runner is not None:
-        from difftest.harness.failures import ReportedFailure
         from difftest.plugin.failure_output import set_report
+        from difftest.testing.harness.failures import ReportedFailure
 
         if isinstance(item, pytest.Function) and isinstance(call.excinfo.value, ReportedFailure):
             set_report(item, call.excinfo.value, report)
@@ -325,7 +329,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     runner = _session(config).runner
     if runner is not None:
         from difftest.plugin.session import add_suite_properties
-        from difftest.report.failure import running_case
+        from difftest.testing.report.failure import running_case
 
         config.add_cleanup(running_case(runner).close)
         add_suite_properties(config, runner.backends)
@@ -357,7 +361,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if usage_error(session.config):
         session.exitstatus = pytest.ExitCode.USAGE_ERROR
     elif (cases := kept.request.mutate) is not None:
-        from difftest.report.mutants.command import mutate_session
+        from difftest.tools.mutants.command import mutate_session
 
         mutate_session(session, max(1, int(cases)))
 

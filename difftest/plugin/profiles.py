@@ -3,10 +3,10 @@
 ``quick`` for a person who waits, ``ci`` for a branch (the same cases each time), ``nightly`` for a
 long look, ``device`` where each case compiles for minutes: few cases beside the explicit ones and
 those of Hypothesis's database, which failed on a simulator before. Who asks for few cases waits for
-less elsewhere too: see ``WORK_OF_A_CASE`` in :mod:`difftest.harness.edges`. All have no deadline,
-for the first case of a kernel may compile it, print the blob that ``@reproduce_failure`` takes, and
-leave out the phase that explains: it would name lines of the harness. A test may ask for any
-fixture: one of a function is made once for all of its cases.
+less elsewhere too: see ``WORK_OF_A_CASE`` in :mod:`difftest.testing.harness.edges`. All have no
+deadline, for the first case of a kernel may compile it, print the blob that ``@reproduce_failure``
+takes, and leave out the phase that explains: it would name lines of the harness. A test may ask
+for any fixture: one of a function is made once for all of its cases.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.errors import InvalidArgument
 
-from difftest.plugin.options import is_campaign
+from difftest.testing.session.options import is_campaign
 
 PROFILES: Mapping[str, Mapping[str, Any]] = {
     "quick": {"max_examples": 20},

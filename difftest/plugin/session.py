@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from difftest.choices import SIMULATORS
-from difftest.plugin.options import (
+from difftest.support.choices import SIMULATORS
+from difftest.testing.session.options import (
     CASE,
     DEVICE,
     MEMORY,
@@ -31,11 +31,11 @@ from difftest.plugin.options import (
 )
 
 if TYPE_CHECKING:
-    from difftest.backends.base import Backend
-    from difftest.harness.decorator import KernelTest
-    from difftest.harness.failures import CaseFailure, Reproduction
-    from difftest.harness.runner import Runner
-    from difftest.harness.tally import Tally
+    from difftest.testing.backends.base import Backend
+    from difftest.testing.harness.decorator import KernelTest
+    from difftest.testing.harness.failures import CaseFailure, Reproduction
+    from difftest.testing.harness.runner import Runner
+    from difftest.testing.harness.tally import Tally
 
 
 class _FastFinder:
@@ -62,14 +62,14 @@ def prepare_session(config: pytest.Config, request: Request) -> ExitStack:
     gc.disable()  # not frozen: Hypothesis asks the collector who holds trio's random numbers
     sys.meta_path.insert(0, _FastFinder)
     done.callback(sys.meta_path.remove, _FastFinder)
-    from difftest.harness.minimal import make_random_numbers
     from difftest.plugin.profiles import default_profile
+    from difftest.testing.harness.minimal import make_random_numbers
 
     done.enter_context(default_profile(request.device))
     if request.simulate not in (None, "sdk"):
-        from difftest.backends.base import BackendMissingError
-        from difftest.backends.selection import select_backends
-        from difftest.host.installation import embedded_with_predictions
+        from difftest.testing.backends.base import BackendMissingError
+        from difftest.testing.backends.selection import select_backends
+        from difftest.testing.host.installation import embedded_with_predictions
 
         with suppress(BackendMissingError):  # a usage error, when it is sure what was asked for
             backends = select_backends(request.simulate, False, request.level)
@@ -97,7 +97,7 @@ def start_session(config: pytest.Config, request: Request) -> Session:
     check_request(request)
     session = Session(request)
     if request.timeout is not None or request.memory is not None:
-        from difftest.harness.limits import limit
+        from difftest.testing.harness.limits import limit
 
         try:
             _at_end(config, limit(request.timeout, request.memory).close)
@@ -107,7 +107,7 @@ def start_session(config: pytest.Config, request: Request) -> Session:
         session.runner = _make_runner(config, request)
         gc.freeze()  # what this has loaded, and conftests, stays too
         if request.case is None and not request.device:
-            from difftest.scale.regressions import with_findings
+            from difftest.tools.scale.regressions import with_findings
 
             session.runner = with_findings(config, request, session.runner)
     return session
@@ -143,17 +143,17 @@ def make_importable(config: pytest.Config) -> None:
     """
     packages = ("neuronxcc", "nki")
     if not any(name in sys.modules or importlib.util.find_spec(name) for name in packages):
-        from difftest.host.installation import embedded_with_predictions
+        from difftest.testing.host.installation import embedded_with_predictions
 
         config.add_cleanup(embedded_with_predictions().install().uninstall)
 
 
 def _make_runner(config: pytest.Config, request: Request) -> Runner:
-    from difftest.backends.base import BackendMissingError
-    from difftest.backends.embedded import EmbeddedSimulator, run_beside_sdk
-    from difftest.backends.selection import select_backends
-    from difftest.harness.runner import Runner
-    from difftest.lint.check import findings_of
+    from difftest.testing.backends.base import BackendMissingError
+    from difftest.testing.backends.embedded import EmbeddedSimulator, run_beside_sdk
+    from difftest.testing.backends.selection import select_backends
+    from difftest.testing.harness.runner import Runner
+    from difftest.tools.lint.check import findings_of
 
     try:
         backends = select_backends(*request.backends)
@@ -163,7 +163,7 @@ def _make_runner(config: pytest.Config, request: Request) -> Runner:
         if isinstance(backend, EmbeddedSimulator):
             backend.reader = findings_of
     if not request.device:
-        from difftest.harness.coverage import BranchTracer
+        from difftest.testing.harness.coverage import BranchTracer
 
         watch = BranchTracer() if request.case is None else None
         if watch is not None:
@@ -176,8 +176,8 @@ def _make_runner(config: pytest.Config, request: Request) -> Runner:
             beside=run_beside_sdk,
             branch_tracer=watch,
         )
-    from difftest.backends.device.device_runner import DeviceRunner, arbiter_for
-    from difftest.backends.sdk import close_backend
+    from difftest.testing.backends.sdk import close_backend
+    from difftest.testing.harness.device_runner import DeviceRunner, arbiter_for
 
     for backend in backends:
         config.add_cleanup(functools.partial(close_backend, backend))
@@ -189,7 +189,7 @@ def drawn_test(item: pytest.Item, request: Request) -> KernelTest | None:
 
     Nothing is run again on a device: it takes minutes, and has guards of its own.
     """
-    from difftest.harness.decorator import kernel_test_of
+    from difftest.testing.harness.decorator import kernel_test_of
 
     is_one = request.case is not None or request.device
     return None if is_one else kernel_test_of(getattr(item, "obj", None))
@@ -197,7 +197,7 @@ def drawn_test(item: pytest.Item, request: Request) -> KernelTest | None:
 
 def reproduction_of(item: pytest.Item, request: Request) -> Reproduction:
     """How to run this test again, from the directory where pytest was started."""
-    from difftest.harness.failures import Reproduction
+    from difftest.testing.harness.failures import Reproduction
 
     path = os.path.relpath(item.path, item.config.invocation_params.dir)
     node = f"{path}::{getattr(item, 'originalname', item.name)}"
@@ -206,8 +206,8 @@ def reproduction_of(item: pytest.Item, request: Request) -> Reproduction:
 
 def save_failure(item: pytest.Item, request: Request, failure: CaseFailure) -> str:
     """Write what ``difftest replay`` needs of a failing case; where, from the working directory."""
-    from difftest.host.output import write_file
-    from difftest.report.saved import EDGE, SavedFailure, file_name, modules_of
+    from difftest.support.output import write_file
+    from difftest.testing.report.saved import EDGE, SavedFailure, file_name, modules_of
 
     assert isinstance(item, pytest.Function)
     name = getattr(item, "originalname", item.name)
@@ -225,11 +225,11 @@ def write_session_report(session: Session, reports: Iterable[Any], code: int) ->
 
     A session that would end well ends with an error then: what was asked for is missing.
     """
-    from difftest.host.output import format_write_error
-    from difftest.host.versions import versions
-    from difftest.internal_errors import drain_internal_errors, internal_error_scope
     from difftest.plugin.dialects import groups_of
-    from difftest.report.document import session_document, write_report
+    from difftest.support.internal_errors import drain_internal_errors, internal_error_scope
+    from difftest.support.output import format_write_error
+    from difftest.support.versions import versions
+    from difftest.testing.report.document import session_document, write_report
 
     backends = session.runner.backends if session.runner else ()
     groups = [group._asdict() for group in groups_of(session.left_out)]
@@ -252,7 +252,7 @@ def add_suite_properties(config: pytest.Config, backends: Iterable[Backend]) -> 
     """Tell a JUnit report, if one is written, which backends and versions ran."""
     from _pytest.junitxml import xml_key
 
-    from difftest.host.versions import versions
+    from difftest.support.versions import versions
 
     if (report := config.stash.get(xml_key, None)) is None:
         return
@@ -264,8 +264,8 @@ def add_suite_properties(config: pytest.Config, backends: Iterable[Backend]) -> 
 
 def tally_of(reports: Iterable[Any], stopped: Iterable[Any]) -> Tally:
     """The sum of the tallies that reports of tests carry, or properties of those stopped."""
-    from difftest.harness.tally import PROPERTY, tally_from_json
-    from difftest.report.totals import total_of
+    from difftest.testing.harness.tally import PROPERTY, tally_from_json
+    from difftest.testing.report.totals import total_of
 
     calls = [one.user_properties for one in reports if getattr(one, "when", "") == "call"]
     properties = map(dict, [*calls, *stopped])
@@ -274,8 +274,8 @@ def tally_of(reports: Iterable[Any], stopped: Iterable[Any]) -> Tally:
 
 def select_case(config: pytest.Config, items: list[pytest.Item], text: str) -> None:
     """Keep the one kernel test that was selected, and run it on just the case of ``text``."""
-    from difftest.harness.decorator import kernel_test_of
-    from difftest.harness.explicit import CaseError, case_from_json
+    from difftest.testing.harness.decorator import kernel_test_of
+    from difftest.testing.harness.explicit import CaseError, case_from_json
 
     selected = [
         (item, test)

@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from difftest.harness.coverage import TURNS, uncovered_branches
+from difftest.testing.harness.coverage import TURNS, uncovered_branches
 
 if TYPE_CHECKING:
-    from difftest.harness.tally import Tally
+    from difftest.testing.harness.tally import Tally
 
 BACKENDS = {"embedded": "--simulate=embedded", "sdk": "--simulate=sdk", "device": "--device"}
 """Each backend, and the option that asks for it."""

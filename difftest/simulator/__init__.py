@@ -2,7 +2,7 @@
 
 >>> import numpy as np
 >>> from difftest.simulator import launch
->>> from difftest.simulator.frontend.install import embedded
+>>> from difftest.simulator.entry.install import embedded
 >>> with embedded():
 ...     import neuronxcc.nki as nki
 ...     import neuronxcc.nki.language as nl

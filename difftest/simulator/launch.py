@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from difftest.annotations import signature_shown
 from difftest.simulator.arrays import (
     Arguments,
     as_arrays,
@@ -35,8 +34,8 @@ from difftest.simulator.frontend.launchable import (
     grid_shape,
     physical_cores,
 )
+from difftest.simulator.frontend.levels import known_level
 from difftest.simulator.frontend.loops import explained
-from difftest.simulator.frontend.nki.levels import known_level
 from difftest.simulator.frontend.nki.tensor import NkiTensor
 from difftest.simulator.instructions.anomalies import Observer
 from difftest.simulator.instructions.checks import wrong_kind
@@ -57,6 +56,7 @@ from difftest.simulator.recording import fuse_moves
 from difftest.simulator.strictness import Strictness, reported_violations, strictness_scope
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Returned, Space, Trace
+from difftest.support.annotations import signature_shown
 
 if TYPE_CHECKING:
     from difftest.simulator.exact.run import ExactOutput, ExactRun, ExactSettings

@@ -7,7 +7,7 @@ notes on NKI 0.6 and of KevGomes1403/nki-moe-megakernel (trn2).
 import ml_dtypes
 import numpy as np
 
-from difftest.simulator.frontend.install import embedded
+from difftest.simulator.entry.install import embedded
 from tests.every import every
 from tests.unit.analysis.detectors.kernels import findings_in, found_in, normal
 

@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from difftest.simulator import TRN1, BufferError, LimitError, NkiError, ShapeError, launch
-from difftest.simulator.frontend import kernel as nki
+from difftest.simulator.entry import kernel as nki
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.nki import isa as nisa32
@@ -314,7 +314,7 @@ def test_issue_1301_a_transpose_of_128_by_128_by_dma():
     assert_array_equal(launch(kernel, [data]).outputs[0], data.T)
 
 
-@pytest.mark.filterwarnings("ignore::difftest.simulator.frontend.nki.levels.LevelWarning")
+@pytest.mark.filterwarnings("ignore::difftest.simulator.frontend.levels.LevelWarning")
 def test_issue_1354_a_loop_on_the_device_inside_one_that_is_unrolled():
     """What the inner loop wrote last is copied: the compiler gave an error without a text."""
 

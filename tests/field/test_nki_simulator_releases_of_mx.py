@@ -9,9 +9,9 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import TRN3, KernelError, launch
+from difftest.simulator.entry.nki_kernel import simulate
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.nki_kernel import simulate
 from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, stored, tile
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from difftest.simulator import TRN1
+from difftest.simulator.entry.install import embedded
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
-from difftest.simulator.frontend.install import embedded
 from tests.every import every
 from tests.unit.analysis.detectors.kernels import findings_in, found_in, normal
 
@@ -146,7 +146,7 @@ def test_a_kernel_on_two_cores_that_ignores_its_program_id():
     assert found_in(kernel[1], [normal(16, 32)]) == []
 
 
-@pytest.mark.filterwarnings("ignore::difftest.simulator.frontend.nki.levels.LevelWarning")
+@pytest.mark.filterwarnings("ignore::difftest.simulator.frontend.levels.LevelWarning")
 def test_trip_counts_that_differ_hang_two_cores():
     @nki.jit
     def kernel(x):

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import difftest
-from difftest.harness.failures import DifferentialFailure
-from difftest.harness.verdict import Match
-from difftest.inspection import Inspector
+from difftest.analysis.inspection import Inspector
 from difftest.simulator import launch_ranks
-from difftest.simulator.frontend.install import embedded
+from difftest.simulator.entry.install import embedded
 from difftest.simulator.launch_listeners import listening
+from difftest.testing.harness.failures import DifferentialFailure
+from difftest.testing.harness.verdict import Match
 from tests.every import every
 
 with embedded():

@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator import NkiError, launch
-from difftest.simulator.frontend import kernel as classic
+from difftest.simulator.entry import kernel as classic
+from difftest.simulator.entry.kernel import baremetal_with, benchmark_with, profile_with
+from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.frontend.classic import compiler as classic_ncc
 from difftest.simulator.frontend.classic import isa as classic_isa
 from difftest.simulator.frontend.classic import language as classic_nl
-from difftest.simulator.frontend.kernel import baremetal_with, benchmark_with, profile_with
 from difftest.simulator.frontend.nki import isa as today_isa
 from difftest.simulator.frontend.nki import language as today_nl
-from difftest.simulator.frontend.nki.nki_kernel import jit
 from difftest.simulator.frontend.nki.tensor import NkiTensor
 
 SHAPES = ((8, 8), (8, 1), (16, 8), (1, 8), (32, 32), (8, 2, 4), (1, 1), (128, 4))

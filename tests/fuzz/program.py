@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from difftest.simulator import MACHINES
-from difftest.simulator.frontend.install import embedded
+from difftest.simulator.entry.install import embedded
 
 HEADER = """\
 import ml_dtypes
@@ -152,7 +152,7 @@ class Program:
         arguments = ",\n    ".join(each.source() for each in self.inputs)
         return (
             "from difftest.simulator import MACHINES, launch\n"
-            "from difftest.simulator.frontend.install import embedded\n\n"
+            "from difftest.simulator.entry.install import embedded\n\n"
             "embedded().install()\n" + HEADERS[self.dialect] + "\n" + self.kernel_source() + "\n"
             f"arguments = [\n    {arguments}\n]\n"
             "for plain in (False, True):\n"

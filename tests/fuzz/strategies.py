@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from difftest.simulator import MACHINES, NkiError, launch
-from difftest.simulator.frontend.kernel import as_kernel
-from difftest.simulator.frontend.nki.nki_kernel import jit
+from difftest.simulator.entry.kernel import as_kernel
+from difftest.simulator.entry.nki_kernel import jit
 from tests.fuzz import language, statements, today
 from tests.fuzz.operands import DTYPES, filled, shape_of
 from tests.fuzz.program import Program

@@ -18,13 +18,13 @@ from typing import Any
 import hypothesis
 from hypothesis import HealthCheck, Phase, settings
 
-from difftest.backends.embedded import EmbeddedSimulator
-from difftest.harness.case import Case
-from difftest.harness.failures import DifferentialFailure
-from difftest.harness.runner import Runner
-from difftest.harness.spec import KernelSpec
-from difftest.harness.strategies import cases
-from difftest.harness.verdict import Inconclusive
+from difftest.testing.backends.embedded import EmbeddedSimulator
+from difftest.testing.harness.case import Case
+from difftest.testing.harness.failures import DifferentialFailure
+from difftest.testing.harness.runner import Runner
+from difftest.testing.harness.spec import KernelSpec
+from difftest.testing.harness.strategies import cases
+from difftest.testing.harness.verdict import Inconclusive
 from tests.meta.drawing import Enough
 from tests.meta.operators import OPERATORS
 

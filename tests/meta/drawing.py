@@ -21,14 +21,14 @@ import hypothesis
 import numpy as np
 from hypothesis import Phase, settings
 
-from difftest.harness.case import Case
-from difftest.harness.decorator import ATTRIBUTE, decorate
-from difftest.harness.recipes import Zeros
-from difftest.harness.runner import Runner
-from difftest.harness.spec import KernelSpec
-from difftest.harness.verdict import Match
-from difftest.simulator.frontend.install import embedded
+from difftest.simulator.entry.install import embedded
 from difftest.simulator.machine import TRN2
+from difftest.testing.harness.case import Case
+from difftest.testing.harness.decorator import ATTRIBUTE, decorate
+from difftest.testing.harness.recipes import Zeros
+from difftest.testing.harness.runner import Runner
+from difftest.testing.harness.spec import KernelSpec
+from difftest.testing.harness.verdict import Match
 
 KERNEL_TESTS = Path(__file__).parent.parent / "kernels"
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from difftest.harness.spec import KernelSpec
-from difftest.harness.strategies import multiples, sizes
-from difftest.simulator.frontend.install import embedded
+from difftest.simulator.entry.install import embedded
+from difftest.testing.harness.spec import KernelSpec
+from difftest.testing.harness.strategies import multiples, sizes
 
 with embedded():
     import neuronxcc.nki as nki

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from difftest.simulator.frontend.install import embedded
+from difftest.simulator.entry.install import embedded
 
 with embedded():
     import nki

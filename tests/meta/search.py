@@ -6,13 +6,13 @@ import hypothesis
 import pytest
 from hypothesis import Phase, settings
 
-from difftest.backends.embedded import EmbeddedSimulator
-from difftest.harness.decorator import decorate
-from difftest.harness.failures import DifferentialFailure
-from difftest.harness.runner import Runner
-from difftest.harness.spec import KernelSpec
-from difftest.harness.verdict import Verdict
 from difftest.plugin.profiles import PROFILES
+from difftest.testing.backends.embedded import EmbeddedSimulator
+from difftest.testing.harness.decorator import decorate
+from difftest.testing.harness.failures import DifferentialFailure
+from difftest.testing.harness.runner import Runner
+from difftest.testing.harness.spec import KernelSpec
+from difftest.testing.harness.verdict import Verdict
 
 
 def smallest_failure(spec: KernelSpec, seed: int = 0) -> DifferentialFailure:

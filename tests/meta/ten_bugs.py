@@ -13,20 +13,20 @@ from pathlib import Path
 import numpy as np
 
 from difftest import KernelSpec, sizes
-from difftest.harness.bound_case import check
-from difftest.harness.case import Case
-from difftest.harness.explicit import minimal_case
-from difftest.harness.failures import DifferentialFailure
-from difftest.harness.recipes import Iota
-from difftest.report.mutants.mutant import (
+from difftest.simulator import launch
+from difftest.simulator.entry.install import embedded
+from difftest.testing.harness.bound_case import check
+from difftest.testing.harness.case import Case
+from difftest.testing.harness.explicit import minimal_case
+from difftest.testing.harness.failures import DifferentialFailure
+from difftest.testing.harness.recipes import Iota
+from difftest.tools.mutants.mutant import (
     Mutant,
     apply_mutant,
     functions_of,
     qualified_name,
     read_source,
 )
-from difftest.simulator import launch
-from difftest.simulator.frontend.install import embedded
 from tests.meta.search import smallest_failure
 
 with embedded():

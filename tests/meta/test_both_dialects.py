@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from difftest.report.mutants.mutant import apply_mutant
-from difftest.simulator.frontend.install import embedded
+from difftest.simulator.entry.install import embedded
+from difftest.tools.mutants.mutant import apply_mutant
 from tests.meta import specs
 from tests.meta.search import smallest_failure
 from tests.meta.test_planted_bugs import LAST, bug_on

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 import kernels
-from difftest.backends.embedded import EmbeddedSimulator
-from difftest.harness.edges import check_edges
-from difftest.harness.failures import NotRejectedError
-from difftest.harness.runner import Runner
-from difftest.harness.spec import KernelSpec
-from difftest.report.mutants.generation import mutants_of
-from difftest.report.mutants.mutant import apply_mutant, functions_of, qualified_name
+from difftest.testing.backends.embedded import EmbeddedSimulator
+from difftest.testing.harness.edges import check_edges
+from difftest.testing.harness.failures import NotRejectedError
+from difftest.testing.harness.runner import Runner
+from difftest.testing.harness.spec import KernelSpec
+from difftest.tools.mutants.generation import mutants_of
+from difftest.tools.mutants.mutant import apply_mutant, functions_of, qualified_name
 from tests.meta.drawing import kernel_tests
 
 FOLDER = Path(kernels.__file__).parent / "classic"

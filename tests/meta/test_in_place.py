@@ -10,20 +10,20 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 
 from difftest import Input, check
-from difftest.backends.embedded import EmbeddedSimulator
-from difftest.backends.sdk import function_of
-from difftest.harness.decorator import decorate
-from difftest.harness.edges import check_edges
-from difftest.harness.explicit import case_from_json, minimal_case
-from difftest.harness.failures import DifferentialFailure
-from difftest.harness.runner import Runner
-from difftest.harness.signature import function_name
-from difftest.harness.spec import KernelSpec
-from difftest.harness.spec_arguments import SpecError
-from difftest.harness.strategies import multiples, sizes
-from difftest.harness.verdict import Match
 from difftest.simulator import launch
-from difftest.simulator.frontend.install import embedded
+from difftest.simulator.entry.install import embedded
+from difftest.support.signature import function_name
+from difftest.testing.backends.embedded import EmbeddedSimulator
+from difftest.testing.backends.sdk import function_of
+from difftest.testing.harness.decorator import decorate
+from difftest.testing.harness.edges import check_edges
+from difftest.testing.harness.explicit import case_from_json, minimal_case
+from difftest.testing.harness.failures import DifferentialFailure
+from difftest.testing.harness.runner import Runner
+from difftest.testing.harness.spec import KernelSpec
+from difftest.testing.harness.spec_arguments import SpecError
+from difftest.testing.harness.strategies import multiples, sizes
+from difftest.testing.harness.verdict import Match
 from tests.every import every
 
 with embedded():

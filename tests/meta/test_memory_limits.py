@@ -4,14 +4,14 @@ import pytest
 from hypothesis import settings
 
 from difftest.analysis.placement import footprint_of
-from difftest.backends.base import Completed, Rejected
-from difftest.backends.embedded import EmbeddedSimulator
-from difftest.harness import edges
-from difftest.harness.bound_case import specs_by_kernel
-from difftest.harness.edges import filling_cases, run_recorded
-from difftest.harness.runner import Runner
-from difftest.simulator.frontend.install import embedded
+from difftest.simulator.entry.install import embedded
 from difftest.simulator.machine import TRN2
+from difftest.testing.backends.base import Completed, Rejected
+from difftest.testing.backends.embedded import EmbeddedSimulator
+from difftest.testing.harness import edges
+from difftest.testing.harness.bound_case import specs_by_kernel
+from difftest.testing.harness.edges import filling_cases, run_recorded
+from difftest.testing.harness.runner import Runner
 
 with embedded():
     from tests.kernels import test_conv2d, test_tutorial_matmul, test_vector_add

@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from difftest.harness.spec import KernelSpec
-from difftest.harness.strategies import multiples
-from difftest.simulator.frontend.install import embedded
+from difftest.simulator.entry.install import embedded
+from difftest.testing.harness.spec import KernelSpec
+from difftest.testing.harness.strategies import multiples
 from tests.kernels.budget import NIGHTLY
 from tests.meta.search import judged
 

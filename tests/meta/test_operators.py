@@ -7,13 +7,13 @@ they are an answer to. The nightly profile draws 1,000 cases of each correct ker
 import pytest
 from hypothesis import settings
 
-from difftest.backends.embedded import EmbeddedSimulator
-from difftest.harness.case import Case
-from difftest.harness.failures import DifferentialFailure
-from difftest.harness.recipes import Iota, Outliers, Random
-from difftest.harness.runner import Runner
-from difftest.harness.structured import Uniform
-from difftest.harness.verdict import Inconclusive, Match
+from difftest.testing.backends.embedded import EmbeddedSimulator
+from difftest.testing.harness.case import Case
+from difftest.testing.harness.failures import DifferentialFailure
+from difftest.testing.harness.recipes import Iota, Outliers, Random
+from difftest.testing.harness.runner import Runner
+from difftest.testing.harness.structured import Uniform
+from difftest.testing.harness.verdict import Inconclusive, Match
 from tests.meta import operators
 from tests.meta.campaign import examined
 from tests.meta.operators import OPERATORS

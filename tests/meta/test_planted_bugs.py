@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from difftest.harness.recipes import Iota, Ones, Zeros
-from difftest.report.mutants.generation import mutants_of
-from difftest.report.mutants.mutant import apply_mutant, functions_of, qualified_name
 from difftest.simulator import OutOfBoundsError, UnwrittenError
-from difftest.simulator.frontend.install import embedded
+from difftest.simulator.entry.install import embedded
+from difftest.testing.harness.recipes import Iota, Ones, Zeros
+from difftest.tools.mutants.generation import mutants_of
+from difftest.tools.mutants.mutant import apply_mutant, functions_of, qualified_name
 from tests.meta import specs
 from tests.meta.search import smallest_failure
 

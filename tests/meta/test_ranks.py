@@ -4,21 +4,21 @@ import numpy as np
 import pytest
 
 from difftest import check
-from difftest.backends.base import Completed, Unsupported
-from difftest.backends.sdk import ByDialect
-from difftest.harness.edges import edge_cases
-from difftest.harness.explicit import minimal_case
-from difftest.harness.failures import DifferentialFailure
-from difftest.harness.runner import call_of_case, make_call
-from difftest.harness.spec import KernelSpec, Rejection
-from difftest.harness.spec_arguments import SpecError
-from difftest.harness.strategies import sizes
-from difftest.harness.verdict import Match
+from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.frontend.nki import collectives as ncc
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.nki_kernel import jit
-from difftest.verdict.candidate import spec_for
+from difftest.testing.backends.base import Completed, Unsupported
+from difftest.testing.backends.sdk import ByDialect
+from difftest.testing.harness.edges import edge_cases
+from difftest.testing.harness.explicit import minimal_case
+from difftest.testing.harness.failures import DifferentialFailure
+from difftest.testing.harness.runner import call_of_case, make_call
+from difftest.testing.harness.spec import KernelSpec, Rejection
+from difftest.testing.harness.spec_arguments import SpecError
+from difftest.testing.harness.strategies import sizes
+from difftest.testing.harness.verdict import Match
+from difftest.tools.verdict.candidate import spec_for
 from tests.every import every
 from tests.meta.search import smallest_failure
 

@@ -5,13 +5,13 @@ import itertools
 import numpy as np
 import pytest
 
-from difftest.backends.embedded import EmbeddedSimulator
-from difftest.harness.case import Case
-from difftest.harness.recipes import Fill, Random
-from difftest.harness.runner import Runner
-from difftest.harness.spec import KernelSpec
-from difftest.harness.strategies import sizes
-from difftest.harness.verdict import Match
+from difftest.testing.backends.embedded import EmbeddedSimulator
+from difftest.testing.harness.case import Case
+from difftest.testing.harness.recipes import Fill, Random
+from difftest.testing.harness.runner import Runner
+from difftest.testing.harness.spec import KernelSpec
+from difftest.testing.harness.strategies import sizes
+from difftest.testing.harness.verdict import Match
 from tests.kernels.budget import NIGHTLY
 from tests.meta.routers import BUGS, RIGHT, routed, router_of
 from tests.meta.search import judged

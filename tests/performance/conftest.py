@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from difftest.plugin.options import SESSION
+from difftest.testing.session.options import SESSION
 
 HERE = Path(__file__).parent
 LINES = pytest.StashKey[list[str]]()

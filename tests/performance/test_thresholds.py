@@ -4,10 +4,10 @@ import importlib
 
 import pytest
 
-from difftest.backends.device.core import missing_support
-from difftest.backends.device.timers import measure_stage, open_timer
-from difftest.backends.sdk import CLASSIC, NEWER, detect_sdk
-from difftest.course.assignment import PERFORMANCE, TRANSPOSE
+from difftest.testing.backends.device.core import missing_support
+from difftest.testing.backends.device.timers import measure_stage, open_timer
+from difftest.testing.backends.sdk import CLASSIC, NEWER, detect_sdk
+from difftest.tools.course.assignment import PERFORMANCE, TRANSPOSE
 
 FOLDERS = {CLASSIC: "kernels.classic", NEWER: "kernels.nki"}
 

@@ -20,7 +20,7 @@ from hypothesis.database import DirectoryBasedExampleDatabase
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
-import difftest.backends.sdk  # noqa: F401
+import difftest.testing.backends.sdk  # noqa: F401
 from difftest.plugin import failure_output
 from difftest.plugin.profiles import PROFILES
 
@@ -28,20 +28,20 @@ collect_ignore = ["pages"]  # of test_docs.py
 
 for _name in (
     "backends.absent",
-    "backends.embedded",
+    "testing.backends.embedded",
     "simulator.oracle.comparison",
-    "harness.decorator",
-    "harness.edges",
-    "harness.explicit",
-    "harness.coverage",
+    "testing.harness.decorator",
+    "testing.harness.edges",
+    "testing.harness.explicit",
+    "testing.harness.coverage",
     "lint.check",
-    "host.installation",
+    "testing.host.installation",
     "plugin.dialects",
     "plugin.profiles",
     "plugin.failure_output",
     "plugin.summary",
-    "report.document",
-    "report.performance",
+    "testing.report.document",
+    "testing.report.performance",
 ):
     importlib.import_module(f"difftest.{_name}")
 

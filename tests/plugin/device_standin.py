@@ -7,8 +7,8 @@ No run of the embedded simulator stands beside those on the device: each is a pr
 import os
 from pathlib import Path
 
-from difftest.backends import embedded
-from difftest.backends.device import core as device
+from difftest.testing.backends import embedded
+from difftest.testing.backends.device import core as device
 
 device.DEVICE_NODES = Path(os.environ["STANDIN_DEV"])
 embedded.run_beside_sdk = lambda call: "not in this test"

@@ -7,9 +7,9 @@ import errno
 import pytest
 
 from difftest.analysis.detectors import table
-from difftest.lint.check import _reading, rules
-from difftest.lint.rule import Frontend
-from difftest.report import document
+from difftest.testing.report import document
+from difftest.tools.lint.check import _reading, rules
+from difftest.tools.lint.rule import Frontend
 
 END = "(AttributeError: no args): a fault of nki-difftest, and no verdict on the kernel"
 
@@ -61,7 +61,7 @@ def test_a_report_that_breaks_down(project, monkeypatch):
 
 
 def test_a_prediction_that_breaks_down_leaves_the_rest_of_the_report(project, monkeypatch):
-    monkeypatch.setattr("difftest.report.performance.memory_text", breaks)
+    monkeypatch.setattr("difftest.testing.report.performance.memory_text", breaks)
     project.add_test()
     result = project.run("--simulate", "--difftest-report=report.html")
     result.assert_outcomes(passed=1)
@@ -86,7 +86,7 @@ def test_a_report_on_a_full_disk_fails_a_session_whose_tests_pass(project, monke
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("difftest.host.output.os.replace", full)
+    monkeypatch.setattr("difftest.support.output.os.replace", full)
     project.add_test()
     result = project.run("--simulate", "--difftest-report=r.html", *workers)
     result.assert_outcomes(passed=1)
@@ -101,7 +101,7 @@ def test_files_that_cannot_be_written(project, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("difftest.host.output.os.replace", full)
+    monkeypatch.setattr("difftest.support.output.os.replace", full)
     project.add_test("subtract")
     result = project.run(
         "--simulate", "-p", "no:cacheprovider", "--difftest-save=saved", "--difftest-report=r.html"

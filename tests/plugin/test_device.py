@@ -2,13 +2,11 @@
 
 import pytest
 
-import difftest.backends.device.device_runner
-import difftest.backends.device.selftest  # noqa: F401 - see conftest
-from difftest.backends import embedded
-from difftest.backends.device import core as device
+from difftest.testing.backends import embedded
+from difftest.testing.backends.device import core as device
 from tests.plugin.conftest import REFERENCE
-from tests.unit.backends.conftest import PROBES
-from tests.unit.backends.sdk_standin import forget, write_classic, write_newer
+from tests.unit.testing.backends.conftest import PROBES
+from tests.unit.testing.backends.sdk_standin import forget, write_classic, write_newer
 
 KERNEL = """
 import {package} as nki

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.backends.opaque_sdk import WRITERS
-from tests.unit.backends.sdk_standin import forget
+from tests.unit.testing.backends.opaque_sdk import WRITERS
+from tests.unit.testing.backends.sdk_standin import forget
 
 ROOT = Path(__file__).parents[2]
 ONE = "left out on sdk: 1 kernel of {}, with 1 test of no other kernel"

@@ -16,16 +16,16 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from difftest.backends.device.timers import StageResult
 from difftest.cli.main import main
-from difftest.harness.decorator import kernel_test_of
-from difftest.harness.edges import minimal_values
-from difftest.harness.explicit import minimal_case
 from difftest.simulator import NkiError, launch, trace_to_json
-from difftest.simulator.frontend.install import embedded
+from difftest.simulator.entry.install import embedded
+from difftest.testing.backends.device.timers import StageResult
+from difftest.testing.harness.decorator import kernel_test_of
+from difftest.testing.harness.edges import minimal_values
+from difftest.testing.harness.explicit import minimal_case
 from tests.every import every
 from tests.kernels.budget import NIGHTLY
-from tests.unit.lint.mypy_here import said_by_mypy, write_untyped_numpy
+from tests.unit.tools.lint.mypy_here import said_by_mypy, write_untyped_numpy
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -12,10 +12,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from difftest.harness import coverage, limits
-from difftest.harness.reference import ReferenceDefect, call_reference
-from difftest.harness.runner import run_kernel
-from difftest.host import progress
+from difftest.testing.harness import coverage, limits
+from difftest.testing.harness.reference import ReferenceDefect, call_reference
+from difftest.testing.harness.runner import run_kernel
+from difftest.testing.host import progress
 
 KERNELS = '''
 import os, random, sys
@@ -255,8 +255,8 @@ def test_a_limit_that_is_no_number_or_not_to_be_had_is_a_usage_error(project, mo
 MACHINE = """
 import sys
 
-from difftest.harness import differential
-from difftest.harness.spec import KernelSpec
+from difftest.testing.harness import differential
+from difftest.testing.harness.spec import KernelSpec
 
 calls = 0
 inputs_of = KernelSpec.inputs_of
@@ -360,7 +360,9 @@ def test_a_case_that_takes_long_is_named_while_it_runs(project, monkeypatch, cap
 
 
 def test_what_catches_all_that_stops_it_ends_with_its_process(project):
-    project.pytester.makeconftest("from difftest.harness import limits\nlimits.AGAIN = 0.01")
+    project.pytester.makeconftest(
+        "from difftest.testing.harness import limits\nlimits.AGAIN = 0.01"
+    )
     swallowing = "while True:\n        try: time.sleep(9)\n        except BaseException: pass"
     project.pytester.makepyfile(test_sleeps=SLEEPS.replace("time.sleep(0.2)", swallowing))
     result = project.run_apart("--simulate", "--case-timeout=0.1")

@@ -4,9 +4,9 @@ import pytest
 from click.testing import CliRunner
 
 from difftest.cli.main import main
-from difftest.report.mutants import command as mutants
-from difftest.report.mutants import generation
-from difftest.report.mutants.operators import BUGS
+from difftest.tools.mutants import command as mutants
+from difftest.tools.mutants import generation
+from difftest.tools.mutants.operators import BUGS
 
 KERNEL = """
 import nki

@@ -2,9 +2,9 @@
 
 import pytest
 
-from difftest.report.mutants import command, generation
-from difftest.report.mutants.campaign import FILE, FOLDER
-from difftest.report.mutants.operators import BUGS
+from difftest.tools.mutants import command, generation
+from difftest.tools.mutants.campaign import FILE, FOLDER
+from difftest.tools.mutants.operators import BUGS
 
 REFUSAL = """rejects=(Rejection({"m": 1, "n": 1}, match="add takes matrices",
                        shapes={"a": (2,), "b": (2,)}),),"""

@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
-from difftest.backends import selection
-from difftest.choices import STRICTNESSES
 from difftest.simulator import Strictness
+from difftest.support.choices import STRICTNESSES
+from difftest.testing.backends import selection
 
 
 @pytest.fixture

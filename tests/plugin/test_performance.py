@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from difftest.backends.device import core as device
-from difftest.backends.sdk import detect_sdk
+from difftest.testing.backends.device import core as device
+from difftest.testing.backends.sdk import detect_sdk
 from tests.performance.test_thresholds import folder_for
-from tests.unit.backends.conftest import PROBES, site
-from tests.unit.backends.sdk_standin import forget, write_classic, write_newer
+from tests.unit.testing.backends.conftest import PROBES, site
+from tests.unit.testing.backends.sdk_standin import forget, write_classic, write_newer
 
 __all__ = ["site"]
 
@@ -71,7 +71,7 @@ def test_it_takes_classic_kernels_where_the_sdk_runs_them(site):
         ((STAGE, "--simulate"), "the hardware stage needs a device: --device"),
         ((STAGE, "--device", "-n", "2"), "the hardware stage uses one core: run it without -n"),
         (
-            (STAGE, f"{ROOT}/tests/unit/harness/test_rounding.py", "--device"),
+            (STAGE, f"{ROOT}/tests/unit/support/test_rounding.py", "--device"),
             "the hardware stage runs alone",
         ),
     ],

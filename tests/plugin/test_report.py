@@ -4,8 +4,8 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 from hypothesis.internal import observability
 
-from difftest.report.replay import replay_lines, rerun_saved
-from difftest.report.saved import read_saved
+from difftest.testing.report.replay import replay_lines, rerun_saved
+from difftest.testing.report.saved import read_saved
 from tests.plugin.conftest import KERNEL
 
 
@@ -106,7 +106,7 @@ def test_a_page_and_a_github_summary(project, monkeypatch):
 
 
 def test_a_page_without_jinja_is_told_before_the_run(project, monkeypatch):
-    monkeypatch.setattr("difftest.choices.find_spec", lambda name: None)
+    monkeypatch.setattr("difftest.support.choices.find_spec", lambda name: None)
     project.add_test()
     result = project.run("--difftest-report=page.html", "--simulate=embedded")
     assert result.ret == pytest.ExitCode.USAGE_ERROR

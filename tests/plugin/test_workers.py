@@ -6,7 +6,7 @@ from argparse import Namespace
 
 from threadpoolctl import threadpool_limits
 
-from difftest.plugin.options import Request, distribute
+from difftest.testing.session.options import Request, distribute
 from tests.plugin.conftest import KERNEL, REFERENCE
 from tests.plugin.test_running import counts
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from difftest.backends.base import (
+from difftest.testing.backends.base import (
     Completed,
     Crashed,
     KernelCall,
@@ -13,7 +13,7 @@ from difftest.backends.base import (
     as_outputs,
     still_poisoned,
 )
-from difftest.harness.spec import KernelSpec
+from difftest.testing.harness.spec import KernelSpec
 
 
 class PlainBackend:

@@ -2,8 +2,8 @@
 
 import sys
 
-from difftest.course.grading import KERNEL
-from difftest.host.loading import load_kernel
+from difftest.testing.host.loading import load_kernel
+from difftest.tools.course.grading import KERNEL
 
 
 def load(file):

@@ -5,11 +5,11 @@ import sys
 import numpy as np
 import pytest
 
-from difftest.annotations import own_annotations, signature_shown
-from difftest.harness.signature import signature_of
 from difftest.simulator import launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
+from difftest.support.annotations import own_annotations, signature_shown
+from difftest.support.signature import signature_of
 from tests.every import every
 
 IS_LATE = sys.version_info >= (3, 14)

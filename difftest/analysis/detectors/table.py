@@ -24,9 +24,9 @@ from difftest.analysis.finding import (
     Severity,
     is_suppressed,
 )
-from difftest.internal_errors import internal_error_scope
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Location, Trace
+from difftest.support.internal_errors import internal_error_scope
 
 DETECTORS: tuple[Detector, ...] = tuple(
     Detector(**vars(hazard), group=group, reader=reader)

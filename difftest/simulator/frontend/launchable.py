@@ -14,7 +14,7 @@ from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple, TypeVar
 
 from difftest.simulator.errors import KernelError, Location
-from difftest.simulator.frontend.nki.levels import check_level
+from difftest.simulator.frontend.levels import check_level
 from difftest.simulator.instructions.checks import wrong_kind
 from difftest.simulator.machine import MACHINES, TRN1, TRN2, TRN3, Machine
 from difftest.simulator.misuses import CALL_WITH_GRID

@@ -1,7 +1,7 @@
 from click.testing import CliRunner
 
-from difftest.api.markdown import api_page
 from difftest.cli.main import main
+from difftest.tools.api.markdown import api_page
 
 
 def test_the_command_writes_the_page():

@@ -2,8 +2,13 @@ import pytest
 from click.testing import CliRunner
 
 from difftest.cli.main import main
-from tests.unit.backends.conftest import chip, nodes, site
-from tests.unit.backends.sdk_standin import STUB_TEXT, write_classic, write_metadata, write_newer
+from tests.unit.testing.backends.conftest import chip, nodes, site
+from tests.unit.testing.backends.sdk_standin import (
+    STUB_TEXT,
+    write_classic,
+    write_metadata,
+    write_newer,
+)
 
 __all__ = ["chip", "nodes", "site"]
 

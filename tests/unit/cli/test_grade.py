@@ -5,8 +5,8 @@ from click.testing import CliRunner
 
 from difftest.cli import grade as command
 from difftest.cli.main import main
-from difftest.course.assignment import CorrectnessTest
-from difftest.course.grading import PredictedP99
+from difftest.tools.course.assignment import CorrectnessTest
+from difftest.tools.course.grading import PredictedP99
 from tests.unit import student
 
 SMALL = CorrectnessTest(

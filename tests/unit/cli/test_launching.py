@@ -10,13 +10,13 @@ from click.testing import CliRunner
 from difftest.cli import grade
 from difftest.cli.launching import random_arrays
 from difftest.cli.main import main
-from difftest.course.assignment import CorrectnessTest
-from difftest.harness.limits import LIMITS
-from difftest.host import progress
-from difftest.host.loading import parse_shape
 from difftest.simulator.dtypes import NAMES, NKI_NAMES
 from difftest.simulator.dtypes import packed as pack
 from difftest.simulator.instructions.mx import unpack
+from difftest.testing.harness.limits import LIMITS
+from difftest.testing.host import progress
+from difftest.testing.host.loading import parse_shape
+from difftest.tools.course.assignment import CorrectnessTest
 from tests.unit import student
 
 TRANSPOSE = "kernels.classic.transpose:matrix_transpose"

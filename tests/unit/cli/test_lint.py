@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from difftest.cli.main import main
-from difftest.lint.check import rules
+from difftest.tools.lint.check import rules
 
 WRONG = """import nki
 import nki.isa as nisa

@@ -5,8 +5,8 @@ import pytest
 from click.testing import CliRunner
 
 from difftest.cli.main import main
-from tests.unit.backends.conftest import chip, nodes, site
-from tests.unit.backends.sdk_standin import write_classic
+from tests.unit.testing.backends.conftest import chip, nodes, site
+from tests.unit.testing.backends.sdk_standin import write_classic
 
 __all__ = ["chip", "nodes", "site"]
 

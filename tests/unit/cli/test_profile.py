@@ -10,10 +10,10 @@ from rich.console import Console
 
 import difftest
 from difftest.cli.main import main
-from difftest.host.loading import parse_grid
-from difftest.host.options import PICTURES
 from difftest.simulator.frontend.launchable import physical_cores
-from difftest.simulator.frontend.nki.levels import LevelWarning
+from difftest.simulator.frontend.levels import LevelWarning
+from difftest.testing.host.loading import parse_grid
+from difftest.testing.host.options import PICTURES
 from difftest.timing import parameters
 from tests.every import every
 

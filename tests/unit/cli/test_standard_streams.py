@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from difftest.cli.main import main
-from difftest.host import output
+from difftest.support import output
 from tests.every import every
 
 NUMBERS = itertools.count()

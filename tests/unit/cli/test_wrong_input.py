@@ -134,7 +134,7 @@ LACKING = {
 
 def test_a_package_that_is_not_there_is_told_before_anything_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("difftest.choices.find_spec", lambda name: None)
+    monkeypatch.setattr("difftest.support.choices.find_spec", lambda name: None)
     (tmp_path / "wrong_old.py").write_text(FILES["wrong_old.py"])
     for line, said in LACKING.items():
         result = CliRunner().invoke(main, shlex.split(line))

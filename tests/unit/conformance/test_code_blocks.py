@@ -6,7 +6,7 @@ import pytest
 from conformance.aws_documentation import prelude
 from conformance.code_blocks import Block, Call, Inputs, Page, blocks_of, free_names
 from conformance.outcomes import FAILED, PASSED, SKIPPED
-from difftest.host.installation import embedded_with_predictions
+from difftest.testing.host.installation import embedded_with_predictions
 from tests.every import every
 
 PAGE = """

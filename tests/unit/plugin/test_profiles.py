@@ -6,8 +6,8 @@ from importlib.machinery import SourceFileLoader
 
 from hypothesis.internal import conjecture
 
-from difftest.harness import strategies
 from difftest.plugin.session import _FastFinder
+from difftest.testing.harness import strategies
 
 SCRIPT = """
 import os
@@ -31,9 +31,10 @@ with default_profile(device=True):
 assert settings.default.max_examples == 2000, "whoever loads another profile keeps it"
 import json, sys
 from hypothesis.internal.conjecture import providers
-import difftest.backends.embedded, difftest.plugin.failure_output, difftest.scale.regressions
-print({"click", "rich", "difftest.simulator.tape", "difftest.timing"} & {*sys.modules})
-print(id(json) in getattr(providers, "_seen_modules", {id(json)}))
+import difftest.testing.backends.embedded, difftest.plugin.failure_output,
+difftest.tools.scale.regressions print({"click", "rich", "difftest.simulator.tape",
+"difftest.timing"} & {*sys.modules}) print(id(json) in getattr(providers, "_seen_modules",
+{id(json)}))
 """
 
 
@@ -59,7 +60,7 @@ def test_quick_is_the_default_and_ci_where_the_environment_says_so(tmp_path):
 
 def test_pytest_rewrites_no_assert_of_what_a_session_of_kernels_loads():
     """To read packages with a plugin, which it rewrites, takes it a third of a small session."""
-    loaded = [sys.modules[name] for name in ("difftest.harness.spec", "hypothesis.core")]
+    loaded = [sys.modules[name] for name in ("difftest.testing.harness.spec", "hypothesis.core")]
     assert {type(module.__loader__) for module in loaded} == {SourceFileLoader}
 
 

@@ -1,10 +1,10 @@
 from collections import Counter
 from types import SimpleNamespace
 
-from difftest.harness.coverage import Coverage
-from difftest.harness.tally import Counts, Tally
 from difftest.plugin.summary import coverage_lines, summary_lines
-from difftest.report.document import BUG, also_wrong, bugs_of
+from difftest.testing.harness.coverage import Coverage
+from difftest.testing.harness.tally import Counts, Tally
+from difftest.testing.report.document import BUG, also_wrong, bugs_of
 
 TALLY = Tally(
     {

@@ -20,12 +20,12 @@ import numpy as np
 from difftest.simulator import TRN3, Engine, launch, launch_ranks
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import TFLOAT32, from_bits, is_float, to_bits
+from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.exact.bounded import Bounded
 from difftest.simulator.frontend.classic.calls import issue as issue_classic
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.calls import issue
-from difftest.simulator.frontend.nki.nki_kernel import jit
 from difftest.simulator.frontend.nki.tensor import GROUP
 from difftest.simulator.instructions import effects, gate
 from difftest.simulator.instructions.gate import store

@@ -9,9 +9,9 @@ import numpy as np
 
 import kernels
 from difftest.simulator import launch
-from difftest.simulator.frontend.install import embedded
-from difftest.simulator.frontend.kernel import Kernel
-from difftest.simulator.frontend.nki.nki_kernel import NkiKernel
+from difftest.simulator.entry.install import embedded
+from difftest.simulator.entry.kernel import Kernel
+from difftest.simulator.entry.nki_kernel import NkiKernel
 from tests.kernels.budget import NIGHTLY
 
 LAYER = ([(1, 128, 6, 6), (128, 128, 3, 3), (128,)], {"pool_size": 2})

@@ -7,10 +7,10 @@ import sys
 import numpy as np
 
 from difftest.simulator import launch
+from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.frontend.classic import language as old_nl
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.nki_kernel import jit
 from tests.every import every
 
 DATA = np.arange(6, dtype=np.float32).reshape(2, 3)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from difftest.simulator.arrays import framework_array
+from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.nki_kernel import jit
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 

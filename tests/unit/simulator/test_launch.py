@@ -14,8 +14,8 @@ from numpy.testing import assert_array_equal
 
 from difftest.simulator import TRN2, KernelError, NkiError, ShapeError, launch
 from difftest.simulator.core import is_running
+from difftest.simulator.entry import kernel as nki
 from difftest.simulator.errors import KernelExit
-from difftest.simulator.frontend import kernel as nki
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic import typing as nt

@@ -7,10 +7,10 @@ import pytest
 from difftest.analysis.footprint import footprint
 from difftest.simulator import TRN2, UnwrittenError, launch
 from difftest.simulator.core import Core
+from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.nki_kernel import jit
 from difftest.simulator.instructions.gate import write
 from difftest.simulator.trace import Space
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from difftest.simulator import TRN3, NkiError, launch
+from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.errors import NotModelledError
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.nki_kernel import jit
 from difftest.simulator.instructions.record import EFFECTS, INSTRUCTIONS
 from difftest.simulator.launch_listeners import recording_tapes
 from difftest.simulator.replay import ReplayError, replay_tape

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from difftest.simulator import NkiError, launch
-from difftest.simulator.frontend import kernel as nki
+from difftest.simulator.entry import kernel as nki
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from tests.every import every

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from difftest.report.mutants import campaign
-from difftest.scale import engine
 from difftest.simulator import launch
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.program_scheduler import _blas, one_thread
+from difftest.tools.mutants import campaign
+from difftest.tools.scale import engine
 from tests.every import every
 
 

@@ -5,9 +5,9 @@ import pytest
 
 from difftest.simulator import Space, launch
 from difftest.simulator.dtypes import BFLOAT16, FLOAT32
+from difftest.simulator.entry.kernel import jit
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
-from difftest.simulator.frontend.kernel import jit
 from difftest.simulator.trace import Allocation, Region
 
 DATA = np.ones((8, 12), np.float32)

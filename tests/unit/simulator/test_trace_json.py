@@ -14,11 +14,11 @@ import pytest
 from difftest.simulator import Engine, Space, launch, trace_from_json, trace_to_json
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import BFLOAT16, DTYPES, FLOAT32
+from difftest.simulator.entry.install import embedded
 from difftest.simulator.frontend.classic import compiler as ncc
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic.tensor import Tensor
-from difftest.simulator.frontend.install import embedded
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.recording import InstructionAccesses
 from difftest.simulator.trace import (

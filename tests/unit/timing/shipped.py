@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from difftest.host.shipped import import_shipped
 from difftest.simulator import TRN2, launch
-from difftest.simulator.frontend.install import embedded
+from difftest.simulator.entry.install import embedded
+from difftest.testing.host.shipped import import_shipped
 from difftest.timing import predict
 
 

@@ -5,11 +5,11 @@ import pytest
 
 from difftest.analysis.finding import Severity
 from difftest.simulator import TRN2, launch
+from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.nki import isa as nki_isa
 from difftest.simulator.frontend.nki import language as newer
-from difftest.simulator.frontend.nki.nki_kernel import jit
 from difftest.timing import predict
 from difftest.timing.advice import advise
 from difftest.timing.advice.savings import Advice, RemovedWork, Units, event_numbers, ranked

@@ -3,11 +3,11 @@
 import numpy as np
 
 from difftest.analysis.finding import Severity
+from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.nki import isa as nki_isa
 from difftest.simulator.frontend.nki import language as newer
-from difftest.simulator.frontend.nki.nki_kernel import jit
 from tests.unit.timing.advised import X, advice, loaded, stored
 
 

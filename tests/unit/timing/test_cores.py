@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from difftest.simulator import TRN2, launch, trace_from_json, trace_to_json
-from difftest.simulator.frontend.install import embedded
+from difftest.simulator.entry.install import embedded
 from difftest.simulator.trace import Space
 from difftest.timing import predict
 from difftest.timing.advice import advise

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from difftest.simulator import TRN2, launch
-from difftest.simulator.frontend.install import embedded
+from difftest.simulator.entry.install import embedded
 from difftest.timing import predict
 from difftest.timing import program as program_module
 

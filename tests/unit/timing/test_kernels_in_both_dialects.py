@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 
 from difftest.simulator import TRN2, launch
-from difftest.simulator.frontend.install import embedded
+from difftest.simulator.entry.install import embedded
 from difftest.timing import predict
 from tests.every import every
 

@@ -1,7 +1,7 @@
 import pytest
 
-from difftest.host.shipped import import_shipped
-from difftest.simulator.frontend.install import embedded
+from difftest.simulator.entry.install import embedded
+from difftest.testing.host.shipped import import_shipped
 from difftest.timing.calibration import Comparison, comparisons, measurements
 from difftest.timing.compiler import Toolchain
 from tests.unit.timing.estimates import estimate

@@ -3,9 +3,9 @@ import json
 import pytest
 
 from difftest.simulator import TRN1, TRN2, TRN3, launch
+from difftest.simulator.entry.nki_kernel import jit as nki_jit
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.nki_kernel import jit as nki_jit
 from difftest.simulator.trace import Engine, Space
 from difftest.timing import predict
 from difftest.timing.report import UNAVAILABLE, Report, as_mapping, memory_usage, roofline

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from difftest.annotations import signature_shown
 from difftest.simulator.core import Core, current, is_running
 from difftest.simulator.errors import KernelError, LimitError, ShapeError, call_error, missing_name
 from difftest.simulator.frontend.arguments import nc_version, not_taken
@@ -23,6 +22,7 @@ from difftest.simulator.machine import TRN2, Machine
 from difftest.simulator.misuses import BLOCK_INSIDE_BANK
 from difftest.simulator.strictness import report_violation
 from difftest.simulator.trace import Space
+from difftest.support.annotations import signature_shown
 
 Place = tuple[int, int]
 """The first partition of a block, and its first byte in each."""

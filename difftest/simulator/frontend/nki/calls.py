@@ -19,6 +19,7 @@ from difftest.simulator.frontend.arguments import (
     resets_registers,
 )
 from difftest.simulator.frontend.dispatch import Binder, Converter
+from difftest.simulator.frontend.levels import public
 from difftest.simulator.frontend.nki.constants import (
     ISSUED,
     NkiInstruction,
@@ -27,7 +28,6 @@ from difftest.simulator.frontend.nki.constants import (
     reduce_cmd,
 )
 from difftest.simulator.frontend.nki.dynamic import MOVING, DynamicView
-from difftest.simulator.frontend.nki.levels import public
 from difftest.simulator.frontend.nki.tensor import IndirectTensor, check_use
 from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
 from difftest.simulator.index import Index, as_integer

@@ -16,10 +16,10 @@ from typing import Any
 from difftest.simulator.core import current
 from difftest.simulator.errors import missing_name
 from difftest.simulator.frontend.dispatch import declare
+from difftest.simulator.frontend.levels import API, ending, public
 from difftest.simulator.frontend.nki.calls import call
 from difftest.simulator.frontend.nki.constants import NKIObject
 from difftest.simulator.frontend.nki.isa.moves import check_priority
-from difftest.simulator.frontend.nki.levels import API, ending, public
 from difftest.simulator.frontend.nki.virtual_registers import DeviceValue, VirtualRegister
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions import effects

@@ -9,11 +9,11 @@ import dataclasses
 from types import new_class
 from typing import Any
 
-from difftest.annotations import own_annotations
 from difftest.simulator.errors import SignatureError
 from difftest.simulator.frontend.arguments import Members, Numbered, as_member, no_member, not_taken
-from difftest.simulator.frontend.nki.levels import READ_AS, check_level
+from difftest.simulator.frontend.levels import READ_AS, check_level
 from difftest.simulator.trace import Engine, IdentityEnum, Iteration, LoopKind, Space
+from difftest.support.annotations import own_annotations
 
 Named: Any = new_class("Named", (IdentityEnum,), {"metaclass": Members})
 engine: Any = Named(

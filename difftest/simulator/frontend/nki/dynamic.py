@@ -24,7 +24,7 @@ from difftest.simulator.errors import (
     ShapeError,
 )
 from difftest.simulator.frontend.arguments import as_pairs, not_taken
-from difftest.simulator.frontend.nki.levels import public
+from difftest.simulator.frontend.levels import public
 from difftest.simulator.frontend.nki.views import Views
 from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
 from difftest.simulator.index import as_integer, left_tensor

@@ -22,6 +22,7 @@ from difftest.simulator.errors import (
     warn,
 )
 from difftest.simulator.frontend.arguments import no_attribute, not_taken
+from difftest.simulator.frontend.levels import public
 from difftest.simulator.frontend.nki.constants import NKIObject
 from difftest.simulator.frontend.nki.dynamic import (
     DynamicView,
@@ -30,7 +31,6 @@ from difftest.simulator.frontend.nki.dynamic import (
     select_one,
     select_rows,
 )
-from difftest.simulator.frontend.nki.levels import public
 from difftest.simulator.frontend.nki.views import Views
 from difftest.simulator.index import as_integer, left_tensor
 from difftest.simulator.instructions import gate

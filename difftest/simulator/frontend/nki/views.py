@@ -18,9 +18,9 @@ import numpy as np
 
 from difftest.simulator.errors import Location, OutOfBoundsError, ShapeError, kernel_location
 from difftest.simulator.frontend.arguments import DynamicSlice
+from difftest.simulator.frontend.levels import public
 from difftest.simulator.frontend.loops import LoopRange
 from difftest.simulator.frontend.nki.constants import MemoryRegion, NKIObject, region_of
-from difftest.simulator.frontend.nki.levels import public
 from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
 from difftest.simulator.index import (
     as_integer,

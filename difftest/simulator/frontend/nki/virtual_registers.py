@@ -20,8 +20,8 @@ from difftest.simulator.core import current, is_running
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import NkiError, kernel_location
 from difftest.simulator.frontend.arguments import not_taken
+from difftest.simulator.frontend.levels import check_level
 from difftest.simulator.frontend.nki.constants import NKIObject
-from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.index import is_index_integer
 from difftest.simulator.misuses import UNWRITTEN_REGISTER
 from difftest.simulator.trace import Iteration, Loop, LoopKind

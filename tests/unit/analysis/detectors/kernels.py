@@ -4,7 +4,7 @@ import numpy as np
 
 from difftest.analysis.detectors import detect
 from difftest.analysis.detectors.uninitialised import UNWRITTEN
-from difftest.inspection import Inspector
+from difftest.analysis.inspection import Inspector
 from difftest.simulator import launch
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.launch_listeners import listening

@@ -1,8 +1,8 @@
 """Arguments that a kernel writes and does not return."""
 
+from difftest.simulator.entry.install import embedded
 from difftest.simulator.frontend.classic import language as classic
 from difftest.simulator.frontend.classic import typing as nt
-from difftest.simulator.frontend.install import embedded
 from tests.every import every
 from tests.unit.analysis.detectors.kernels import findings_in, found_in, normal
 

@@ -5,12 +5,12 @@ import pytest
 
 from difftest.analysis.detectors.memory import large
 from difftest.simulator import TRN1, TRN2
+from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.frontend.classic import compiler as ncc
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.nki import isa as nisa32
 from difftest.simulator.frontend.nki import language as nl32
-from difftest.simulator.frontend.nki.nki_kernel import jit
 from difftest.simulator.trace import Allocation, Engine, Event, EventKind, Region, Space, Trace
 from tests.every import every
 from tests.unit.analysis.detectors.kernels import findings_in, found_in, normal
@@ -145,7 +145,7 @@ def by_another_name(space, *, own=False, view=False):
     "options, found",
     [({}, ["address-unordered"]), ({"own": True}, ["address-alias"]), ({"view": True}, [])],
 )
-@pytest.mark.filterwarnings("ignore::difftest.simulator.frontend.nki.levels.LevelWarning")
+@pytest.mark.filterwarnings("ignore::difftest.simulator.frontend.levels.LevelWarning")
 def test_a_read_by_another_name_than_the_write(space, options, found):
     got = findings_in(by_another_name(space, **options), [np.ones((128, 16), np.float32)])
     assert [one.id for one in got] == found

@@ -4,8 +4,8 @@ import ml_dtypes
 import numpy as np
 
 from difftest.analysis.detectors.numeric_anomalies import LONGEST
+from difftest.simulator.entry.install import embedded
 from difftest.simulator.frontend.classic import language as nl
-from difftest.simulator.frontend.install import embedded
 from tests.every import every
 from tests.unit.analysis.detectors.kernels import findings_in, found_in, normal
 

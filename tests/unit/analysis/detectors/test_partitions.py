@@ -4,11 +4,11 @@ import ml_dtypes
 import numpy as np
 
 from difftest.simulator import TRN3
+from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.nki import isa as nki_isa
 from difftest.simulator.frontend.nki import language as newer
-from difftest.simulator.frontend.nki.nki_kernel import jit
 from tests.every import every
 from tests.unit.analysis.detectors.kernels import findings_in, found_in
 

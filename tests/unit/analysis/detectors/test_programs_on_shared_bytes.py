@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from difftest.simulator.entry.install import embedded
 from difftest.simulator.frontend.classic import isa as classic_isa
 from difftest.simulator.frontend.classic import language as classic
-from difftest.simulator.frontend.install import embedded
 from tests.every import every
 from tests.unit.analysis.detectors.kernels import findings_in, found_in, normal
 

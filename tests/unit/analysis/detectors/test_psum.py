@@ -1,9 +1,9 @@
 """Accumulation in PSUM: planted mistakes of each kind, and what is allowed beside them."""
 
 from difftest.simulator import TRN1, TRN2, TRN3
+from difftest.simulator.entry.install import embedded
 from difftest.simulator.frontend.classic import isa as old_nisa
 from difftest.simulator.frontend.classic import language as old_nl
-from difftest.simulator.frontend.install import embedded
 from tests.every import every
 from tests.unit.analysis.detectors.kernels import findings_in, found_in, normal
 

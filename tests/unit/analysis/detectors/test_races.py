@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from difftest.simulator import UnwrittenError, launch
-from difftest.simulator.frontend.install import embedded
+from difftest.simulator.entry.install import embedded
 from tests.every import every
 from tests.unit.analysis.detectors.kernels import detected_in, findings_in, found_in, normal
 
@@ -448,6 +448,6 @@ DIFFERENT = "program-trip-counts"
     ],
     ids=["equal", "different", "different-unrolled", "equal-unrolled", "of-python"],
 )
-@pytest.mark.filterwarnings("ignore::difftest.simulator.frontend.nki.levels.LevelWarning")
+@pytest.mark.filterwarnings("ignore::difftest.simulator.frontend.levels.LevelWarning")
 def test_trip_counts(loop, count, found):
     assert found_in(both(trips(loop, count)), [X]) == found

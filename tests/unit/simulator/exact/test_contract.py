@@ -4,10 +4,10 @@ import ml_dtypes
 import numpy as np
 
 from difftest.simulator import launch
+from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.exact.run import ExactSettings
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.nki_kernel import jit
 from tests.every import every
 
 SIZE = 32

@@ -9,6 +9,7 @@ import pytest
 
 from difftest.simulator import TRN2, TRN3, launch
 from difftest.simulator.dtypes import FLOAT32
+from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.exact import bounded
 from difftest.simulator.exact.bounded import Bounded
 from difftest.simulator.exact.numbers import ARITHMETIC, Numbers, matrix_product
@@ -17,7 +18,6 @@ from difftest.simulator.frontend.classic import isa as classic_isa
 from difftest.simulator.frontend.classic import language as classic
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.nki_kernel import jit
 from tests.every import every
 
 TERMS = np.array([1.0, -1.0, 1e-38, -1e-38, 2.0**60, -(2.0**60), 3.0, 2.0**-40], np.float32)

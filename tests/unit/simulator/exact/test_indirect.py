@@ -3,9 +3,9 @@
 import numpy as np
 
 from difftest.simulator import launch
+from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.nki_kernel import jit
 from tests.unit.simulator.frontend.nki.kernels import stored
 
 X = np.random.default_rng(0).standard_normal((16, 32)).astype(np.float32)

@@ -10,13 +10,13 @@ import pytest
 
 from difftest.simulator import MACHINES, TRN3, NkiError, launch
 from difftest.simulator.dtypes import FLOAT32, FLOATS, NKI_NAMES, is_float
+from difftest.simulator.entry.kernel import as_kernel
+from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.exact.bounded import FUNCTIONS, ROUNDINGS, Bounded, ExactValues
 from difftest.simulator.exact.exact_values import raw_values
 from difftest.simulator.exact.numbers import ARITHMETIC
 from difftest.simulator.exact.run import ExactSettings, Shadow
 from difftest.simulator.frontend.classic import language as nl
-from difftest.simulator.frontend.kernel import as_kernel
-from difftest.simulator.frontend.nki.nki_kernel import jit
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.activation import PRELU

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from difftest.simulator import KernelError, NotModelledError, launch
+from difftest.simulator.entry.kernel import as_kernel
+from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.errors import SignatureError
 from difftest.simulator.frontend.arguments import absent, as_accumulate, as_engine, no_extras
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.dispatch import CLOSED
-from difftest.simulator.frontend.kernel import as_kernel
 from difftest.simulator.frontend.nki import language as nki_nl
-from difftest.simulator.frontend.nki.nki_kernel import jit
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.trace import Engine
 from tests.every import every

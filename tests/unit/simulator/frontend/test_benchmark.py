@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from difftest.simulator import KernelError, NotModelledError, Trace
-from difftest.simulator.frontend.install import embedded
+from difftest.simulator.entry.install import embedded
 
 
 class Latency:

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from difftest.simulator import NotModelledError
-from difftest.simulator.frontend import kernel
+from difftest.simulator.entry import kernel
+from difftest.simulator.entry.install import embedded, is_embedded
 from difftest.simulator.frontend.arguments import AnyTensor
 from difftest.simulator.frontend.classic import compiler, isa, language
 from difftest.simulator.frontend.classic import typing as nki_typing
 from difftest.simulator.frontend.classic.tensor import Tensor
-from difftest.simulator.frontend.install import embedded, is_embedded
 from tests.every import every
 
 KERNEL = """

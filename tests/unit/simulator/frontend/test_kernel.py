@@ -10,12 +10,12 @@ from numpy.testing import assert_array_equal
 
 from difftest.simulator import KernelError, NotModelledError, RuleWarning, launch, strictness
 from difftest.simulator.core import current
-from difftest.simulator.frontend import kernel as nki
+from difftest.simulator.entry import kernel as nki
+from difftest.simulator.entry import nki_kernel as todays
+from difftest.simulator.entry.kernel import baremetal_with, profile_with
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic import typing as nt
-from difftest.simulator.frontend.kernel import baremetal_with, profile_with
-from difftest.simulator.frontend.nki import nki_kernel as todays
 from tests.every import every
 
 baremetal = baremetal_with(None)

@@ -15,10 +15,7 @@ from difftest.simulator import (
     strictness,
     trace_from_json,
 )
-from difftest.simulator.errors import not_modelled
-from difftest.simulator.frontend.classic import language as nl
-from difftest.simulator.frontend.classic import typing as nt
-from difftest.simulator.frontend.kernel import (
+from difftest.simulator.entry.kernel import (
     PROFILE_FORMAT,
     baremetal_with,
     benchmark_with,
@@ -26,6 +23,9 @@ from difftest.simulator.frontend.kernel import (
     profile_with,
     simulate_kernel,
 )
+from difftest.simulator.errors import not_modelled
+from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.frontend.classic import typing as nt
 from tests.every import every
 
 DATA = np.arange(6, dtype=np.float32).reshape(2, 3)

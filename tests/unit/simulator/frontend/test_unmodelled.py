@@ -6,8 +6,8 @@ import importlib
 import pytest
 
 from difftest.simulator import NotModelledError
+from difftest.simulator.entry.install import embedded
 from difftest.simulator.frontend.arguments import Unmodelled
-from difftest.simulator.frontend.install import embedded
 from difftest.simulator.frontend.nki import isa, language
 from tests.every import every
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from difftest.simulator import TRN3, UnwrittenError, launch
+from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.frontend.nki import isa as today
 from difftest.simulator.frontend.nki import language as today_nl
-from difftest.simulator.frontend.nki.nki_kernel import jit
 from tests.every import every
 
 MODES = every("plain", [False, True])

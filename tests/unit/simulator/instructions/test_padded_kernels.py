@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from difftest.simulator import UnwrittenError, launch
+from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.nki_kernel import jit
 from tests.every import every
 
 MODES = every("plain", [False, True])

@@ -9,7 +9,6 @@ import weakref
 import numpy as np
 import pytest
 
-from difftest.api.documented import CLASSIC, documented_names
 from difftest.simulator import TRN1, TRN2, Engine, KernelError, NkiError, instructions, launch
 from difftest.simulator.core import current
 from difftest.simulator.errors import OutOfBoundsError
@@ -25,6 +24,7 @@ from difftest.simulator.instructions.record import EFFECTS, INSTRUCTIONS, ISA, R
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.trace import Attributes
 from difftest.timing.cost_model import cost_evidence
+from difftest.tools.api.documented import CLASSIC, documented_names
 from tests.every import every
 from tests.unit.simulator.instructions.calls.examples import EXAMPLES, drawn
 from tests.unit.simulator.on_tiles import normal, on_tiles

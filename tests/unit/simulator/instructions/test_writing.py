@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import NkiError, ShapeError, launch
-from difftest.simulator.frontend import kernel as nki
+from difftest.simulator.entry import kernel as nki
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions.gate import write

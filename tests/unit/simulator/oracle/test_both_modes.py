@@ -12,10 +12,10 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import OracleError, launch
-from difftest.simulator.frontend import kernel as nki
+from difftest.simulator.entry import kernel as nki
+from difftest.simulator.entry.install import embedded
+from difftest.simulator.entry.nki_kernel import NkiKernel
 from difftest.simulator.frontend.classic import language as nl
-from difftest.simulator.frontend.install import embedded
-from difftest.simulator.frontend.nki.nki_kernel import NkiKernel
 from difftest.simulator.oracle.use import MEANINGS
 from tests.every import every
 from tests.kernels.budget import NIGHTLY

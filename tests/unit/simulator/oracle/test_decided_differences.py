@@ -19,7 +19,7 @@ from difftest.simulator import (
     launch,
 )
 from difftest.simulator.dtypes import from_bits
-from difftest.simulator.frontend import kernel as nki
+from difftest.simulator.entry import kernel as nki
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic import typing as nt

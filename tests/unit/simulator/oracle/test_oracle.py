@@ -6,17 +6,17 @@ import importlib
 import numpy as np
 import pytest
 
-from difftest.backends.base import Completed, Crashed, KernelCall
-from difftest.backends.embedded import PlainSimulator
 from difftest.simulator import OracleError, launch
 from difftest.simulator.dtypes import FLOAT32
+from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki import views
-from difftest.simulator.frontend.nki.nki_kernel import jit
 from difftest.simulator.instructions import elementwise, gate
 from difftest.simulator.oracle import comparison
 from difftest.simulator.oracle.use import MEANINGS
+from difftest.testing.backends.base import Completed, Crashed, KernelCall
+from difftest.testing.backends.embedded import PlainSimulator
 from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles
 from tests.unit.simulator.frontend.nki.kernels import stored as out_of

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from difftest.simulator import KernelError, NkiError, launch
+from difftest.simulator.entry.nki_kernel import jit
+from difftest.simulator.frontend.levels import LevelWarning
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.levels import LevelWarning
-from difftest.simulator.frontend.nki.nki_kernel import jit
 from tests.every import every
 
 A = np.arange(96, dtype=np.float32).reshape(4, 24) * 7 % 31

@@ -6,10 +6,10 @@ import sys
 
 from difftest.simulator.core import current
 from difftest.simulator.errors import missing_name
+from difftest.simulator.frontend.levels import api_of, ending, public
 from difftest.simulator.frontend.nki import constants
 from difftest.simulator.frontend.nki.constants import NkiInstruction
 from difftest.simulator.frontend.nki.dynamic import NkiValidationError
-from difftest.simulator.frontend.nki.levels import api_of, ending, public
 from difftest.simulator.frontend.nki.virtual_registers import VirtualRegister
 
 

@@ -11,6 +11,7 @@ from difftest.simulator.dtypes import BFLOAT16, FLOAT32, TFLOAT32, dtype_name, i
 from difftest.simulator.errors import DtypeError, kernel_location, not_modelled, warn
 from difftest.simulator.frontend.arguments import last_axes, not_taken, reads_out
 from difftest.simulator.frontend.dispatch import declare
+from difftest.simulator.frontend.levels import check_level, is_before, public
 from difftest.simulator.frontend.nki.calls import (
     OperatorName,
     affine,
@@ -26,7 +27,6 @@ from difftest.simulator.frontend.nki.calls import (
 from difftest.simulator.frontend.nki.constants import UNKNOWN, matmul_perf_mode, member_of
 from difftest.simulator.frontend.nki.constants import engine as engines
 from difftest.simulator.frontend.nki.constants import reduce_cmd as registers
-from difftest.simulator.frontend.nki.levels import check_level, is_before, public
 from difftest.simulator.frontend.nki.tensor import IndirectTensor
 from difftest.simulator.index import as_integer, as_integers, is_index_integer
 from difftest.simulator.instructions import activation as functions

@@ -15,13 +15,13 @@ from difftest.simulator.dtypes import INT32, dtype_name, is_integer
 from difftest.simulator.errors import DtypeError, kernel_location, warn, warn_of_hazard
 from difftest.simulator.frontend.arguments import no_member, not_taken
 from difftest.simulator.frontend.dispatch import declare
+from difftest.simulator.frontend.levels import check_level, public
 from difftest.simulator.frontend.nki import constants
 from difftest.simulator.frontend.nki.calls import affine, call, issue, issued, operator_of
 from difftest.simulator.frontend.nki.constants import UNKNOWN, member_of
 from difftest.simulator.frontend.nki.constants import dge_mode as dge_modes
 from difftest.simulator.frontend.nki.constants import oob_mode as oob_modes
 from difftest.simulator.frontend.nki.dynamic import DynamicView
-from difftest.simulator.frontend.nki.levels import check_level, public
 from difftest.simulator.frontend.nki.virtual_registers import (
     NkiScalar,
     VirtualRegister,

@@ -10,10 +10,10 @@ import numpy as np
 from difftest.simulator import dtypes
 from difftest.simulator.errors import missing_name
 from difftest.simulator.frontend.arguments import unmodelled
+from difftest.simulator.frontend.levels import LIFETIMES, api_of, check_name, ending
 from difftest.simulator.frontend.nki.constants import MemoryRegion, NKIObject
 from difftest.simulator.frontend.nki.language.creation import GRIDS, TileSizes
 from difftest.simulator.frontend.nki.language.functions import FUNCTIONS
-from difftest.simulator.frontend.nki.levels import LIFETIMES, api_of, check_name, ending
 from difftest.simulator.frontend.nki.tensor import NkiTensor
 from difftest.simulator.frontend.nki.virtual_registers import NkiScalar
 from difftest.simulator.strictness import report_violation

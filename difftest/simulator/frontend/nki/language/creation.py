@@ -20,6 +20,7 @@ from difftest.simulator.errors import (
 )
 from difftest.simulator.frontend.arguments import SliceOrNone, as_name, not_taken
 from difftest.simulator.frontend.launchable import TARGET_VARIABLE, machine_of
+from difftest.simulator.frontend.levels import check_level, check_name, named, public
 from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of, space_of
 from difftest.simulator.frontend.nki.grids import (
     Backing,
@@ -29,7 +30,6 @@ from difftest.simulator.frontend.nki.grids import (
     TiledBacking,
     whole,
 )
-from difftest.simulator.frontend.nki.levels import check_level, check_name, named, public
 from difftest.simulator.frontend.nki.tensor import NkiTensor
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions import copy as copies

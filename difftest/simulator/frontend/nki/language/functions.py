@@ -20,6 +20,7 @@ from difftest.simulator.core import current
 from difftest.simulator.dtypes import FLOAT32, WIDE_INTEGERS, as_nki_dtype
 from difftest.simulator.errors import NotModelledError
 from difftest.simulator.frontend.arguments import as_flag, last_axes, not_taken
+from difftest.simulator.frontend.levels import check_level, named, public
 from difftest.simulator.frontend.nki.calls import (
     OperatorName,
     issue_new,
@@ -30,7 +31,6 @@ from difftest.simulator.frontend.nki.calls import (
 )
 from difftest.simulator.frontend.nki.dynamic import DynamicView
 from difftest.simulator.frontend.nki.language.creation import ndarray
-from difftest.simulator.frontend.nki.levels import check_level, named, public
 from difftest.simulator.frontend.nki.tensor import ComparedTensor
 from difftest.simulator.instructions import activation as scalar_engine
 from difftest.simulator.instructions import copy as copies

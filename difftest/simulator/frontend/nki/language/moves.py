@@ -18,13 +18,13 @@ from difftest.simulator.core import current
 from difftest.simulator.dtypes import BFLOAT16
 from difftest.simulator.errors import BufferError, ShapeError, kernel_location, not_modelled
 from difftest.simulator.frontend.arguments import need_two, not_taken
+from difftest.simulator.frontend.levels import named, public
 from difftest.simulator.frontend.loops import LoopRange, iterate, program_along, programs_along
 from difftest.simulator.frontend.nki.constants import NkiInstruction
 from difftest.simulator.frontend.nki.dynamic import DynamicView
 from difftest.simulator.frontend.nki.isa.moves import dma_copy, dma_transpose
 from difftest.simulator.frontend.nki.language.creation import ndarray
 from difftest.simulator.frontend.nki.language.functions import wanted
-from difftest.simulator.frontend.nki.levels import named, public
 from difftest.simulator.frontend.nki.virtual_registers import (
     DeviceValue,
     NkiScalar,

@@ -5,7 +5,7 @@ Source of the others, which no summary lists: the modules ``api/nki``, ``api/nki
 aws-neuron/aws-neuron-sdk; ``nki.typing`` as their examples use it.
 """
 
-from difftest.api.documented import CLASSIC, documented_names
+from difftest.tools.api.documented import CLASSIC, documented_names
 
 _OTHERS = {
     "nki": """

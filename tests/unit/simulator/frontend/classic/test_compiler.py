@@ -1,7 +1,7 @@
 import numpy as np
 
 from difftest.simulator import launch
-from difftest.simulator.frontend import kernel as nki
+from difftest.simulator.entry import kernel as nki
 from difftest.simulator.frontend.classic import compiler as ncc
 from difftest.simulator.frontend.classic import language as nl
 from tests.every import every

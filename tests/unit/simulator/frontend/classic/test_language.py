@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from difftest.simulator import NotModelledError
+from difftest.simulator.entry.install import embedded
 from difftest.simulator.frontend.classic import language as nl
-from difftest.simulator.frontend.install import embedded
 from tests.every import every
 from tests.unit.simulator.frontend.classic.documented_names import DOCUMENTED
 

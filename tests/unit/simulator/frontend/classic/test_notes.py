@@ -20,12 +20,12 @@ from difftest.simulator import (
     launch,
     strictness,
 )
-from difftest.simulator.frontend import kernel as nki
+from difftest.simulator.entry import kernel as nki
+from difftest.simulator.entry.install import embedded
 from difftest.simulator.frontend.classic import compiler as ncc
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic.memories import tile_size
-from difftest.simulator.frontend.install import embedded
 from tests.every import every
 from tests.unit.simulator.on_tiles import written
 

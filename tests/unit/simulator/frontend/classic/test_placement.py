@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 
 from difftest.analysis.placement import placements
 from difftest.simulator import TRN2, NkiError, RuleWarning, SignatureError, Space, launch
-from difftest.simulator.frontend import kernel as nki
+from difftest.simulator.entry import kernel as nki
 from difftest.simulator.frontend.classic import compiler as ncc
 from difftest.simulator.frontend.classic import language as nl
 from tests.every import every

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from difftest.simulator import KernelError, launch
+from difftest.simulator.entry.install import embedded
 from difftest.simulator.frontend.annotations import is_mutable
 from difftest.simulator.frontend.classic import typing as nt
-from difftest.simulator.frontend.install import embedded
 from tests.every import every
 from tests.unit.simulator.stored import stored
 

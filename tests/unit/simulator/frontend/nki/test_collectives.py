@@ -15,10 +15,10 @@ from difftest.simulator import (
     launch,
     launch_ranks,
 )
+from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.frontend.nki import collectives as ncc
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.nki_kernel import jit
 from difftest.simulator.program_scheduler import DeadlockError
 from tests.every import every
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from difftest.simulator import LimitError, launch_ranks
+from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.frontend.nki import collectives as ncc
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.nki_kernel import jit
 from difftest.simulator.program_scheduler import DeadlockError
 
 DATA = [np.arange(8, dtype=np.float32).reshape(4, 2) * 10**rank for rank in range(2)]

@@ -5,10 +5,10 @@ import pytest
 
 from difftest.simulator import UnwrittenError, launch_ranks
 from difftest.simulator.core import current
+from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.frontend.nki import collectives as ncc
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.nki_kernel import jit
 from tests.every import every
 
 DATA = [np.arange(8, dtype=np.float32).reshape(4, 2) * 10**rank for rank in range(2)]

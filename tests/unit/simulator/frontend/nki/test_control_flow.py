@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from difftest.simulator import DtypeError, KernelError, ShapeError, UnwrittenError, launch
+from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.nki_kernel import jit
 from difftest.simulator.frontend.nki.virtual_registers import NkiScalar, RegisterError
 from tests.every import every
 

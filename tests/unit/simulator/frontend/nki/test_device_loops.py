@@ -5,10 +5,10 @@ import warnings
 import pytest
 
 from difftest.simulator import KernelError, RuleWarning, launch
+from difftest.simulator.entry.nki_kernel import jit
+from difftest.simulator.frontend.levels import LevelWarning
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.levels import LevelWarning
-from difftest.simulator.frontend.nki.nki_kernel import jit
 from difftest.simulator.trace import LoopKind
 from tests.every import every
 

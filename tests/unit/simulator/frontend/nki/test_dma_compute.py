@@ -7,10 +7,10 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import BufferError, KernelError, launch
+from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.isa.moves import LostAdditionWarning
-from difftest.simulator.frontend.nki.nki_kernel import jit
 from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import raised, stored, tile, values
 

@@ -11,9 +11,9 @@ import pytest
 
 from difftest.simulator import KernelError
 from difftest.simulator.arrays import SharedArgumentWarning
+from difftest.simulator.entry.nki_kernel import jit, modules, simulate
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.nki_kernel import jit, modules, simulate
 from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import stored as result_of
 

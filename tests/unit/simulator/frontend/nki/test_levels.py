@@ -16,12 +16,12 @@ from difftest.simulator import (
     launch,
     launch_ranks,
 )
-from difftest.simulator.frontend.install import embedded
+from difftest.simulator.entry.install import embedded
+from difftest.simulator.entry.nki_kernel import jit
+from difftest.simulator.frontend.levels import LEVELS, LIFETIMES, READ_AS, LevelWarning
 from difftest.simulator.frontend.nki import collectives as ncc
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.levels import LEVELS, LIFETIMES, READ_AS, LevelWarning
-from difftest.simulator.frontend.nki.nki_kernel import jit
 from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, tile
 

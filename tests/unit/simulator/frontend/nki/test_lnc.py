@@ -15,10 +15,10 @@ from difftest.simulator import (
     UnwrittenError,
     launch,
 )
+from difftest.simulator.entry.nki_kernel import jit, simulate
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.constants import dma_engine
-from difftest.simulator.frontend.nki.nki_kernel import jit, simulate
 from difftest.simulator.instructions.exchanges import BarrierWarning
 from difftest.simulator.machine import TRN1
 from difftest.simulator.program_scheduler import DeadlockError

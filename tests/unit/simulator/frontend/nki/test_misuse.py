@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from difftest.simulator import NkiError, launch
+from difftest.simulator.entry.nki_kernel import simulate
 from difftest.simulator.frontend.classic import language as classic
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.nki_kernel import simulate
 from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import stored, tile
 

@@ -6,11 +6,11 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import TRN2, TRN3, DtypeError, KernelError, NkiError, launch
+from difftest.simulator.entry.nki_kernel import jit, simulate
 from difftest.simulator.frontend.launchable import TARGET_VARIABLE
+from difftest.simulator.frontend.levels import LEVELS
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.levels import LEVELS
-from difftest.simulator.frontend.nki.nki_kernel import jit, simulate
 from difftest.simulator.machine import KIB
 from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, stored, tile, values

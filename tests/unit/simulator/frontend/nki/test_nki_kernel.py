@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from difftest.simulator import KernelError, NotModelledError, launch
+from difftest.simulator.entry.install import embedded
+from difftest.simulator.entry.kernel import jit as classic_jit
+from difftest.simulator.entry.nki_kernel import NkiKernel, jit, modules, simulate
 from difftest.simulator.errors import SignatureError
 from difftest.simulator.frontend.classic import isa as classic_isa
 from difftest.simulator.frontend.classic import language as classic_nl
-from difftest.simulator.frontend.install import embedded
-from difftest.simulator.frontend.kernel import jit as classic_jit
 from difftest.simulator.frontend.launchable import TARGET_VARIABLE, is_nki
+from difftest.simulator.frontend.levels import LevelError, LevelWarning
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.levels import LevelError, LevelWarning
-from difftest.simulator.frontend.nki.nki_kernel import NkiKernel, jit, modules, simulate
 from difftest.simulator.machine import TRN1, TRN2, TRN3
 from tests.every import every
 

@@ -7,9 +7,9 @@ holds for all of them.
 import numpy as np
 
 from difftest.simulator import TRN2, TRN3, NkiError, launch_ranks
+from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.frontend.nki import collectives as ncc
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.nki_kernel import jit
 from tests.every import every
 
 PAIR = [[0, 1]]

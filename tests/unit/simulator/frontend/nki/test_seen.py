@@ -9,9 +9,9 @@ import pytest
 
 from difftest.simulator import TRN1, TRN2, NkiError, RuleWarning, ShapeError, launch
 from difftest.simulator.dtypes import BFLOAT16
+from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.nki_kernel import jit
 from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import values
 

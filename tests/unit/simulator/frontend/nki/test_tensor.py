@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from difftest.simulator import KernelError, NkiError, OutOfBoundsError, ShapeError, launch
+from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.nki_kernel import jit
 from difftest.simulator.frontend.nki.tensor import TruthWarning
 from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, raised, stored, values

@@ -8,9 +8,9 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import NotModelledError, UnwrittenError, launch
+from difftest.simulator.frontend import levels
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki import levels
 from difftest.simulator.frontend.nki.isa.arithmetic import TopKWarning
 from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import stored

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from difftest.simulator import DtypeError, KernelError, launch
-from difftest.simulator.frontend import kernel as nki
+from difftest.simulator.entry import kernel as nki
+from difftest.simulator.entry.kernel import baremetal_with, benchmark_with, profile_with
+from difftest.simulator.entry.nki_kernel import jit, simulate
 from difftest.simulator.frontend.classic import language as classic
-from difftest.simulator.frontend.kernel import baremetal_with, benchmark_with, profile_with
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.nki_kernel import jit, simulate
 from tests.every import every
 from tests.unit.simulator.frontend.nki.torch_standin import standin
 from tests.unit.simulator.frontend.test_benchmark import Predictor

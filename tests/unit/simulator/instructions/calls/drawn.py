@@ -17,10 +17,10 @@ import numpy as np
 
 from difftest.simulator import TRN2, Engine, LaunchResult, Machine, Space, launch
 from difftest.simulator.dtypes import DTYPES, INTEGERS, from_bits, is_float
+from difftest.simulator.entry.kernel import as_kernel
+from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.exact.run import ExactSettings
-from difftest.simulator.frontend.kernel import as_kernel
 from difftest.simulator.frontend.nki.isa.arithmetic import TopKWarning
-from difftest.simulator.frontend.nki.nki_kernel import jit
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.record import INSTRUCTIONS, Instruction
 from difftest.simulator.instructions.registers import Accumulate

@@ -10,7 +10,7 @@ import numpy as np
 from difftest.simulator import Space
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import DTYPES, FLOAT8_E8M0FNU, NKI_NAMES, TFLOAT32
-from difftest.simulator.frontend.install import embedded
+from difftest.simulator.entry.install import embedded
 from difftest.simulator.frontend.nki import isa as nki_isa
 from difftest.simulator.frontend.nki import language as nki_language
 from difftest.simulator.instructions import gate

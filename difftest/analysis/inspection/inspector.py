@@ -1,0 +1,200 @@
+"""Who looks at launches for hazards, and remembers what was found."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from difftest.analysis.detectors import DETECTORS, DetectionResult, detect
+from difftest.analysis.detectors.access_index import is_accumulating_dma
+from difftest.analysis.finding import Finding, Severity
+from difftest.simulator import NkiError
+from difftest.simulator.launch_listeners import LaunchRecord
+from difftest.simulator.program_scheduler import FORWARD, ExecutionOrder
+from difftest.simulator.trace import Event, Location, Purpose, Trace
+from difftest.support.internal_errors import internal_error_scope
+
+if TYPE_CHECKING:
+    from difftest.simulator.exact.run import ExactOutput
+
+REVERSED = ExecutionOrder(reversed=True)
+"""The last program first, to its end."""
+
+SERIAL = ExecutionOrder(serial=True)
+"""The first program first, to its end: those of today's dialect take turns otherwise."""
+
+SHUFFLED = ExecutionOrder(seed=0)
+"""Programs in an order that is the same each time."""
+
+_FLOAT64 = 2.0**-20
+"""Of a bound of float32's rounding errors, or a narrower dtype's: what float64 may add to it. The
+units of the two are 2**-29 apart; long sums may be counted with the root of their length."""
+
+
+def depends_on_order(
+    record: LaunchRecord, held: Iterable[Location | None], loop: Location | None = None
+) -> bool:
+    """Whether some other order gives other outputs, bit for bit, or does not end.
+
+    The kernel runs once more for each; what it prints then is not shown. Random numbers are those
+    of the launch: each program draws in each iteration what it drew there.
+
+    Parameters
+    ----------
+    held : lines at which a program that may be late is.
+    loop : the line of the loop whose iterations are reordered; None for the programs.
+    """
+    trace, orders = (
+        record.trace,
+        [ExecutionOrder(loop, reversed=True), ExecutionOrder(loop, seed=0)],
+    )
+    orders = informative_orders(trace, held) if loop is None else orders
+    sums = any(_adds_up(event, loop) for event in trace.events)
+    return any(_differs(record, order, sums=sums) for order in orders)
+
+
+def informative_orders(trace: Trace, held: Iterable[Location | None]) -> list[ExecutionOrder]:
+    """The orders of programs that may tell something: each costs as much as the launch itself."""
+    late = frozenset(held)
+    programs = {event.program for event in trace.events}
+    lates = [
+        ExecutionOrder(held=late),
+        ExecutionOrder(held=late, reversed=True),
+        ExecutionOrder(held=late, serial=True),
+    ]
+    plain = [REVERSED, *[SHUFFLED] * (len(programs) > 2), *[SERIAL] * (trace.dialect == "nki")]
+    return [*lates, *plain] if late else plain
+
+
+def _adds_up(event: Event, loop: Location | None) -> bool:
+    """Whether an instruction adds to what others put there: turns of the loop, or programs."""
+    if loop is not None and all(turn.loop.location != loop for turn in event.loops):
+        return False
+    return is_accumulating_dma(event) or (loop is not None and event.attributes.accumulate)
+
+
+def _differs(testimony: LaunchRecord, order: ExecutionOrder, *, sums: bool) -> bool:
+    with contextlib.redirect_stdout(io.StringIO()):
+        try:
+            outputs = testimony.again(order)
+        except (NkiError, AssertionError):  # it ran in the order of the simulator
+            return True
+    made, before = (
+        [(array.shape, array.tobytes()) for array in arrays]
+        for arrays in (outputs, testimony.outputs)
+    )
+    if made == before:
+        return False
+    return not (sums and len(made) == len(before) and _is_rounding(testimony, order))
+
+
+def _is_rounding(testimony: LaunchRecord, order: ExecutionOrder) -> bool:
+    """Whether without rounding the outputs are the same: sums are added up in another order."""
+    if testimony.exactly is None:
+        return False
+    with contextlib.redirect_stdout(io.StringIO()):
+        first = testimony.exactly(FORWARD)
+        other = testimony.exactly(order)
+    if not first:  # random numbers have no exact run: it can be told neither way
+        random = Purpose.BITS, Purpose.DRAW
+        return any(event.purpose in random for event in testimony.trace.events)
+    return len(first) == len(other) and all(map(_agree, first, other))
+
+
+def _agree(first: ExactOutput, other: ExactOutput) -> bool:
+    """Whether two exact runs differ by the roundings of float64 alone."""
+    if first.value.shape != other.value.shape:
+        return False
+    errors = [output.error for output in (first, other) if output.error is not None]
+    limit = _FLOAT64 * np.maximum.reduce(errors) if errors else 0.0
+    with np.errstate(invalid="ignore"):
+        near = np.abs(first.value - other.value) <= limit
+    same = (first.value == other.value) | (np.isnan(first.value) & np.isnan(other.value))
+    return bool(np.all(near | same))
+
+
+_PAGES = {detector.id: detector.page for detector in DETECTORS}
+
+
+def finding_text(finding: Finding) -> str:
+    """What happened, the rule, the kernel's lines, the remedy, and where more is said."""
+    first, *others = finding.locations or (None,)
+    more = f"difftest lint --explain {finding.id}, or # difftest: ignore[{finding.id}] on the line"
+    if finding.id in _PAGES:
+        more = f"{_PAGES[finding.id]}, or # difftest: allow[{finding.id}] on the line"
+    rows = [
+        ("rule", finding.rule),
+        ("where", str(first) if first else None),
+        *(("and", str(location)) for location in others),
+        ("remedy", finding.remedy),
+        ("more", more),
+    ]
+    head = f"{finding.severity.value} {finding.id}: {finding.happened}"
+    return "\n".join([head, *(f"  {name + ':':<10}{text}" for name, text in rows if text)])
+
+
+@dataclass
+class Inspector:
+    """Is told of launches (``with witnessing(inspector)``), and keeps what is found, each once.
+
+    What a launch shows at a line where an earlier one has shown the same is not said again: with
+    other shapes other lines may have part in it.
+
+    Attributes
+    ----------
+    strict : whether a warning counts as a failure.
+    findings : of all launches so far, in the order in which they were found.
+    silenced : how many findings a comment allows.
+    """
+
+    strict: bool = False
+    findings: list[Finding] = field(default_factory=list)
+    suppressed: int = 0
+    _said: set[tuple[object, ...]] = field(default_factory=set)
+
+    def __call__(self, testimony: LaunchRecord) -> None:
+        """Look at one launch; each rank is one."""
+        with internal_error_scope("the search for hazards"):
+            self._look(testimony)
+
+    def _look(self, testimony: LaunchRecord) -> None:
+        detected = inspect(testimony)
+        self.suppressed += len(detected.suppressed)
+        before = {(finding.id, finding.severity, finding.location) for finding in self.findings}
+        for finding in detected.findings:
+            key = finding.id, finding.severity, finding.locations
+            if key not in self._said and (*key[:2], finding.location) not in before:
+                self._said.add(key)
+                if testimony.rank is not None:  # the others may well do the same
+                    told = f"on rank {testimony.rank}, {finding.happened}"
+                    finding = replace(finding, happened=told)
+                self.findings.append(finding)
+
+    @property
+    def failures(self) -> list[Finding]:
+        """The findings that fail a test."""
+        return [finding for finding in self.findings if fails(finding, strict=self.strict)]
+
+
+def inspect(record: LaunchRecord) -> DetectionResult:
+    """What the detectors say of a launch, its suspicions settled by runs in other orders."""
+    detected = detect(record.trace, record.machine)
+    if not detected.inconclusive:
+        return detected
+    held = {doubt.differs.location for doubt in detected.inconclusive if doubt.loop is None} - {
+        None
+    }
+    return detected.resolved(functools.cache(functools.partial(depends_on_order, record, held)))
+
+
+def fails(finding: Finding, *, strict: bool) -> bool:
+    """Whether a finding fails a test: it is proven wrong, or a warning where those count."""
+    if finding.severity is Severity.ERROR:
+        return True
+    return strict and finding.severity is Severity.WARNING

@@ -1,0 +1,1 @@
+"""Kernels as objects, and the modules ``neuronxcc`` and ``nki`` that kernels import."""

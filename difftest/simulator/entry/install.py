@@ -1,0 +1,162 @@
+"""Put the embedded modules where kernels import them, for a while.
+
+``with embedded():`` makes ``import neuronxcc.nki`` (the classic dialect) and ``import nki`` (the
+newer one) find the simulator; afterwards ``sys.modules`` is as it was. Kernels imported in between
+keep working: they hold the modules themselves.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import types
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+from difftest.simulator.entry import kernel
+from difftest.simulator.entry import nki_kernel as newer
+from difftest.simulator.entry.kernel import Predictor, baremetal_with, benchmark_with, profile_with
+from difftest.simulator.frontend.arguments import AnyTensor, absent
+from difftest.simulator.frontend.classic import compiler, isa, language
+from difftest.simulator.frontend.classic import typing as nki_typing
+
+ROOT = "neuronxcc"
+ROOTS = (ROOT, newer.ROOT)
+"""The packages that the embedded modules stand for."""
+TILE_SIZE = language.tile_size
+"""What kernels' modules may set, and find unchanged the next time."""
+LEVEL = "OFF"
+"""A level that importing the SDK adds to ``logging``, above all others: the course's starter code
+(stanford-cs149/asst4-trainium2, ``part2/test_harness.py``) uses it."""
+
+
+def _package(name: str, doc: str) -> ModuleType:
+    """An empty package of which the import system knows that it exists."""
+    module = types.ModuleType(name, doc)
+    module.__spec__ = ModuleSpec(name, loader=None, is_package=True)
+    module.__path__ = []
+    return module
+
+
+def _nki(predictor: Predictor | None) -> ModuleType:
+    module = _package(f"{ROOT}.nki", "NKI on the embedded simulator (classic dialect).")
+    names = frozenset({"FrameworkKernel"})
+    module.__getattr__ = absent("nki", names, vars(module))  # type: ignore[method-assign]
+    for name in ("jit", "trace", "simulate_kernel"):
+        setattr(module, name, getattr(kernel, name))
+    module.benchmark = benchmark_with(predictor)  # type: ignore[attr-defined]
+    module.baremetal = baremetal_with(predictor)  # type: ignore[attr-defined]
+    module.profile = profile_with(predictor)  # type: ignore[attr-defined]
+    module.tensor = AnyTensor  # type: ignore[attr-defined]
+    for name, part in _PARTS.items():
+        setattr(module, name, part)
+    return module
+
+
+_PARTS = {"language": language, "isa": isa, "compiler": compiler, "typing": nki_typing}
+
+
+def _inner_modules() -> dict[str, ModuleType]:
+    """The modules inside the documented ones that kernels import from.
+
+    Classic kernels of AWS import ``nki.language.constants`` too.
+    """
+    table = {}
+    for name, source in (
+        (f"{ROOT}.nki.language.constants", language.constants),
+        (f"{newer.ROOT}.language.constants", language.constants),
+        (f"{ROOT}.nki.isa.constants", isa.constants),
+    ):
+        table[name] = types.ModuleType(name, "Names of the module that it lies in.")
+        vars(table[name]).update(vars(source))
+    return table
+
+
+def modules(predictor: Predictor | None = None, level: str | None = None) -> dict[str, ModuleType]:
+    """The embedded modules by the names under which kernels import them."""
+    nki = _nki(predictor)
+    root = _package(ROOT, "The embedded NKI simulator of nki-difftest, not the Neuron SDK.")
+    root.nki = nki  # type: ignore[attr-defined]
+    names: dict[str, ModuleType] = {ROOT: root, f"{ROOT}.nki": nki}
+    names |= {f"{ROOT}.nki.{name}": part for name, part in _PARTS.items()}
+    names |= _inner_modules() | newer.modules(level)
+    for package in ROOTS:
+        names[package].__difftest_embedded__ = True  # type: ignore[attr-defined]
+    return names
+
+
+def _stood_for() -> dict[str, ModuleType]:
+    """The loaded modules of the packages that the embedded ones replace, by name."""
+    inside = tuple(f"{root}." for root in ROOTS)
+    names = [name for name in sys.modules if name.startswith(inside) or name in ROOTS]
+    return {name: sys.modules[name] for name in names}
+
+
+def is_embedded(module: ModuleType) -> bool:
+    """Whether a module ``neuronxcc`` or ``nki`` is the embedded simulator's."""
+    return bool(getattr(module, "__difftest_embedded__", False))
+
+
+class embedded:
+    """Install the embedded ``neuronxcc`` and ``nki`` modules; undo it at the end.
+
+    ``predictor`` is what ``nki.benchmark`` asks for latencies; without one it raises, and no
+    profile is written. ``level``, "0.3" to "0.7", is of the kernels that the newer dialect makes:
+    names that it does not have raise there. By default all exist.
+    Also usable as ``installation = embedded(); installation.install(); installation.uninstall()``.
+    """
+
+    def __init__(self, predictor: Predictor | None = None, level: str | None = None) -> None:
+        self._predictor = predictor
+        self._level = level
+        self._saved: dict[str, ModuleType] | None = None
+        self._placed: dict[str, ModuleType] = {}
+        self._added_level = False
+
+    def install(self) -> embedded:
+        """Replace every ``neuronxcc`` and ``nki`` entry of ``sys.modules`` by the embedded ones.
+
+        Raises
+        ------
+        RuntimeError : this installation is already in place.
+        """
+        if self._saved is not None:
+            raise RuntimeError("the embedded modules are already installed by this object")
+        self._placed = modules(self._predictor, self._level)  # first: it refuses a wrong level
+        self._saved = _stood_for()
+        for name in self._saved:
+            del sys.modules[name]
+        sys.modules.update(self._placed)
+        self._added_level = not hasattr(logging, LEVEL)
+        if self._added_level:
+            setattr(logging, LEVEL, logging.CRITICAL + 10)
+        return self
+
+    def uninstall(self) -> None:
+        """Put ``sys.modules`` back as it was.
+
+        Raises
+        ------
+        RuntimeError : nothing is installed, or another installation is on top of this one.
+        """
+        if self._saved is None:
+            raise RuntimeError("the embedded neuronxcc modules are not installed by this object")
+        if sys.modules.get(ROOT) is not self._placed[ROOT]:
+            raise RuntimeError(
+                "another neuronxcc was installed on top of the embedded one; uninstall that first"
+            )
+        for name in _stood_for():
+            del sys.modules[name]
+        sys.modules.update(self._saved)
+        if self._added_level:
+            delattr(logging, LEVEL)
+        language.tile_size = TILE_SIZE
+        TILE_SIZE.reset()
+        self._saved = None
+        self._placed = {}
+
+    def __enter__(self) -> embedded:
+        return self.install()
+
+    def __exit__(self, *error: object) -> None:
+        self.uninstall()

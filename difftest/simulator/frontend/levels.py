@@ -1,0 +1,405 @@
+"""The functions of the API as kernels call them, and the levels of NKI that have them.
+
+Each has the signature of AWS's stub (v2.32.0), and Python binds the arguments. :func:`public` is
+the one wrapper: it tells the launch which frame called, asks the table of levels, gives arguments
+of earlier levels as today's (migration guide at v2.32.0, "Migrating from NKI 0.2.0 to NKI 0.3.0"),
+and turns Python's refusal of arguments into an error of ours.
+
+A launch takes a level (``launch(..., level="0.5")``): what other levels alone have raises then.
+Without one all exists, and what has ended warns. Source: the stubs ``nki/api/nki/*/__init__.py``
+of the documentation at v2.28.1 (NKI 0.2), v2.29.1 (0.3), v2.30.0 (0.4), v2.31.1 (0.5) and v2.32.0
+(0.6), one against the next, with the release notes and the migration guide at v2.32.0; rows of 0.7
+as the pages of v2.33 say.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import pkgutil
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any, NamedTuple, TypeVar, cast
+
+from difftest.simulator.core import current, is_running
+from difftest.simulator.dtypes import as_nki_dtype
+from difftest.simulator.errors import KernelError, Location, SignatureError, kernel_location, warn
+from difftest.simulator.frontend.arguments import fits, same_dtype
+from difftest.simulator.frontend.dispatch import entering
+from difftest.simulator.index import as_choice
+from difftest.support.choices import LEVELS, RELEASES
+
+
+class LevelError(KernelError, AttributeError):
+    """A kernel uses what its level of NKI does not have; ``hasattr`` and ``getattr`` may ask."""
+
+
+class LevelWarning(UserWarning):
+    """A kernel uses what the newest level of NKI does not have."""
+
+
+class Lifetime(NamedTuple):
+    """The levels that have a thing: from ``since`` up to, and without, ``ended``."""
+
+    since: str
+    ended: str | None
+    instead: str
+
+
+_ORDER = tuple(RELEASES)
+
+_COLLECTIVES = (
+    *("all_gather", "all_reduce", "all_to_all", "all_to_all_v", "reduce_scatter"),
+    *("collective_permute", "collective_permute_implicit", "collective_permute_implicit_reduce"),
+)
+_PROCESSING = "collective_permute_implicit_current_processing_rank_id"
+_ROWS: dict[tuple[str, str | None], dict[str, str]] = {
+    ("0.2", "0.3"): {  # idioms of 0.2 that public code still has, and what is written since 0.3
+        "nl.par_dim": "leave it out: the first dimension is the partitions'",
+        "a buffer named by a string": "write nl.sbuf, nl.psum, nl.private_hbm or nl.shared_hbm",
+        "buffer=None": "leave buffer out, or write nl.sbuf",
+        "a float as nisa.memset's value for integers": "write an integer",
+        "a number for a member of an enumeration": "write the member, such as nisa.oob_mode.skip",
+        "nisa.affine_select with offset third": "write offset=",
+        "nisa.dma_copy(dst_rmw_op)": "nisa.dma_compute",
+        "nisa.dma_copy(unique_indices)": "leave it out; nisa.dma_compute has it",
+        "nisa.register_move(imm)": "write src=",
+        "nisa.tensor_copy(dtype)": "leave it out: dst has its dtype",
+        "nisa.sendrecv(use_gpsimd_dma)": "write dma_engine=nisa.dma_engine.gpsimd_dma",
+        f"ncc.{_PROCESSING}(num_channels)": "leave it out, and pass channel_ids to "
+        "ncc.collective_permute_implicit",
+        "nki.jit with platform_target": "NEURON_PLATFORM_TARGET_OVERRIDE, or launch with machine=",
+    },
+    ("0.2", "0.4"): {
+        "nisa.tensor_copy_dynamic_dst": "nisa.tensor_copy with dst.ap(..., scalar_offset=...)",
+        "nisa.tensor_copy_dynamic_src": "nisa.tensor_copy with src.ap(..., scalar_offset=...)",
+    },
+    ("0.2", "0.5"): {
+        "nl.NkiTensor.reshape(new_shape)": "write shape=",
+        "nl.rsqrt of a tile in PSUM": "nisa.activation(op=nl.rsqrt)",
+    },
+    ("0.2", "0.7"): {"nl.dynamic_range": "nl.fori_loop", "while with a register": "nl.while_loop"},
+    ("0.4", None): {
+        "nl.abs_max": "nl.maximum of nl.abs of both",
+        "nl.abs_min": "nl.minimum of nl.abs of both",
+        "nl.bypass": "an instruction with fewer operators",
+        "nl.prelu": "nl.relu, and nisa.tensor_scalar for the rest",
+        "nl.tile_size.psum_bank_fmax": "nl.tile_size.psum_fmax",
+        "nl.tile_size.psum_bank_fmax_bytes": "nl.tile_size.psum_fmax, times 4",
+        "nl.tile_size.sbuf_fmax": "nl.tile_size.total_available_sbuf_size, divided by 4",
+        "nl.tile_size.sbuf_fmax_bytes": "nl.tile_size.total_available_sbuf_size",
+        "nl.tile_size.sbuf_size_bytes": "nl.tile_size.total_available_sbuf_size, of each partition",
+        "nisa.activate2": "nisa.tensor_scalar, then nisa.activation",
+        "nisa.dma_compute(oob_mode)": "offsets that stay inside",
+        "nisa.dma_copy(priority)": "no priority",
+        "nisa.dma_transpose(priority)": "no priority",
+        "nisa.tensor_scalar_reduce(reduce_cmd)": "nisa.tensor_scalar, then nisa.tensor_reduce",
+        "nisa.tensor_scalar_reduce(reduce_init)": "nisa.tensor_scalar, then nisa.tensor_reduce",
+        **{f"ncc.{name}(priority)": "no priority" for name in _COLLECTIVES},
+    },
+    ("0.5", None): {
+        "nl.average": "nl.add, and the quotient",
+        "nl.float8_e8m0fnu": "nl.uint8",
+        "nl.tile_size.psum_num_banks": "8",
+        "nisa.get_nc_sub_version": "nisa.get_nc_version",
+        **{
+            f"nl.NkiTensor.{name}": "indexing, reshape or ap"
+            for name in (
+                *("broadcast", "expand_dim", "flatten_dims", "is_contiguous", "is_indirect"),
+                *("permute", "rearrange", "reshape_dim", "select", "slice", "squeeze_dim"),
+            )
+        },
+        "nl.NkiTensor.indirect": "nisa.dma_copy with ap(vector_offset=...)",
+        "nl.NkiTensor.reinterpret_cast": "view",
+        "nl.NkiTensor.vector_select": "ap(vector_offset=...)",
+        **{f"ncc.{name}(name)": "no name" for name in (*_COLLECTIVES, _PROCESSING, "rank_id")},
+    },
+    ("0.6", None): {
+        "nl.fori_loop": "nl.dynamic_range",
+        "nl.while_loop": "a loop over Python integers",
+        "nisa.tensor_scalar_reduce without reduce_res": "pass reduce_res",
+        "nisa.tensor_scalar_reduce(reduce_res_negate)": "nisa.tensor_scalar by -1",
+        "nisa.topk": "nisa.max8",
+        "ncc.all_gather_v": "ncc.all_gather of the longest",
+    },
+    ("0.7", None): {
+        "nl.alloc_blocks": "nl.ndarray, once for each tile",
+        "nl.alloc_tiles": "nl.ndarray, once for each tile",
+        "nl.NkiBlockGrid": "no annotation",
+        "nl.NkiGrid": "no annotation",
+        "nl.NkiTensor.data": "the tensor itself",
+        "nl.NkiTileGrid": "no annotation",
+        "nl.blocks": "loops over slices",
+        "nl.int64": "nl.int32",
+        "nl.tiles": "loops over slices",
+        "nl.uint64": "nl.uint32",
+        "nl.ndarray with an address in HBM": "no address",
+        "depends_on of a kind": "leave kind out",
+        "nisa.scalar_load": "nisa.register_load",
+        "nisa.scalar_store": "nisa.register_store",
+    },
+}
+"""By the levels since and until which they exist, without the latter: names, and what to do."""
+
+LIFETIMES = {
+    name: Lifetime(*levels, instead)
+    for levels, rows in _ROWS.items()
+    for name, instead in rows.items()
+}
+"""What not all levels have: a name, ``name(argument)``, or a use in words."""
+GONE = {
+    "nl.mgrid": ("there are no index grids", "index with slices, `.ap(...)` or `.permute(...)`"),
+    "nl.arange": ("there are no index tensors", "index with slices or `.ap(...)`"),
+    "nl.loop_reduce": ("there is no loop_reduce", "accumulate in PSUM, or add in a loop"),
+    "nl.atomic_rmw": ("there is no atomic_rmw", "use nisa.dma_compute"),
+    "nl.par_dim": (
+        "the first dimension of a tile is its partitions; there are no block dimensions",
+        "leave par_dim out, and keep blocks in a list or behind the partitions",
+    ),
+    "nki.compiler": ("nki.compiler is gone", "leave it out"),
+    "nki.baremetal": ("nki.baremetal is gone", "use @nki.jit"),
+    "nki.benchmark": ("nki.benchmark is gone", "use @nki.jit, and the profiler of the SDK"),
+    "nki.profile": ("nki.profile is gone", "use @nki.jit, and the profiler of the SDK"),
+    "nki.simulate_kernel": ("simulate_kernel is gone", "use nki.simulate(kernel)(...)"),
+    "nl.program_id": (
+        "a launch has as many programs as a logical core has cores, 1 or 2",
+        "loop over what the grid divided, in the kernel",
+    ),
+    "nl.spmd_dim": (
+        "a launch has as many programs as a logical core has cores, 1 or 2",
+        "launch kernel[2] for both cores, and loop in the kernel over the rest",
+    ),
+}
+"""Names of the classic dialect without a mechanical successor: the rule and the remedy."""
+
+
+_ARGUMENTS: dict[str, dict[str, str]] = defaultdict(dict)
+"""By function those of its arguments that have a row, and the row's name."""
+for _row in LIFETIMES:
+    _function, _bracket, _argument = _row.partition("(")
+    if _bracket:
+        _ARGUMENTS[_function][_argument[:-1]] = _row
+
+
+def check_level(name: str, location: Location | None = None) -> None:
+    """Check a use that has a row against the level of the launch; outside one nothing is checked.
+
+    ``location`` is the kernel's line, where that is not the one being executed.
+
+    Raises
+    ------
+    LevelError : the level does not have it. Without a level, what has ended gives a
+        :class:`LevelWarning`.
+    """
+    if not is_running():
+        return
+    since, ended, _ = LIFETIMES[name]
+    level = current().level
+    if level is None:
+        if ended is not None:
+            place = location or kernel_location()
+            text = f"{name} ended with NKI {ended}: {_remedy(name)} ({place})"
+            warn(LevelWarning(text), location)
+        return
+    at = _ORDER.index(level)
+    if at < _ORDER.index(since) or (ended is not None and at >= _ORDER.index(ended)):
+        raise LevelError(
+            f"{name} exists " + (f"until NKI {ended}" if ended else f"since NKI {since}"),
+            happened=f"{name} was used at level {level}, which does not have it",
+            received=f"{name} at level {level}",
+            remedy=f"{_remedy(name)}, or launch with another level=",
+            location=location,
+        )
+
+
+def is_before(level: str) -> bool:
+    """Whether the launch has a level, and one before this one."""
+    own = current().level
+    return own is not None and LEVELS.index(own) < LEVELS.index(level)
+
+
+def check_name(name: str) -> None:
+    """Check the access to a name, of which most have no row, as :func:`check_level` does."""
+    if name in LIFETIMES:
+        check_level(name)
+
+
+def ending(name: str) -> str:
+    """What became of a name that the simulator has at no level, to be added to an error's text."""
+    if name in GONE:
+        return ": {}; {}".format(*GONE[name])
+    row = LIFETIMES.get(name)
+    return "" if row is None else f": it ended with NKI {row.ended}; {_remedy(name)}"
+
+
+def _remedy(name: str) -> str:
+    """What to do instead, as an imperative."""
+    instead = LIFETIMES[name].instead
+    verbs = ("write ", "leave ", "pass ")
+    return instead if instead.startswith(verbs) else f"use {instead}"
+
+
+def known_level(level: str | None) -> str | None:
+    """``level`` itself, if it is one.
+
+    Raises
+    ------
+    KernelError : there is no such level.
+    """
+    return None if level is None else as_choice(level, LEVELS, "a level of NKI")
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+Arguments = tuple[Any, ...]
+API: dict[str, dict[str, Any]] = {"nl": {}, "nisa": {}, "ncc": {}}
+"""The functions of each module of the API, by what kernels call the module."""
+_ENDED = {
+    "mask": "slice the operands: masks ended with NKI 0.2",
+    "dtype": "give dst the dtype that you want: instructions write into an existing dst since "
+    "NKI 0.2",
+    "precise_schedule": "leave it out: loops are unrolled, and the compiler schedules",
+}
+"""Arguments that kernels of earlier levels have, and what became of them (migration guide)."""
+_WITH_DST = (
+    "the first argument is dst, which the instruction writes, and it returns no tensor as classic "
+    "NKI does: dst = nl.ndarray(shape, dtype, buffer={buffer}), then nisa.{name}(dst, ...)"
+)
+_PRODUCED_IN = dict.fromkeys(("nc_matmul", "nc_matmul_mx", "nc_transpose"), "nl.psum")
+"""By instruction, where its results lie; others' lie in SBUF."""
+_PREFIXES = {
+    "isa": "nisa",
+    "collectives": "ncc",
+    "kernel": "nki",
+    **dict.fromkeys(("language", "tensor", "views"), "nl"),
+}
+"""By a module of this package: what kernels call the module that its functions are in, and by a
+class what they call the class."""
+_CLASSES = {"Views": "NkiTensor"}
+_PACKAGE = __name__.rpartition(".")[0]
+
+
+def _copied(dtype: Any, dst: Any) -> dict[str, Any]:
+    """What ``dtype=`` said of a copy into a dst: no more than the dst does."""
+    same_dtype(as_nki_dtype(dtype), dst, "nisa.tensor_copy")
+    return {}
+
+
+READ_AS: dict[str, Callable[[Any, Any], dict[str, Any]]] = {
+    "nisa.dma_copy(unique_indices)": lambda value, dst: {},
+    "nisa.register_move(imm)": lambda value, dst: {"src": value},
+    "nl.NkiTensor.reshape(new_shape)": lambda value, dst: {"shape": value},
+    "nisa.tensor_copy(dtype)": _copied,
+    "ncc.collective_permute_implicit_current_processing_rank_id(num_channels)": (
+        lambda value, dst: {}
+    ),
+}
+"""By its row: the arguments that one which has ended stands for, beside the call's dst."""
+
+
+def public(function: Function, runs: Callable[..., Any] | None = None) -> Function:
+    """``function`` as kernels call it; ``runs`` is called instead, if its signature is all it has.
+
+    Raises
+    ------
+    SignatureError : when it is called with arguments that do not fit it.
+    """
+    part = function.__module__.removeprefix(f"{_PACKAGE}.").partition(".")[0]
+    owner, dot, last = function.__qualname__.rpartition(".")
+    module = _PREFIXES.get(part, part)
+    own = f"{_CLASSES.get(owner, owner)}{dot}{last}"
+    name = f"{module}.{own}"  # as kernels know it: nisa.dma_copy, nl.NkiTensor.ap
+    of_module = module in API and "." not in own
+    run = function if runs is None else runs
+    rows = _rows(name, function)
+
+    def leveled(*args: Any, **kwargs: Any) -> Any:
+        for argument, place, row in rows:
+            if len(args) > place or argument in kwargs:
+                check_level(row)
+        return run(*args, **kwargs)
+
+    def refit(error: TypeError, args: Arguments, kwargs: dict[str, Any]) -> Any:
+        signature = inspect.signature(function)
+        if fits(signature, args, kwargs):
+            raise error
+        options = _todays(name, args, kwargs)
+        if options is None:
+            raise _misfit(function.__name__, signature, error, args, kwargs) from None
+        return args, options
+
+    wrapper = functools.wraps(function)(entering(leveled if rows else run, refit, "nki"))
+    if of_module:
+        API[module][own] = wrapper
+    return cast(Function, wrapper)
+
+
+def named(function: Callable[..., Any], name: str, summary: str) -> Callable[..., Any]:
+    """A function of a table under its name in the API, by which instructions know operators."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = summary
+    wrapper = public(function)
+    wrapper.nki_name = name  # type: ignore[attr-defined]
+    return wrapper
+
+
+def api_of(package: ModuleType, module: str) -> dict[str, Any]:
+    """The functions of a module of the API, which the parts of a package of ours make."""
+    for part in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{part.name}")
+    return API[module]
+
+
+def _rows(name: str, function: Callable[..., Any]) -> tuple[tuple[str, int, str], ...]:
+    """The rows of the levels that a call asks: an argument, its place, and the row.
+
+    The function's own row is that of an argument before the first, which each call has.
+    """
+    rows = [(name, -1, name)] if name in LIFETIMES else []
+    for argument, row in _ARGUMENTS.get(name, {}).items():
+        parameters = list(inspect.signature(function).parameters)
+        if argument in parameters:
+            rows.append((argument, parameters.index(argument), row))
+    return tuple(rows)
+
+
+def _todays(function: str, args: Arguments, kwargs: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Keyword arguments of an earlier level as today's; None if none of them has ended."""
+    rows = _ARGUMENTS.get(function, {}).items()
+    ended = {name: row for name, row in rows if name in kwargs and LIFETIMES[row].ended}
+    if not ended:
+        return None
+    result = {name: value for name, value in kwargs.items() if name not in ended}
+    for argument, row in ended.items():
+        check_level(row)
+        if row not in READ_AS:
+            return None
+        result |= READ_AS[row](kwargs[argument], args[0] if args else kwargs.get("dst"))
+    return result
+
+
+def _misfit(
+    name: str, signature: inspect.Signature, error: TypeError, args: Arguments, kwargs: Any
+) -> SignatureError:
+    extra = next((argument for argument in kwargs if argument not in signature.parameters), None)
+    remedies = [_ENDED[extra]] if extra in _ENDED else []
+    if _lacks_dst(signature, args, kwargs):
+        remedies.insert(0, _WITH_DST.format(buffer=_PRODUCED_IN.get(name, "nl.sbuf"), name=name))
+    given = [*(("", value) for value in args), *((f"{k}=", v) for k, v in kwargs.items())]
+    return SignatureError(
+        "a call takes the parameters that its function is documented with",
+        happened=str(error),
+        received=", ".join(f"{k}{getattr(v, '__name__', repr(v)):.60}" for k, v in given)
+        or "no arguments",
+        limit=f"{name}({', '.join(signature.parameters)})",
+        remedy="; ".join(remedies) or None,
+    )
+
+
+def _lacks_dst(signature: inspect.Signature, args: Arguments, kwargs: Mapping[str, Any]) -> bool:
+    """Return whether the arguments fit with a ``dst`` before them, as classic calls have none."""
+    kept = {name: value for name, value in kwargs.items() if name not in _ENDED}
+    first = next(iter(signature.parameters), "")
+    return first == "dst" and "dst" not in kept and fits(signature, (None, *args), kept)

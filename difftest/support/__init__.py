@@ -1,0 +1,1 @@
+"""Processes, files, versions and other services that know nothing of kernels."""

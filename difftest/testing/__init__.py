@@ -1,0 +1,1 @@
+"""Test a kernel: draw cases, run them on backends, compare, and report."""

@@ -1,0 +1,120 @@
+"""Imports of kernels whose dialect is not installed, beside the other dialect's SDK.
+
+A test of two kernels imports both dialects, and an SDK of 2.21 to 2.26 has the classic one alone.
+The embedded modules take the place of the missing dialect while such a file is imported. What they
+decorate can be named in a test and cannot be run.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any, NoReturn
+
+from difftest.simulator.entry.install import modules
+from difftest.testing.backends.base import DialectError
+from difftest.testing.backends.sdk import (
+    CLASSIC,
+    DECLARED,
+    NEWER,
+    PACKAGES,
+    REMEDIES,
+    Sdk,
+    SdkProbe,
+)
+
+_DECORATORS = {
+    CLASSIC: ("jit", "trace", "benchmark", "baremetal", "profile"),
+    NEWER: ("jit", "simulate"),
+}
+"""The names that make a kernel of a function."""
+_LAUNCHERS = {
+    CLASSIC: {"neuronxcc.nki": "simulate_kernel"},
+    NEWER: {"nki.simulator": "simulate_kernel"},
+}
+"""The names that run a kernel, by their modules."""
+
+
+class AbsentKernel:
+    """A kernel whose dialect is not installed: it can be imported, and calling it raises."""
+
+    def __init__(self, function: Callable[..., Any], detection: SdkProbe) -> None:
+        functools.update_wrapper(self, function)
+        setattr(self, DECLARED, detection.dialect)
+        self._detection = detection
+
+    def __getitem__(self, grid: object) -> AbsentKernel:
+        """Return the same kernel: no grid makes it run."""
+        return self
+
+    def __call__(self, *args: object, **kwargs: object) -> NoReturn:
+        """Raise a DialectError that says what is missing."""
+        raise _absence(self._detection)
+
+
+def _absence(detection: SdkProbe) -> DialectError:
+    package = PACKAGES[detection.dialect]
+    return DialectError(
+        f"a kernel of {package} was called, and the installed SDK does not have this dialect.\n"
+        f"  found:  {detection.state}\n"
+        f"  remedy: {REMEDIES[detection.dialect]}"
+    )
+
+
+def absent_in(sdk: Sdk) -> SdkProbe | None:
+    """Return the one dialect that the SDK lacks; None if it has both, or neither."""
+    present = [detection for detection in sdk if detection.module is not None]
+    lacking = [detection for detection in sdk if detection.module is None]
+    return lacking[0] if present and lacking else None
+
+
+@contextmanager
+def importable(detection: SdkProbe) -> Iterator[None]:
+    """Let files import a dialect that is not installed, within the block."""
+    package = PACKAGES[detection.dialect]
+    parent, _, name = package.rpartition(".")
+    table = modules()
+    placed = {at: module for at, module in table.items() if _is_within(at, package)}
+    if parent and parent not in sys.modules:
+        placed[parent] = table[parent]
+    _keep_from_running(placed, detection)
+    replaced = {at: sys.modules.pop(at) for at in list(sys.modules) if _is_within(at, package)}
+    before = {**vars(sys.modules[parent])} if parent in sys.modules else {}
+    sys.modules.update(placed)
+    if parent:
+        setattr(sys.modules[parent], name, placed[package])
+    try:
+        yield
+    finally:
+        if parent and name in before:
+            setattr(sys.modules[parent], name, before[name])
+        elif parent:
+            delattr(sys.modules[parent], name)
+        for at in placed:
+            sys.modules.pop(at, None)
+        sys.modules.update(replaced)
+
+
+def _is_within(module: str, package: str) -> bool:
+    return f"{module}.".startswith(f"{package}.")
+
+
+def _keep_from_running(placed: dict[str, ModuleType], detection: SdkProbe) -> None:
+    """Put functions that make kernels which do not run in the place of the simulator's."""
+
+    def decorate(kernel: Any = None, *_: object, **options: Any) -> Any:
+        function = kernel or options.get("func") or options.get("fn")
+        if function is None:
+            return decorate
+        return function if isinstance(function, AbsentKernel) else AbsentKernel(function, detection)
+
+    def launch(*args: object, **kwargs: object) -> NoReturn:
+        raise _absence(detection)
+
+    for name in _DECORATORS[detection.dialect]:
+        setattr(placed[PACKAGES[detection.dialect]], name, decorate)
+    for module, name in _LAUNCHERS[detection.dialect].items():
+        setattr(placed[module], name, launch)

@@ -1,0 +1,452 @@
+"""A leased NeuronCore, the one process on it, and the kernels that run there.
+
+Retries and timeouts are here, and who is to blame for what fails; which way to the device is open
+here, and what is missing where none is.
+
+What an error means is a row of :mod:`difftest.testing.backends.codes`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import math
+import os
+import re
+import shutil
+import sys
+import tempfile
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+from difftest.support.rounding import Array
+from difftest.support.worker import Worker, WorkerEndedError
+from difftest.testing.backends.base import (
+    SLIPS,
+    BackendMissingError,
+    Crashed,
+    KernelCall,
+    Outcome,
+    Rejected,
+    as_outputs,
+)
+from difftest.testing.backends.codes import CODES, Blame, codes_in, full_code
+from difftest.testing.backends.device.selftest import UntrustedDeviceError, check_sums
+from difftest.testing.backends.sdk import (
+    CLASSIC,
+    NEWER,
+    SETUP_GUIDE,
+    ByDialect,
+    Sdk,
+    SdkProbe,
+    completed_run,
+    detect_sdk,
+    is_same,
+    with_grid,
+)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """An error code that was recognised; ``number`` is None for one of the compiler."""
+
+    name: str
+    number: int | None
+    blame: Blame
+    hint: str
+
+    @property
+    def code(self) -> str:
+        return self.name if self.number is None else f"{self.name}({self.number})"
+
+    def __str__(self) -> str:
+        return f"{self.code} ({self.blame.value}): {self.hint}"
+
+
+FAULTS = {
+    code: Fault(code, cause.number, cause.blame, f"{cause.meaning}: {cause.remedy}")
+    for code, cause in CODES.items()
+}
+"""Name of a status or an error code -> what it means."""
+_OF_COMPILER = {code for code, fault in FAULTS.items() if fault.number is None}
+_NCC_PAGE = "see AWS Neuron documentation, Neuron Compiler Error Codes"
+
+
+def find_fault(text: str) -> Fault | None:
+    """Return the fault of the first code in an error's text or a log; None if there is none.
+
+    The name of an NRT status decides, for public pages show numbers that belong to another name.
+    Then comes a code of the compiler, then a number.
+    """
+    found = [full_code(code) for row in text.splitlines() for code in codes_in(row)]
+    names = re.findall(r"\bNRT_[A-Z_]+\b", text)
+    named = [code for code in found if code in names and code in FAULTS]
+    compiler = [code for code in found if code.startswith("NCC_") or code in _OF_COMPILER]
+    if named:
+        return FAULTS[named[0]]
+    if compiler:
+        return FAULTS.get(compiler[0], Fault(compiler[0], None, Blame.KERNEL, _NCC_PAGE))
+    return next((FAULTS[code] for code in found if code in FAULTS), None)
+
+
+TIMEOUT = "DIFFTEST_DEVICE_TIMEOUT"
+EXEC_TIMEOUT = "NEURON_RT_EXEC_TIMEOUT"
+
+
+def job_seconds() -> float:
+    """How long a kernel may compile and run; a BackendMissingError if what is set is no time."""
+    text = os.environ.get(TIMEOUT) or "1800"
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if 0 < seconds < math.inf:
+        return seconds
+    raise BackendMissingError(
+        f"{TIMEOUT}: received {text!r}; accepted: a positive number of seconds"
+    )
+
+
+VISIBLE_CORES = "NEURON_RT_VISIBLE_CORES"
+"""Runtime: an index, an inclusive range, or several of these with commas (configuration guide)."""
+LOCK_FOLDER = "DIFFTEST_LOCK_DIR"
+
+
+class NoCoreError(Exception):
+    """No NeuronCore is free, or none is there."""
+
+
+def find_cores() -> tuple[int, ...]:
+    """The cores that the environment names, as ``0``, ``4-7`` or ``0,2,4-5``; else 0."""
+    text = os.environ.get(VISIBLE_CORES) or "0"
+    cores: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()):
+            raise NoCoreError(
+                f"{VISIBLE_CORES}: received {text!r}; accepted: an index or a range, as 0 or 0-3"
+            )
+        cores += range(int(first), int(last or first) + 1)
+    return tuple(dict.fromkeys(cores))
+
+
+_SHARED = f""";
+          or let {LOCK_FOLDER} name a folder that all users of the cores can write, and remove
+          the locks in the old one"""
+
+
+class CoreLease:
+    """The exclusive use of one ``core``, until :meth:`release` or the end of the process.
+
+    It is a ``flock`` on a file that is named for the core. The system gives it back when the last
+    process that inherited it has ended, however that ended: a worker that is killed loses its
+    lease, and a child of it that still runs on the core keeps it. NoCoreError where all are taken.
+    """
+
+    def __init__(self) -> None:
+        usual = Path(tempfile.gettempdir()) / "difftest-neuroncores"
+        folder = Path(os.environ.get(LOCK_FOLDER) or usual)
+        holders: list[str] = []
+        foreign = ""
+        for self.core in find_cores():
+            lock = folder / f"neuroncore-{self.core}.lock"
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                descriptor = _locked(lock)
+                if descriptor is not None:
+                    self._descriptor = descriptor
+                    return
+                holder = lock.read_text(encoding="utf-8").strip() or "of unknown id"
+            except PermissionError as error:  # nobody can tell whether its core is free
+                foreign = _SHARED
+                holders.append(f"core {self.core} by a lock of another user, {error.filename}")
+            else:
+                holders.append(f"core {self.core} by process {holder}")
+        raise NoCoreError(
+            f"no NeuronCore is free: {', '.join(holders)}.\n"
+            f"  remedy: name more cores in {VISIBLE_CORES}, or use fewer workers (pytest -n),\n"
+            f"          or end the processes that hold the cores{foreign}"
+        )
+
+    def release(self) -> None:
+        """Give the core back."""
+        os.close(self._descriptor)
+
+
+def _locked(lock: Path) -> int | None:
+    """The descriptor of the lock that this process has now; None if another has it.
+
+    Another user's file is a PermissionError.
+    """
+    import fcntl  # here, for the module is read on computers that have no flock
+
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    return descriptor
+
+
+NAME = "device"
+LNC = "NEURON_LOGICAL_NC_CONFIG"
+ATTEMPTS = 2
+"""One retry, for infrastructure alone: a kernel that fails does so again, minutes later."""
+
+
+class DeviceError(Exception):
+    """A kernel failed on the device; the text adds what a code in it means, and the log.
+
+    ``cause`` is what it raised, or that it hung or died; ``fault``, the code found in its text, or
+    else in the log.
+    """
+
+    def __init__(self, text: str, cause: BaseException | None = None, log: str = "") -> None:
+        self.cause = cause
+        self.fault = find_fault(str(cause or ""))
+        # A failed assertion is the kernel's contract, whatever the log says.
+        if self.fault is None and not isinstance(cause, AssertionError):
+            self.fault = find_fault(log)
+        hint = f"\nhint: {self.fault}" if self.fault else ""
+        super().__init__(text + hint + (f"\nlog:\n{textwrap.indent(log, '  ')}" if log else ""))
+
+
+class InfrastructureError(Exception):
+    """The device, the driver or the runtime failed, not the kernel: nothing was learnt of it."""
+
+
+class NeuronCore:
+    """The core that this process uses. Nothing is leased or started before it is needed."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        """That a job may take."""
+        self.log = ""
+        """What the last job and its compiler wrote."""
+        self._lease: CoreLease | None = None
+        self._worker: Worker | None = None
+        self._key: object = None
+        self._broken: InfrastructureError | None = None
+
+    @property
+    def index(self) -> int:
+        """The core's index; leases one if none is."""
+        if self._lease is None:
+            self._lease = CoreLease()
+        return self._lease.core
+
+    def run(
+        self, key: object, function: Callable[..., Any], *arguments: Any, lnc: int | None = None
+    ) -> Any:
+        """What a function returns that is called in the core's process.
+
+        The process is used again for jobs of one key, and ended for another. ``lnc`` are the
+        physical cores in the kernel's logical core; None leaves that to the SDK. A kernel that
+        fails is a DeviceError. A fault that twice was not the kernel's is an InfrastructureError,
+        of all later jobs too.
+        """
+        if self._broken is not None:
+            raise self._broken
+        for _ in range(ATTEMPTS):
+            environment = self.environment(lnc)
+            if self._worker is None or key != self._key:
+                self.stop()
+                self._worker = Worker(function, environment)
+                self._key = key
+            answer = self._worker.run(*arguments, timeout=self.seconds)
+            error = answer.error
+            self.log = answer.log
+            if error is None:
+                return answer.value
+            self.stop()
+            failure = DeviceError(f"{type(error).__name__}: {error}", error, self.log)
+            if failure.fault is None or failure.fault.blame is Blame.KERNEL:
+                raise failure from error
+        told = f"the device failed {ATTEMPTS} times, not the kernel: {failure}"
+        self._broken = InfrastructureError(told)
+        raise self._broken from failure.cause
+
+    def environment(self, lnc: int | None = None) -> dict[str, str]:
+        """Variables for a process on this core; what a person has set stays."""
+        usual = {EXEC_TIMEOUT: "60"} if lnc is None else {EXEC_TIMEOUT: "60", LNC: str(lnc)}
+        variables = {name: os.environ.get(name) or value for name, value in usual.items()}
+        return {VISIBLE_CORES: str(self.index), **variables}
+
+    def stop(self) -> None:
+        """End the process on the core, so that another may use it."""
+        worker = self._worker
+        self._worker = None
+        if worker is not None:
+            worker.close()
+
+    def release(self) -> None:
+        """End the process and give the core back."""
+        self.stop()
+        if self._lease is not None:
+            self._lease.release()
+            self._lease = None
+
+
+WAYS = {CLASSIC: "nki.baremetal", NEWER: "nki.jit with NumPy arrays"}
+"""How each generation runs a kernel on NumPy arrays: ``neuronxcc.nki.baremetal`` of a kernel with
+its grid (tag v2.26.0), and a kernel of ``nki.jit`` that is called (tag v2.32.0; from SDK 2.29)."""
+
+
+class Device:
+    """Runs kernels of one generation on the leased NeuronCore, each in the core's own process."""
+
+    name = NAME
+
+    def __init__(self, detection: SdkProbe, core: NeuronCore, node: str) -> None:
+        way = WAYS[detection.dialect]
+        self.description = f"{node} through {way} ({detection.state})"
+        self.detection = detection
+        self.core = core
+        self._complaint: str | None = None
+        """About the known kernel, and empty if it came out right; None before it has run."""
+
+    def run(self, call: KernelCall) -> Outcome:
+        """Compile the kernel and run it; what its contract or the compiler raises is a refusal.
+
+        What is not the kernel's is raised: InfrastructureError, NoCoreError, UntrustedDeviceError.
+        """
+        self.check()
+        return self._run(call)
+
+    def check(self) -> None:
+        """Run the kernel whose result is known; once, for it compiles for minutes."""
+        if self._complaint is None:
+            self._complaint = check_sums(self._run, self.detection.dialect)
+        if self._complaint:
+            raise UntrustedDeviceError(self._complaint)
+
+    def _run(self, call: KernelCall) -> Outcome:
+        arrays = [(array.shape, str(array.dtype)) for array in call.arrays]
+        compiled_for = call.kernel, call.grid, repr(sorted(call.parameters.items())), arrays
+        # The newer runtime must be told what stands in ``kernel[lnc]``, 1 without brackets.
+        lnc = math.prod(call.grid) if self.detection.dialect == NEWER else None
+        key = (self, *compiled_for)
+        arguments = (call.inputs, call.outputs, call.parameters)
+        before = tuple(array.copy() for array in call.written)
+        try:
+            written, told = self.core.run(key, self._job(call), *arguments, lnc=lnc)
+        except DeviceError as error:
+            # An error of the runtime is a crash, most others are refusals.
+            broke = isinstance(error.cause, (*SLIPS, WorkerEndedError))
+            at_run_time = error.fault is not None and error.fault.number is not None
+            told = error if error.fault or self.core.log or error.cause is None else error.cause
+            return Crashed(told) if broke or at_run_time else Rejected(told)
+        for ours, theirs in zip(call.written, written, strict=True):
+            ours[...] = theirs
+        returned = [call.written[array] if isinstance(array, int) else array for array in told]
+        return completed_run(call, returned, before)
+
+    def _job(self, call: KernelCall) -> Callable[..., tuple[tuple[Any, ...], ...]]:
+        """What the core's process does for one kernel: made ready there once, and called often.
+
+        It gives the targets as the kernel has left them, and the returned arrays. A returned array
+        that is a target itself is its number among them.
+        """
+        ready = functools.cache(lambda: self._runnable(call))
+
+        def job(inputs: Any, outputs: Any, parameters: Any) -> tuple[tuple[Any, ...], ...]:
+            own = call._replace(inputs=inputs, outputs=outputs, parameters=parameters)
+            args, kwargs = own.arguments()
+            returned = as_outputs(ready()(*args, **kwargs))
+            return own.written, tuple(number_among(own.written, array) for array in returned)
+
+        return job
+
+    def _runnable(self, call: KernelCall) -> Any:
+        """A function of the arrays and parameters that runs the kernel."""
+        sdk: Any = self.detection.module
+        if self.detection.dialect == CLASSIC:
+            return sdk.baremetal(with_grid(call))
+        is_plain = isinstance(call.kernel, FunctionType)
+        return with_grid(call._replace(kernel=sdk.jit(call.kernel)) if is_plain else call)
+
+
+def number_among(targets: Sequence[Array], array: Array) -> int | Array:
+    """Return the number of the target that an array is; the array itself if it is none."""
+    same = (number for number, target in enumerate(targets) if is_same(array, target))
+    return next(same, array)
+
+
+class Devices(ByDialect[Device]):
+    """The device through each generation found here; they share one core."""
+
+    @property
+    def core(self) -> NeuronCore:
+        """The core of all of them."""
+        return next(iter(self.backends.values())).core
+
+    @property
+    def log(self) -> str:
+        """What the compiler and the runtime wrote at the last run."""
+        return self.core.log
+
+    def rest(self) -> None:
+        """End the process on the core: what runs next sees this process's modules as they are."""
+        self.core.stop()
+
+    def close(self) -> None:
+        """End the process on the core and give the core back; a later run starts anew."""
+        self.core.release()
+
+
+DEVICE_NODES = Path("/dev")
+"""Where the Neuron driver shows each device, as ``neuron0``, ``neuron1`` and so on."""
+ARTIFACTS = "NKI_ARTIFACTS_DIR"
+"""Documented for SDK 2.32 (nrtpy's tutorials): where a call with NumPy arrays leaves its NEFF."""
+
+
+def keep_neffs() -> bool:
+    """Have the newer SDK leave its NEFFs, for what times them; whether it will.
+
+    It reads the variable as it is imported: afterwards it is too late, unless a person set it.
+    """
+    if not os.environ.get(ARTIFACTS) and "nki" not in sys.modules:
+        os.environ[ARTIFACTS] = tempfile.mkdtemp(prefix="difftest-nki-")
+        atexit.register(shutil.rmtree, os.environ[ARTIFACTS], ignore_errors=True)
+    return bool(os.environ.get(ARTIFACTS))
+
+
+def missing_support(sdk: Sdk) -> dict[str, str]:
+    """Of each dialect why the SDK does not run it on a device; empty for one that it runs."""
+    return {
+        CLASSIC: sdk.refuses_classic() or sdk.classic.lack("baremetal"),
+        NEWER: sdk.newer.lack("simulate"),  # which came when NumPy arrays did
+    }
+
+
+def device_backend(sdk: Sdk | None = None) -> Devices:
+    """The device through all generations found here, as one backend on one core.
+
+    Without a device, or an SDK that runs NumPy arrays on it, it is a BackendMissingError.
+    """
+    core = NeuronCore(job_seconds())
+    nodes = sorted(str(node) for node in DEVICE_NODES.glob("neuron[0-9]*"))
+    if nodes:
+        keep_neffs()
+    sdk = sdk or detect_sdk()
+    lacks = missing_support(sdk)
+    missing = [] if nodes else [f"no Neuron device: {DEVICE_NODES} shows no neuron0"]
+    missing += lacks.values() if all(lacks.values()) else []
+    if missing:
+        raise BackendMissingError(
+            "a Neuron device cannot be used here.\n"
+            + "".join(f"  found:  {lack}\n" for lack in missing)
+            + "  remedy: run on a Trn1, Trn2 or Inf2 instance with the Neuron driver and SDK\n"
+            f"          ({SETUP_GUIDE}),\n"
+            "          of 2.29 or later for kernels of nki;\n"
+            "          without one, --simulate runs the same tests on a simulator"
+        )
+    ways = [generation for generation in (sdk.classic, sdk.newer) if not lacks[generation.dialect]]
+    return Devices({way.dialect: Device(way, core, nodes[0]) for way in ways}, lacks)

@@ -1,0 +1,242 @@
+"""The embedded simulator, with and without its oracle: kernels run on NumPy, anywhere."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from difftest.analysis.finding import Finding
+from difftest.analysis.inspection import Inspector
+from difftest.simulator import MissingNameError, NkiError, NotModelledError, SignatureError
+from difftest.simulator.dtypes import Array
+from difftest.simulator.entry.install import embedded
+from difftest.simulator.errors import is_inside
+from difftest.simulator.frontend import dispatch
+from difftest.simulator.launch import Launch, LaunchResult, ran
+from difftest.simulator.launch_listeners import listening
+from difftest.simulator.machine import MACHINES
+from difftest.simulator.strictness import strictness_scope
+from difftest.simulator.trace import Trace
+from difftest.support.internal_errors import internal_error_scope
+from difftest.support.tracebacks import inner_frames, is_own
+from difftest.testing.backends.base import (
+    Completed,
+    Crashed,
+    KernelCall,
+    Outcome,
+    Rejected,
+    Unsupported,
+)
+from difftest.testing.backends.sdk import PACKAGES, dialect_of, function_of, is_of
+
+SECONDS = 1800.0
+"""Simulating the course's largest image takes minutes on a small computer."""
+Reader = Callable[[Callable[..., Any], str | None, Trace], tuple[Finding, ...]]
+"""What is found in a kernel and its trace, at a level of NKI."""
+
+
+class EmbeddedSimulator:
+    """Runs kernels that were imported while the embedded modules stood for ``neuronxcc``."""
+
+    name = "embedded"
+    description = "the embedded simulator, in NumPy (trn2, unless a kernel names its platform)"
+    plain = False
+
+    def __init__(self, level: str | None = None, strictness: str | None = None) -> None:
+        self.level = level
+        """Of NKI, for kernels of today's dialect; None for all of them."""
+        self.strictness = strictness
+        """Which broken rules are warnings; None for what is chosen elsewhere."""
+        self.reader: Reader | None = None
+        """Who else looks at a run: the plugin lets the linter."""
+
+    def run(self, call: KernelCall) -> Outcome:
+        """Run the kernel; its own assertions and the machine's rules are rejections.
+
+        What the simulator does not model is neither right nor wrong. Any other error is a bug: of
+        the simulator, if it comes out of its code, else of the kernel's Python.
+        """
+        inspector = Inspector() if call.inspect else None
+        machine = MACHINES[call.machine] if call.machine is not None else None
+        how = call.grid, machine, call.record, self.plain, self.level, call.exact or False
+        calls = map(call.arguments, range(call.ranks or 1))
+        runs = [Launch(call.kernel, args, named, *how) for args, named in calls]
+        try:
+            with listening(inspector), strictness_scope(self.strictness):
+                result = merge_ranks(ran(runs, ranks=True)) if call.ranks else ran(runs)[0]
+        except NotModelledError as error:
+            return Unsupported(error)
+        except (SignatureError, MissingNameError) as error:  # a slip of the kernel's, and no rule
+            return Crashed(error)
+        except NkiError as error:
+            forget_caller(error, __file__)
+            return Rejected(error)
+        except Exception as error:  # becomes a failure, not hidden
+            in_backend = is_defect(error, call.kernel)
+            if isinstance(error, AssertionError) and not in_backend:
+                return Rejected(error)
+            return Crashed(error, in_backend)
+        trace = result.trace if call.record else None
+        exact = result.exact
+        findings = tuple(inspector.findings) if inspector else ()
+        if inspector and self.reader:
+            with internal_error_scope("the linter"):
+                findings += self.reader(call.kernel, self.level, result.trace)
+        written = call.written
+        kept = [number for number, of in enumerate(result.origins) if not _is_among(of, written)]
+        outputs = (*(result.outputs[number] for number in kept), *written)
+        unwritten = (*(result.unwritten[number] for number in kept), *call.missing_writes(written))
+        exact = None if exact is None else exact.of(kept, written)
+        named = zip(call.target_names, written, strict=False)
+        return Completed(
+            outputs,
+            unwritten,
+            trace,
+            exact,
+            findings,
+            written=result.written,
+            returned=result.returned,
+            unset=unset_arguments(call, result.trace),
+            untouched=tuple(name for name, at in named if not _is_among(at, result.written)),
+        )
+
+
+def _is_among(array: Array | None, others: Sequence[Array]) -> bool:
+    """Return whether an array is one of others: the same object, not an equal one."""
+    return any(array is other for other in others)
+
+
+def unset_arguments(call: KernelCall, trace: Trace) -> tuple[str, ...]:
+    """Return the names of poisoned arguments that the first instruction on them reads."""
+    poisoned = set(call.names[len(call.inputs) :])
+    seen: dict[str, bool] = {}
+    for event in trace.events if poisoned else ():
+        for regions, reads in ((event.reads, True), (event.writes, False)):
+            for region in regions:
+                base = region.allocation
+                if base.name in poisoned and base.location is None:
+                    seen.setdefault(base.name, reads)
+        if len(seen) == len(poisoned):
+            break
+    return tuple(name for name, reads in seen.items() if reads)
+
+
+def merge_ranks(ranks: Sequence[LaunchResult]) -> LaunchResult:
+    """What all ranks give back: outputs on a first axis, the arrays given, the first's trace."""
+    outputs = tuple(map(np.stack, zip(*(rank.outputs for rank in ranks), strict=True)))
+    masks = [
+        np.stack([np.broadcast_to(mask is not None and mask, array.shape[1:]) for mask in several])
+        for array, *several in zip(outputs, *(rank.unwritten for rank in ranks), strict=True)
+    ]
+    return LaunchResult(
+        outputs,
+        tuple(masks),
+        ranks[0].trace,
+        written=tuple(_whole(array) for rank in ranks for array in rank.written),
+        returned=tuple(_whole(array) for rank in ranks for array in rank.returned),
+        origins=tuple(None if array is None else _whole(array) for array in ranks[0].origins),
+    )
+
+
+def _whole(array: Array) -> Array:
+    """Return the array of all ranks that a rank's own array is a part of."""
+    return array if array.base is None else array.base
+
+
+def run_embedded(call: KernelCall) -> Completed | str:
+    """The run of a kernel on the embedded simulator, or why there is none."""
+    outcome = EmbeddedSimulator().run(call)
+    if isinstance(outcome, Completed):
+        return outcome
+    return f"it refuses the case: {type(outcome.error).__name__}: {outcome.error}"
+
+
+def forget_caller(error: NkiError, file: str) -> None:
+    """Take the line of the ``file`` that launched out of an error: no kernel's line is known."""
+    if error.location is not None and error.location.file == file:
+        error.location = None
+
+
+def is_defect(error: Exception, kernel: Callable[..., Any]) -> bool:
+    """Whether an error comes out of the simulator: its code is nearer to it than the kernel's."""
+    for entry in inner_frames(error):
+        if entry.tb_frame.f_code.co_filename == dispatch.__file__:
+            continue  # it only passes a call on, whose arguments may not fit
+        if is_inside(entry.tb_frame.f_code):
+            return True
+        if is_own(entry, kernel):
+            return False
+    return False
+
+
+class PlainSimulator(EmbeddedSimulator):
+    """The embedded simulator with an oracle that judges each instruction, slow and literal."""
+
+    name = "plain"
+    description = "the embedded simulator in plain mode, with an oracle (trn2, unless named)"
+    plain = True
+
+
+def run_beside_sdk(call: KernelCall) -> Completed | str:
+    """Run a kernel that was imported with the SDK on the embedded simulator, or say why not.
+
+    The SDK's modules and the embedded ones have the same names, so that one process has either. A
+    forked process removes the SDK and every module that holds a part of it, and imports the kernel
+    again.
+    """
+    if dialect_of(call.kernel) is None:
+        return "the dialect of the kernel is unclear"
+    place = module_of(call.kernel)
+    if place is None:
+        return "the kernel is not a function of a module"
+    module, name = place
+
+    def within() -> (
+        Completed | str
+    ):  # forked with its call: that needs no pickling, closures among it
+        forget_sdk()
+        with embedded():
+            kernel = getattr(importlib.import_module(module), name)
+            return run_embedded(call._replace(kernel=kernel))
+
+    from difftest.support.worker import Worker
+
+    worker = Worker(within, {})
+    try:
+        answer = worker.run(timeout=SECONDS)
+    finally:
+        worker.close()
+    if answer.error is not None:  # whatever keeps it from running is why it says nothing
+        return f"{type(answer.error).__name__}: {answer.error}"
+    ran: Completed | str = answer.value
+    return ran
+
+
+def module_of(kernel: Callable[..., Any]) -> tuple[str, str] | None:
+    """Return the module that defines a kernel, and the kernel's name there; None if none does.
+
+    A kernel of an SDK may show no function. Then the modules are searched for it, the last one
+    imported first: a test is imported before the kernels that it imports.
+    """
+    function = function_of(kernel)
+    if function is not None:
+        is_local = "." in function.__qualname__
+        return None if is_local else (function.__module__, function.__name__)
+    for module, found in reversed(list(sys.modules.items())):
+        names = [name for name, value in vars(found).items() if value is kernel]
+        if names:
+            return module, names[0]
+    return None
+
+
+def forget_sdk() -> None:
+    """Take every module that holds a part of an SDK out of ``sys.modules``."""
+    packages = tuple(PACKAGES.values())
+    for name, module in list(sys.modules.items()):
+        values = list(getattr(module, "__dict__", {}).values())
+        if any(is_of(value, package) for value in values for package in packages):
+            del sys.modules[name]

@@ -1,0 +1,294 @@
+"""Compare what a kernel wrote with what its reference says. Pure functions on arrays.
+
+The checks come in this order, and the first that fails speaks: number of outputs, shape, dtype
+(strict: nothing is cast to the expected dtype first), elements never written, places of NaN,
+places of infinities, values. To compare no element at all is a failure. The sign of a zero and the
+payload of a NaN are not compared.
+
+How far a value may lie from the reference's is derived, not chosen (docs/explanation/bound.md). Of
+n roundings of size u each, gamma is the smaller of
+
+- n u / (1 - n u), which always holds (Higham, Accuracy and Stability of Numerical Algorithms, 2002,
+  lemma 3.1);
+- exp(lambda sqrt(n) u + n u^2 / (1 - u)) - 1 (Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019,
+  theorem 2.4), which holds with probability 1 - 2 exp(-lambda^2 (1 - u)^2 / 2) a sum if rounding
+  errors are independent with mean zero: for random data only, on constant data they are not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from difftest.support.rounding import (
+    Array,
+    Float64,
+    Mask,
+    float_info,
+    is_float_dtype,
+    round_once,
+    ulp,
+    unit_roundoff,
+)
+from difftest.testing.harness.reference import array_bytes, as_float64
+from difftest.testing.harness.verdict import (
+    Inconclusive,
+    Match,
+    Mismatch,
+    WrongElement,
+    WrongOutput,
+)
+
+FAILURE_PROBABILITY = 1e-9
+"""That a right result is called wrong, at most, in one case: once in a thousand million cases."""
+
+
+def are_equal(ours: Sequence[Array], theirs: Sequence[Array]) -> bool:
+    """Whether all bits of outputs agree; any NaN is as any other, and a zero as one of its sign."""
+    return len(ours) == len(theirs) and all(
+        (array.shape, array.dtype) == (other.shape, other.dtype)
+        and (
+            np.array_equal(array_bytes(array), array_bytes(other))
+            or np.array_equal(array, other, True)
+        )
+        for array, other in zip(ours, theirs, strict=True)
+    )
+
+
+class Expected(NamedTuple):
+    """One output that must lie between two bounds, rounded into the dtype that it must have.
+
+    ``value`` is exact, float64; ``question`` is which of the two is asked, empty for both; with
+    ``exact`` only equality will do; ``doubt`` says why nothing can be told, if so.
+    """
+
+    value: Float64
+    dtype: np.dtype[Any]
+    low: Array
+    high: Array
+    question: str = ""
+    exact: bool = False
+    doubt: str = ""
+
+    def interval(self) -> tuple[Array, Array]:
+        """The smallest and the largest correct value of each element, in ``dtype``."""
+        return round_once(self.low, self.dtype), round_once(self.high, self.dtype)
+
+
+def around(
+    value: Float64, dtype: np.dtype[Any], error: Float64 | float, question: str = "", **how: Any
+) -> Expected:
+    """An output that lies no farther than ``error`` from its value."""
+    return Expected(value, dtype, value - error, value + error, question, **how)
+
+
+def worst_case_gamma(n: int, u: float) -> float:
+    """Higham's n u / (1 - n u); infinite where n u >= 1 and no bound exists."""
+    return n * u / (1 - n * u) if n * u < 1 else math.inf
+
+
+def probabilistic_gamma(n: int, u: float, elements: int) -> float:
+    """Higham and Mary's bound, for n roundings in each of ``elements`` elements of a case."""
+    if n == 0 or elements == 0:
+        return 0.0
+    factor = math.sqrt(2 * math.log(2 * n * elements / FAILURE_PROBABILITY)) / (1 - u)
+    return math.expm1(factor * math.sqrt(n) * u + n * u * u / (1 - u))
+
+
+def tolerated(
+    value: Float64,
+    dtype: np.dtype[Any],
+    magnitude: Float64,
+    roundings: tuple[int, np.dtype[Any]],
+    random: bool = False,
+) -> Expected:
+    """An output within the bound of so many ``roundings`` into a dtype on the way to an element.
+
+    ``magnitude`` is the same computation over absolute values. With ``random`` inputs alone the
+    probabilistic bound applies.
+    """
+    n, accumulation = roundings
+    gamma = worst_case_gamma(n, u := unit_roundoff(accumulation))
+    gamma = min(gamma, probabilistic_gamma(n, u, value.size)) if random else gamma
+    # Roundings whose results are subnormal: half a unit for each.
+    underflow = n * float(float_info(accumulation).smallest_subnormal) / 2
+    with np.errstate(invalid="ignore", over="ignore"):
+        error = gamma * magnitude + underflow
+    error = np.where(np.isfinite(value) & ~np.isnan(error), error, 0.0)
+    doubt = (
+        f"the error bound is {gamma:.2g} of the magnitude: {n} roundings into {accumulation} "
+        "may leave no digit right"
+    )
+    return around(value, dtype, error, exact=n == 0, doubt=doubt if gamma >= 1 else "")
+
+
+Answer = Match | Mismatch | Inconclusive
+
+
+def compare(
+    expected: Sequence[Expected], outputs: Sequence[Array], unwritten: Sequence[Mask | None] = ()
+) -> Answer:
+    """The verdict on all outputs of one run, which the kernel returned or wrote in its own dtypes.
+
+    ``unwritten`` has for each None, or a mask of its shape that is True where the kernel never
+    wrote; it is empty if the backend cannot tell.
+    """
+    forms = [(output.value, output.dtype) for output in expected]
+    wrong = check_shapes(forms, outputs, unwritten)
+    return wrong or merge_verdicts(list(map(check_values, range(len(outputs)), expected, outputs)))
+
+
+def check_shapes(
+    forms: Sequence[tuple[Array, np.dtype[Any]]],
+    outputs: Sequence[Array],
+    unwritten: Sequence[Mask | None],
+) -> Answer | None:
+    """What is wrong with outputs for values and dtypes like these, whatever their values are."""
+    if len(outputs) != len(forms):
+        message = f"the kernel returned {counted(len(outputs))}, the reference {len(forms)}"
+        return Mismatch("outputs", None, message)
+    each = enumerate(zip(forms, outputs, unwritten or (None,) * len(outputs), strict=True))
+    many = len(forms) > 1
+    return first_mismatch(
+        [_check_form(index, *form, got, mask, many=many) for index, (form, got, mask) in each]
+    )
+
+
+def counted(arrays: int) -> str:
+    """Return a number of arrays in words."""
+    return f"{arrays} array" if arrays == 1 else f"{arrays or 'no'} arrays"
+
+
+NAN_BESIDE_NAN = "the reference is finite nowhere, and NaN beside NaN proves nothing"
+
+
+def merge_verdicts(verdicts: Sequence[Answer | None], undecided: str = NAN_BESIDE_NAN) -> Answer:
+    """The verdict on outputs with these; a mismatch if they have no element.
+
+    Where no element proves anything, the case is inconclusive for the reason ``undecided``.
+    """
+    if wrong := first_mismatch(verdicts):
+        return wrong
+    matches = [verdict for verdict in verdicts if isinstance(verdict, Match)]
+    elements = sum(match.elements for match in matches)
+    nonfinite = sum(match.nonfinite for match in matches)
+    if elements:
+        return Match(elements, all(match.exact for match in matches), nonfinite)
+    if nonfinite:
+        return Inconclusive(undecided, nonfinite)
+    return Mismatch("empty", None, "no element was compared: the outputs are empty")
+
+
+def first_mismatch(verdicts: Sequence[Answer | None]) -> Mismatch | Inconclusive | None:
+    """The first mismatch, or else the first that tells nothing; None if all match."""
+    kinds = (Mismatch, Inconclusive)
+    return next((one for kind in kinds for one in verdicts if isinstance(one, kind)), None)
+
+
+def _check_form(
+    index: int,
+    value: Array,
+    dtype: np.dtype[Any],
+    got: Array,
+    unwritten: Mask | None,
+    *,
+    many: bool,
+) -> Mismatch | None:
+    """Return what is wrong with an output whatever its values are, if anything.
+
+    The message names the output if there are ``many``.
+    """
+    of = f" of output {index}" if many else ""
+    if got.shape != value.shape:
+        message = f"the kernel's shape{of} is {got.shape}, the reference's {value.shape}"
+        return Mismatch("shape", index, message)
+    if got.dtype != dtype:
+        message = f"the kernel's dtype{of} is {got.dtype}, expected is {dtype} (see output_dtype=)"
+        return Mismatch("dtype", index, message)
+    if unwritten is not None and unwritten.any():
+        wanted = Expected(value=value, dtype=dtype, low=value, high=value)
+        return _mismatch(index, "unwritten", unwritten, unwritten, wanted, got)
+    return None
+
+
+def check_values(index: int, expected: Expected, got: Array) -> Answer:
+    """The verdict on the values of output ``index``, which has the expected form."""
+    with np.errstate(invalid="ignore"):  # a signalling NaN is a value to judge, not an accident
+        low, high, values = as_float64((*expected.interval(), got))
+    inside = (low <= values) & (values <= high)
+    outside: Mask = ~(inside | (np.isnan(values) & np.isnan(low)))
+    if outside.any():
+        infinite = np.isinf(values) | np.isinf(low) | np.isinf(high)
+        places_of_nan = np.isnan(values) != np.isnan(low)
+        kinds = {"nan": places_of_nan, "infinity": outside & infinite, "value": outside}
+        kind = next(kind for kind, wrong in kinds.items() if wrong.any())
+        return _mismatch(index, kind, kinds[kind], outside, expected, got)
+    if expected.doubt:
+        return Inconclusive(expected.doubt)
+    finite = int((np.isfinite(low) & np.isfinite(high)).sum())
+    return Match(finite, expected.exact, got.size - finite)
+
+
+_MESSAGES: dict[str | tuple[str, str], str] = {
+    ("algorithm", "value"): "the algorithm differs: without rounding too, values are wrong",
+    ("arithmetic", "nan"): "the arithmetic fails: the algorithm is correct, but NaN stands where "
+    "it has a number, or the other way round",
+    ("arithmetic", "infinity"): "the arithmetic overflows: the algorithm is correct, but an "
+    "infinity stands where it has none, or the other way round",
+    ("arithmetic", "value"): "the arithmetic is too coarse: it rounds more than dtypes explain",
+    "unwritten": "the kernel never wrote some elements",
+    "nan": "NaN stands where the reference has a number, or the other way round",
+    "infinity": "an infinity stands where the reference has none, or the other way round",
+    "value": "values differ by more than rounding explains",
+}
+
+
+def _mismatch(
+    index: int, kind: str, wrong: Mask, every: Mask, expected: Expected, got: Array
+) -> Mismatch:
+    apart = "without rounding too, " if expected.question == "algorithm" else ""
+    message = _MESSAGES.get((expected.question, kind)) or apart + _MESSAGES[kind]
+    if kind == "value" and expected.exact:
+        why = "nothing here rounds" if is_float_dtype(expected.dtype) else "these are integers"
+        message = f"values differ, and {why}: each must be equal"
+        if expected.question:
+            message = f"the arithmetic is wrong: the algorithm is correct, but {message}"
+    ends = expected.interval()
+    value = expected.value
+    at = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
+    low, high = (str(end[at]) for end in ends)
+    whole = not is_float_dtype(expected.dtype) and float(value[at]).is_integer()
+    first = WrongElement(
+        index=at,
+        got="never written" if kind == "unwritten" else str(got[at]),
+        expected=str(int(value[at])) if whole else str(value[at]),
+        error=error_in_ulp(float(got[at]), float(value[at]), expected.dtype),
+        allowed=f"exactly {low}" if low == high else f"{low} to {high}",
+    )
+    places, (least, most) = np.nonzero(every) if every.ndim else (), as_float64(ends)
+    return Mismatch(
+        kind=kind,
+        output=index,
+        message=message,
+        elements=got.size,
+        wrong=int(every.sum()),
+        first=first,
+        box=tuple((int(axis.min()), int(axis.max()) + 1) for axis in places),
+        shape=got.shape,
+        question=expected.question,
+        evidence=WrongOutput(got, value, least, most, every),
+    )
+
+
+def error_in_ulp(got: float, expected: float, dtype: np.dtype[Any]) -> str:
+    """How far a number lies from the expected one, in units in the last place of a dtype."""
+    if not (np.isfinite(got) and np.isfinite(expected)):
+        return "not finite"
+    if is_float_dtype(dtype) and abs(expected) < float(float_info(dtype).smallest_normal):
+        least = "the least digits are" if expected else "0 is expected"
+        return f"{abs(got - expected):.3g}, where {least}"
+    distance = abs(got - expected) / float(ulp(np.asarray(expected), dtype))
+    return f"{distance:.3g}" + f" ULP of {dtype}" * is_float_dtype(dtype)

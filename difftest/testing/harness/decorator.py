@@ -1,0 +1,188 @@
+"""``@kernel_test``: a KernelSpec and a few lines of test become a Hypothesis test."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, ParamSpec
+
+import hypothesis
+
+from difftest.simulator.errors import guarded
+from difftest.support.annotations import signature_shown
+from difftest.testing.harness.bound_case import BoundCase, runnable
+from difftest.testing.harness.case import Case
+from difftest.testing.harness.edges import check_edges
+from difftest.testing.harness.failures import DifferentialFailure, NothingComparedError
+from difftest.testing.harness.limits import LIMITS, fault_of_machine
+from difftest.testing.harness.runner import Runner
+from difftest.testing.harness.spec import KernelSpec
+from difftest.testing.harness.spec_arguments import SpecError
+from difftest.testing.harness.strategies import cases
+
+__tracebackhide__ = True  # a failure's text says all: pytest shows no frame of this module
+
+TestFunction = Callable[..., None]
+Decorator = Callable[[TestFunction], TestFunction]
+Arguments = ParamSpec("Arguments")
+
+RUNNER_FIXTURE = "difftest_runner"
+ATTRIBUTE = "difftest"
+"""The attribute of a decorated test that holds its :class:`KernelTest`."""
+OBSERVED = "HYPOTHESIS_EXPERIMENTAL_OBSERVABILITY"
+"""How the environment variables begin by which Hypothesis writes what it ran."""
+
+
+class KernelTest(NamedTuple):
+    """What the plugin needs to know of a decorated test: checks, which take the runner.
+
+    Beside it they take ``case`` and what fixtures the test's function asks for, or ``rejection``,
+    or ``calls``, those near the contract's edge.
+    """
+
+    spec: KernelSpec
+    check_case: TestFunction
+    check_rejection: TestFunction
+    check_edges: TestFunction
+
+
+def kernel_test_of(function: object) -> KernelTest | None:
+    """The :class:`KernelTest` of a test function that ``@kernel_test`` decorated, or None."""
+    test = getattr(function, ATTRIBUTE, None)
+    return test if isinstance(test, KernelTest) else None
+
+
+def _test_of(make: Callable[Arguments, KernelSpec]) -> Callable[Arguments, Decorator]:
+    """The decorator that takes what a spec takes: editors show it."""
+
+    def kernel_test(*none: Arguments.args, **arguments: Arguments.kwargs) -> Decorator:
+        """Test a kernel against its reference on drawn cases; the arguments are a KernelSpec's.
+
+        The decorated function takes ``case`` (a :class:`BoundCase`), and any fixtures; it calls
+        ``case.check()``. The result is a Hypothesis test: ``@settings``, ``@seed``, ``@example``
+        and ``@reproduce_failure`` go on top. The plugin adds a test for each explicit case and
+        rejection.
+
+        Raises
+        ------
+        SpecError : an argument contradicts the others, or the function does not take ``case``.
+        """
+        try:
+            signature.bind(*none, **arguments)
+        except TypeError as error:
+            told = f"kernel_test: received {', '.join(arguments) or 'nothing'}: {error}"
+            raise SpecError(f"{told}; accepted: {', '.join(signature.parameters)}") from None
+        try:
+            return functools.partial(decorate, make(*none, **arguments))
+        except SpecError as error:  # whose text says what lines of ours do not
+            raise error.with_traceback(None) from None
+
+    kernel_test.__signature__ = signature = inspect.signature(make)  # type: ignore[attr-defined]
+    return kernel_test
+
+
+kernel_test = _test_of(KernelSpec)
+
+
+def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
+    """The Hypothesis test of ``spec`` whose body is ``function``."""
+    signature = signature_shown(function)
+    names = tuple(signature.parameters)
+    received = f"kernel_test: received {function.__qualname__}{signature}"
+    owner, _, _ = function.__qualname__.rpartition(".")
+    is_method = owner and not owner.endswith("<locals>")  # it is defined in the body of a class
+    is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+    for is_so, what in (
+        (is_method, ", a method; accepted: a function outside classes, def test(case)"),
+        (is_async, ", which is async; accepted: def, for nothing awaits its case"),
+        ("case" not in names, "; accepted: a function that takes an argument named case"),
+    ):
+        if is_so:
+            raise SpecError(received + what)
+
+    tell = observe if any(name.startswith(OBSERVED) for name in os.environ) else lambda _: None
+
+    def run(case: Case, **fixtures: Any) -> BoundCase:
+        bound = BoundCase(spec, case, fixtures.pop(RUNNER_FIXTURE))
+        bound.runner.now = spec, case  # also of what the function does before it checks it
+        try:
+            guarded(lambda: function(case=bound, **fixtures))
+        except (MemoryError, OSError) as error:  # where an input is made in the test, too
+            if not fault_of_machine(error):
+                raise
+            bound.verdicts = bound.runner.undecided(spec, case, error)
+        if not bound.verdicts:
+            told = f"the test of {spec.name} compared nothing: its function must call case.check()"
+            raise NothingComparedError(told)
+        return bound
+
+    def run_drawn(case: Case, **fixtures: Any) -> None:
+        runner: Runner = fixtures[RUNNER_FIXTURE]
+        if runner.repeats.is_duplicate(spec, case):
+            return
+        data = {f"data of {name}": type(recipe).__name__ for name, recipe in case.data.items()}
+        tell({**case.values, "dtype": case.dtype, **data})
+        verdicts = dict[str, Any]()
+        expired = LIMITS.expired
+        try:
+            verdicts = run(case, **fixtures).verdicts
+            runner.repeats.add(spec, case)
+        except BaseException as error:
+            verdicts = getattr(error, "verdicts", {})
+            runner.repeats.has_failed = True
+            if LIMITS.expired > expired:
+                runner.repeats.over = case, error
+            if isinstance(error, DifferentialFailure) and runner.repeats.is_last:
+                again = functools.partial(run, **fixtures)
+                told = error.on_plain_data(again).in_own_dtype(again)
+                if told is not error:
+                    raise told from told.__cause__
+            raise
+        finally:
+            tell({f"verdict on {on}": type(v).__name__ for on, v in verdicts.items()})
+
+    def each(check: Callable[..., None], name: str) -> TestFunction:
+        def run_each(**fixtures: Any) -> None:
+            runner: Runner = fixtures[RUNNER_FIXTURE]
+            for part, backends in runnable(spec, runner.backends):
+                with runner.on(backends):
+                    check(runner, part, fixtures[name])
+
+        return _with_signature(run_each, function, (name,))
+
+    test = hypothesis.given(case=cases(spec))(_with_signature(run_drawn, function, names))
+    kernel_test = KernelTest(
+        spec=spec,
+        check_case=_with_signature(run, function, names),
+        check_rejection=each(Runner.check_rejection, "rejection"),
+        check_edges=each(lambda runner, part, _: check_edges(runner, part), "calls"),
+    )
+    setattr(test, ATTRIBUTE, kernel_test)
+    return test
+
+
+def observe(features: Mapping[str, Any]) -> None:
+    """Tell Hypothesis's observability what to group cases by, where it was asked for."""
+    for name, value in features.items():
+        hypothesis.event(name, payload=value if isinstance(value, int | float) else str(value))
+
+
+def _with_signature(
+    run: Callable[..., object], function: TestFunction, names: tuple[str, ...]
+) -> TestFunction:
+    """A function that calls ``run``, looks like ``function``, and asks for the runner too."""
+
+    def wrapper(**arguments: Any) -> None:
+        run(**arguments)
+
+    kind = inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter(name, kind) for name in (*names, RUNNER_FIXTURE)]
+    # Hypothesis shows the place of this code as the test's; so it is the test's.
+    wrapper.__code__ = wrapper.__code__.replace(
+        co_filename=function.__code__.co_filename, co_firstlineno=function.__code__.co_firstlineno
+    )
+    functools.update_wrapper(wrapper, function)
+    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return wrapper

@@ -1,0 +1,171 @@
+"""The runner of a session with a device: what takes minutes there is done as seldom as possible.
+
+Simulators judge a case first, and one on which they fail never reaches the device. A failure of the
+device is shrunk on a simulator if it fails there too. If not, it is a difference that the device
+alone shows: it is reported as it is, for each step of shrinking would compile for minutes.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from difftest.support.rounding import is_float_dtype
+from difftest.testing.backends.base import (
+    Backend,
+    BackendMissingError,
+    Completed,
+    KernelCall,
+    Outcome,
+)
+from difftest.testing.backends.device.core import NAME as DEVICE
+from difftest.testing.backends.device.selftest import Guard
+from difftest.testing.backends.sdk import refusal_of, sdk_simulator
+from difftest.testing.harness.case import Case
+from difftest.testing.harness.differential import ReferenceResult
+from difftest.testing.harness.failures import DifferentialFailure, Reproduction
+from difftest.testing.harness.recipes import Integers, Random, Recipe
+from difftest.testing.harness.runner import Runner, Trial
+from difftest.testing.harness.spec import KernelSpec
+from difftest.testing.harness.verdict import Inconclusive, Match, Mismatch, Verdict, is_failure
+
+_SEEDS = (1001, 2002)
+"""Of further data for each case, in the same shapes: the kernel is compiled already."""
+
+
+class DeviceRunner(Runner):
+    """Runs cases on simulators, then on the device, which is among the ``backends``.
+
+    The ``arbiter`` is a simulator that was not asked for: it is asked when the device fails.
+    """
+
+    def __init__(
+        self,
+        backends: tuple[Backend, ...],
+        arbiter: Backend | None = None,
+        *,
+        exact: bool = True,
+        beside: Callable[[KernelCall], Completed | str] | None = None,
+    ) -> None:
+        super().__init__(backends, exact=exact, beside=beside)
+        self.device = next(backend for backend in backends if backend.name == DEVICE)
+        self._arbiter = arbiter
+        self._guard = Guard()
+        self._shrinking_on: tuple[Backend, ...] = ()
+        self._difference: Difference | None = None
+
+    def start(self, reproduction: Reproduction | None) -> None:
+        """Begin a test: forget what the test before it found."""
+        super().start(reproduction)
+        self._shrinking_on = ()
+        self._difference = None
+        if (rest := getattr(self.device, "rest", None)) is not None:
+            rest()  # a module may be patched between two tests
+
+    def check(
+        self, spec: KernelSpec, case: Case, reference: ReferenceResult | Exception | None = None
+    ) -> dict[str, Verdict]:
+        """Compare the case, and more data in its shapes, with the reference.
+
+        What is known of the ``reference`` is of the case alone, and asked anew for all of them. A
+        failure is a Difference where no simulator is wrong.
+        """
+        __tracebackhide__ = True
+        if self._difference is not None:
+            if case != self._difference.drawn:
+                return {DEVICE: Inconclusive("not run: nothing shrinks on the device")}
+            raise self._difference
+        verdicts: dict[str, Verdict] = {}
+        try:
+            for drawn in _draws(spec, case):
+                verdicts = self._check(self.begin(spec, drawn))
+        except Difference as difference:
+            self._difference = difference
+            difference.drawn = case
+            raise
+        return verdicts
+
+    def _check(self, trial: Trial) -> dict[str, Verdict]:
+        """One case: simulators first; then the device, and the arbiter where that fails."""
+        __tracebackhide__ = True
+        others = tuple(backend for backend in self.backends if backend.name != DEVICE)
+        simulators = self._shrinking_on or others
+        verdicts = [self.run_backend(trial, backend) for backend in simulators]
+        if any(map(is_failure, verdicts)):
+            self._shrinking_on = simulators
+        elif not self._shrinking_on and self.device in self.backends:
+            arbiter = None if simulators else self._arbiter
+            if arbiter is not None and refusal_of(arbiter, trial.spec.kernel) is not None:
+                arbiter = None
+            if is_failure(self.run_backend(trial, self.device)) and arbiter is not None:
+                shared = is_failure(self.run_backend(trial, arbiter))
+                self._shrinking_on = (arbiter,) if shared else ()
+        return self.conclude(trial)
+
+    def run(self, spec: KernelSpec, backend: Backend, call: KernelCall) -> Outcome:
+        """Run a call. A device has limits of its own, and forks."""
+        return backend.run(call)
+
+    def suspected(
+        self, trial: Trial, backend: Backend, call: KernelCall, ran: Completed
+    ) -> Mismatch | None:
+        """What the guard suspects of a run on the device, too."""
+        wrong = super().suspected(trial, backend, call, ran)
+        if wrong or backend is not self.device or not isinstance(trial.reference, ReferenceResult):
+            return wrong
+        kernel = f"{trial.spec.name} {sorted(trial.spec.parameters_of(trial.case.values).items())}"
+        suspicion = self._guard.suspect(kernel, ran.outputs, trial.reference.values)
+        return Mismatch(kind="guard", output=None, message=suspicion) if suspicion else None
+
+    def failure(self, trial: Trial) -> DifferentialFailure:
+        """The error of a case; a Difference if the device alone is wrong."""
+        alone = [name for name, entry in trial.verdicts.items() if is_failure(entry)] == [DEVICE]
+        return Difference(self, trial) if alone else super().failure(trial)
+
+
+def arbiter_for(backends: tuple[Backend, ...]) -> Backend | None:
+    """The SDK's simulator, where it is installed and no simulator was asked for."""
+    if any(backend.name != DEVICE for backend in backends):
+        return None
+    try:
+        return sdk_simulator()
+    except BackendMissingError:
+        return None
+
+
+class Difference(DifferentialFailure):
+    """The device disagrees with the reference where no simulator does.
+
+    The data of the ``drawn`` case, or further ones in its shapes, show it.
+    """
+
+    def __init__(self, runner: DeviceRunner, trial: Trial) -> None:
+        parts = trial.spec, trial.case, trial.verdicts, runner.reproduction
+        super().__init__(*parts, findings=trial.findings)
+        self.drawn = trial.case
+        self._log = str(getattr(runner.device, "log", ""))
+
+    def __str__(self) -> str:
+        passing = [name for name, verdict in self.verdicts.items() if isinstance(verdict, Match)]
+        who = f"{' and '.join(passing)} agrees" if passing else "no simulator was there to ask"
+        only = f"  device only: {who}; not shrunk, for each step would compile"
+        log = f"\n  log:\n{textwrap.indent(self._log, '    ')}" if self._log else ""
+        return f"{super().__str__()}\n{only}{log}"
+
+
+def _draws(spec: KernelSpec, case: Case) -> Sequence[Case]:
+    """The case, and the same one with other random data."""
+
+    def recipe(name: str, seed: int) -> Recipe:
+        if spec.input(name).data is not None:
+            return case.data[name]
+        return Random(seed) if is_float_dtype(np.dtype(case.dtype_of(name))) else Integers(seed, 8)
+
+    others = [
+        {name: recipe(name, seed + number) for number, name in enumerate(spec.inputs)}
+        for seed in _SEEDS
+    ]
+    return [case, *(replace(case, data=data) for data in others)]

@@ -1,0 +1,455 @@
+"""How a kernel test fails, and what it warns of: errors whose text is the report.
+
+It is for people: what, where, what was expected, and how to run it again.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shlex
+import subprocess
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import NamedTuple
+
+from difftest.analysis.finding import Finding, Severity
+from difftest.analysis.inspection import finding_text
+from difftest.simulator.trace import Event
+from difftest.support.tracebacks import format_error, inner_frames, is_user_file, without_files
+from difftest.testing.backends.base import Completed, Outcome, Rejected, Unsupported
+from difftest.testing.harness.case import Case, Edge, to_jsonable
+from difftest.testing.harness.explanation import CaseHistory
+from difftest.testing.harness.recipes import RECIPES, Iota, Ones, Random, Recipe, Zeros
+from difftest.testing.harness.reference import ReferenceDefect
+from difftest.testing.harness.spec import KernelSpec, Rejection
+from difftest.testing.harness.verdict import (
+    BothRejected,
+    Inconclusive,
+    Match,
+    Mismatch,
+    OneSided,
+    Verdict,
+)
+
+Row = tuple[str, str]
+"""A label and a text."""
+_LABEL = 13
+_RANDOM_SIZES = 8
+"""Of cases that failed, in which random data are tried."""
+_FEW_LINES = 2
+"""How much a report says of rounding errors, unless it is asked for all."""
+_ONE_SIDED = {
+    ("kernel", "refused"): "the kernel alone refuses",
+    ("reference", "refused"): "the reference alone refuses",
+    ("kernel", "crashed"): "the kernel broke down",
+    ("backend", "crashed"): "the backend broke down; this is a bug of its own, not the kernel's",
+    ("backend", "unsupported"): "the backend cannot run the kernel",
+}
+"""Who failed and how, in words."""
+_WRONG = {"unwritten": "unwritten elements", "nan": "NaN", "outputs": "number of outputs"}
+"""What a check that failed is called in a line, where that is not its kind."""
+
+
+class Reproduction(NamedTuple):
+    """How a test was run: its pytest node, and the options that chose the backends.
+
+    ``case_key`` is the ini key that takes the case where ``--case`` is another plugin's; ``edges``
+    are words for a call that no case is: all calls at the edges run again.
+    """
+
+    node: str
+    options: tuple[str, ...] = ()
+    case_key: str | None = None
+    edges: str = ""
+
+    def arguments(self, case: Case) -> list[str]:
+        """What pytest is told to run exactly this case."""
+        if self.edges:
+            return [*self.options, f"{self.node}[edges]"]
+        text = case.to_json()
+        option = ["-o", f"{self.case_key}={text}"] if self.case_key else ["--case", text]
+        return [*self.options, self.node, *option]
+
+    def command(self, case: Case) -> str:
+        """The shell line that runs exactly this case."""
+        return quote_command(["pytest", *self.arguments(case)])
+
+
+def quote_command(words: Sequence[str], *, windows: bool = os.name == "nt") -> str:
+    """A command as this computer's shell reads it: POSIX shells, or the one of Windows."""
+    return subprocess.list2cmdline(words) if windows else shlex.join(words)
+
+
+def format_report(title: str, rows: Iterable[Row], findings: Iterable[Finding] = ()) -> str:
+    """A report: its title, its rows that say something, their lines below each other, hazards."""
+    some = [(label and f"{label}:", textwrap.indent(of, " " * _LABEL)) for label, of in rows if of]
+    told = "\n".join(f"{label:<{_LABEL}}{text.lstrip()}" for label, text in some)
+    return "\n".join([title, textwrap.indent(told, "  "), *map(finding_text, findings)])
+
+
+def case_rows(spec: KernelSpec, case: Case) -> list[Row]:
+    """What was run."""
+    values = [f"{name}={to_jsonable(value)}" for name, value in case.values.items()]
+    data = [(name, f"{spec.shape_of(case, name)} {case.data[name]!r}") for name in spec.inputs]
+    return [("case", ", ".join([*values, case.dtype])), *data]
+
+
+def rejection_text(spec: KernelSpec, rejection: Rejection, backend: str, outcome: Outcome) -> str:
+    """The report of a call that a backend should have refused, or refused for another reason."""
+    values = ", ".join(f"{name}={to_jsonable(value)}" for name, value in rejection.values.items())
+    values += "".join(f", {name} of shape {shape}" for name, shape in rejection.shapes.items())
+    if isinstance(outcome, Completed):
+        happened = "accepted it"
+    else:
+        broke = "broke down itself" if getattr(outcome, "in_backend", False) else "broke down"
+        kinds = {Rejected: "refused it, but said", Unsupported: "cannot run it:"}
+        happened = f"{kinds.get(type(outcome), f'{broke}:')} {format_error(outcome.error)}"
+    wanted = f"an error of the kernel's contract whose text matches {rejection.match!r}"
+    return format_report(
+        f"{spec.name} must refuse {values}", [("accepted", wanted), (backend, happened)]
+    )
+
+
+def format_sizes(spec: KernelSpec, case: Case) -> str:
+    """The sizes of a case and its dtype: enough to know it by, in a line with other words."""
+    sizes = [f"{name}={of}" for name, of in case.values.items() if name not in spec.parameters]
+    own = [f"{name} of {of}" for name, of in (*case.dtypes.items(), *case.shapes.items())]
+    return ", ".join([*sizes, case.dtype, *own])
+
+
+def element_name(spec: KernelSpec, mismatch: Mismatch) -> str:
+    """The first wrong element: ``out[128, 0]``."""
+    returned = f"output {mismatch.output} at " if mismatch.output else "out"
+    name = mismatch.argument or returned
+    return f"{name}{list(mismatch.first.index) if mismatch.first else ''}"
+
+
+def _told(verdict: Verdict) -> str:
+    """What came of a case on a backend."""
+    match verdict:
+        case Match(elements, exact, nonfinite):
+            how = "bit for bit" if exact else "within rounding"
+            more = f"; {nonfinite} more are not finite, and prove nothing" if nonfinite else ""
+            return f"agrees on {elements} elements, {how}{more}"
+        case Mismatch():
+            return verdict.message
+        case OneSided(failed, error, how):
+            return f"{_ONE_SIDED[failed, how]}: {format_error(error)}"
+        case BothRejected(_, error):
+            return f"kernel and reference both refuse: {format_error(error)}"
+        case Inconclusive(reason):
+            return f"inconclusive: {reason}"
+
+
+def unrounded(mismatch: Mismatch) -> str:
+    """Say which number is judged where that is not the kernel's own; empty where it is."""
+    first = mismatch.first
+    if first is None or not first.exact:
+        return ""
+    said = f"{first.exact} is what the kernel computes without rounding, and what is judged"
+    return f"{said}; rounding hides the difference" if mismatch.hidden else said
+
+
+def describe_box(mismatch: Mismatch) -> str:
+    """Where the wrong elements lie: the box that holds them, and which ends it touches."""
+    if mismatch.wrong == mismatch.elements:
+        return "which is all of them"
+    slices = ", ".join(f"{start}:{stop}" for start, stop in mismatch.box)
+    volume = math.prod(stop - start for start, stop in mismatch.box)
+    text = f"{'filling' if volume == mismatch.wrong else 'all in'} [{slices}]"
+    ends = enumerate(zip(mismatch.box, mismatch.shape, strict=True))
+    tails = [str(axis) for axis, ((start, stop), size) in ends if start > 0 and stop == size]
+    return text + (f", the tail of axis {' and '.join(tails)}" if tails else "")
+
+
+class ReportedFailure(AssertionError):
+    """A kernel test fails, and the text says all that a person needs: no traceback does."""
+
+    raised: BaseException | None = None
+    """The error of the kernel or of the reference, if that is the failure."""
+    beside: Sequence[str] = ()
+    """The texts of the other kinds of failures of its test."""
+
+    @property
+    def headline(self) -> str:
+        return str(self).partition("\n")[0]
+
+
+class CaseFailure(ReportedFailure):
+    """A case that fails its test; the text is the report, with the line that runs it again.
+
+    ``fresh`` is what came of the case in a process of its own, if it was not the same; ``saved``
+    its file for ``difftest replay``, if any.
+    """
+
+    def __init__(
+        self,
+        spec: KernelSpec,
+        case: Case,
+        again: Reproduction | None,
+        findings: Iterable[Finding] = (),
+    ) -> None:
+        self.spec = spec
+        self.case = case
+        self.again = again
+        self.findings = tuple(one for one in findings if one.severity is not Severity.NOTE)
+        self.fresh = self.saved = ""
+        super().__init__()
+
+    @property
+    def headline(self) -> str:
+        return f"{self.spec.name} {self.title()} at {format_sizes(self.spec, self.case)}"
+
+    def title(self) -> str:
+        """The first line of the report."""
+        raise NotImplementedError
+
+    def rows(self) -> list[Row]:
+        """What it says between the case and how to run it again."""
+        return []
+
+    def end_in_kernel(self) -> None:
+        """Let the traceback end where the kernel or the reference raised, for a debugger to stop.
+
+        Of wrong values nothing raised there: it ends in the author's test then. Not when it is
+        raised: Hypothesis takes failures at several lines for several bugs.
+        """
+        steps = inner_frames(self)
+        if self.raised is not None:
+            for innermost in steps[:1]:
+                innermost.tb_next = without_files(self.raised)
+            return
+        own = [step for step in steps if is_user_file(step.tb_frame.f_code.co_filename)]
+        for last in own[:1]:
+            last.tb_next = None
+
+    def __str__(self) -> str:
+        again = [("run again", self.again.command(self.case))] if self.again else []
+        again += [("fresh run", self.fresh)] if self.fresh else []
+        again += (
+            [("replay", quote_command(["difftest", "replay", self.saved]))] if self.saved else []
+        )
+        rows = [*case_rows(self.spec, self.case), *self.rows(), *again]
+        return format_report(f"{self.spec.name} {self.title()}", rows, self.findings)
+
+
+def _is_hidden(failure: Exception) -> bool:
+    """Whether the exact run alone shows what is wrong in a case."""
+    verdict = getattr(failure, "verdict", None)
+    return isinstance(verdict, Mismatch) and verdict.hidden
+
+
+class DifferentialFailure(CaseFailure):
+    """A kernel and its reference disagree on a case; the text says where.
+
+    ``verdicts`` are those of backends, by name, ``wrong`` those that fail; ``others`` what came of
+    the other kernels of the contract, a line each; ``findings`` hazards, which may be the reason.
+    ``writers`` has, by backend, the instruction that wrote the first wrong element last. It is
+    empty until :func:`~difftest.testing.harness.writers.locate_writers` runs the case once more.
+    """
+
+    def __init__(
+        self,
+        spec: KernelSpec,
+        case: Case,
+        verdicts: dict[str, Verdict],
+        again: Reproduction | None,
+        *,
+        verbose: bool = False,
+        findings: Iterable[Finding] = (),
+    ) -> None:
+        super().__init__(spec, case, again, findings)
+        self.verdicts = verdicts
+        self.wrong = {on: v for on, v in verdicts.items() if isinstance(v, (Mismatch, OneSided))}
+        self.raised = next((v.error for v in self.wrong.values() if isinstance(v, OneSided)), None)
+        self.others: tuple[str, ...] = ()
+        self.writers: Mapping[str, Event] = {}
+        self.history = CaseHistory(spec)
+        self._verbose = verbose
+
+    @property
+    def headline(self) -> str:
+        """In one line: the kernel, what is wrong, the case, the first wrong element."""
+        verdict = self.verdict
+        if isinstance(verdict, Mismatch):
+            what = f"wrong {verdict.question or _WRONG.get(verdict.kind, verdict.kind)}"
+            end = "" if verdict.first is None else f": {element_name(self.spec, verdict)}"
+        else:
+            error = format_error(verdict.error).partition("\n")[0]
+            what = _ONE_SIDED[verdict.failed, verdict.how]
+            end = f": {error}"
+            if verdict.failed == "kernel":
+                what, _, end = error.partition(":")
+                end = end and f":{end}"
+        where = f" on {next(iter(self.wrong))}" if len(self.verdicts) > 1 else ""
+        return f"{self.spec.name}: {what}{where} at {format_sizes(self.spec, self.case)}{end}"
+
+    @property
+    def verdict(self) -> Mismatch | OneSided:
+        """That of the first backend that is wrong."""
+        return next(iter(self.wrong.values()))
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """What is wrong, whatever the case is."""
+        wrong = self.verdict
+        detail = wrong.output if isinstance(wrong, Mismatch) else type(wrong.error)
+        return self.headline.partition(" at ")[0], detail
+
+    def on_plain_data(self, run: Callable[[Case], object]) -> DifferentialFailure:
+        """The failure of this kind that has the plainest data, which ``run`` runs.
+
+        Zeros, ones or iota of all inputs that have no data of their own, or of one after another:
+        Hypothesis finds its way there only if each step on it fails.
+        """
+        failure = self
+        order = list(RECIPES)
+        free = [name for name in self.spec.inputs if self.spec.input(name).data is None]
+        for names in (free, *([name] for name in free)):
+            for recipe in (Zeros(), Ones(), Iota()):
+                data, rank = failure.case.data, order.index(recipe.kind)
+                if all(order.index(data[name].kind) <= rank for name in names):
+                    break
+                try:
+                    run(replace(failure.case, data={**data, **dict.fromkeys(names, recipe)}))
+                except Exception as plainer:  # what is of another kind is another bug
+                    if isinstance(plainer, DifferentialFailure) and plainer.kind == self.kind:
+                        failure = plainer
+                        break
+        return failure
+
+    def in_own_dtype(self, run: Callable[[Case], object]) -> DifferentialFailure:
+        """The failure of this kind whose wrong numbers are the kernel's own, which ``run`` runs.
+
+        A case of the test that has shown such numbers, or random data in the sizes that failed.
+        Itself, where its numbers are the kernel's own, or where none of these shows such numbers.
+        """
+        if not _is_hidden(self):
+            return self
+        visible = self.history.visible
+        for case in [visible[0]] if visible else self._random_cases():
+            try:
+                run(case)
+            except Exception as shown:  # what is of another kind is another bug
+                if _is_hidden(shown) or not isinstance(shown, DifferentialFailure):
+                    continue
+                if shown.kind == self.kind:
+                    return shown
+        return self
+
+    def _random_cases(self) -> list[Case]:
+        """Random data in the sizes of cases that failed, few elements first."""
+        free = [name for name in self.spec.inputs if self.spec.input(name).data is None]
+        data: dict[str, Recipe] = {name: Random(seed) for seed, name in enumerate(free)}
+        made = {
+            repr(case.values): replace(case, data={**case.data, **data})
+            for case in (*self.history.failing, self.case)
+        }
+
+        def elements(case: Case) -> int:
+            return sum(math.prod(self.spec.shape_of(case, name)) for name in self.spec.inputs)
+
+        return sorted(made.values(), key=elements)[-_RANDOM_SIZES:] if free else []
+
+    def title(self) -> str:
+        where = f" on {', '.join(self.wrong)}" if len(self.verdicts) > 1 else ""
+        return f"disagrees with its reference{where}"
+
+    def rows(self) -> list[Row]:
+        rows: list[Row] = []
+        for backend, verdict in self.verdicts.items():
+            rows.append((backend, _told(verdict)))
+            if isinstance(verdict, Mismatch) and (first := verdict.first) is not None:
+                at = element_name(self.spec, verdict)
+                how = verdict.how if self._verbose else verdict.how[:_FEW_LINES]
+                wrong = f"{verdict.wrong} of {verdict.elements} elements"
+                rows += [
+                    ("first wrong", f"{at}: got {first.got}, expected {first.expected}"),
+                    ("unrounded", unrounded(verdict)),
+                    ("written by", self._written_by(backend)),
+                    ("allowed", f"{first.allowed}; the error is {first.error}"),
+                    *[("because" if line is how[0] else "", line) for line in how],
+                    ("wrong", f"{wrong}, {describe_box(verdict)}"),
+                ]
+            rows += [("looks like", self.looks[backend])] if backend in self.looks else []
+        others = [("beside" if line is self.others[0] else "", line) for line in self.others]
+        return [*rows, *others]
+
+    def _written_by(self, backend: str) -> str:
+        """Return the kernel's line that wrote the first wrong element last; empty if unknown."""
+        event = self.writers.get(backend)
+        return "" if event is None or event.location is None else str(event.location)
+
+    @cached_property
+    def looks(self) -> dict[str, str]:
+        """By backend what its wrong values look like; of those that say something."""
+        wrong = [(on, v) for on, v in self.wrong.items() if isinstance(v, Mismatch)]
+        return {on: text for on, v in wrong if (text := self.history.looks(self.case, on, v))}
+
+
+class HazardFailure(CaseFailure):
+    """A kernel agrees with its reference, and does what can be wrong on a device: ``findings``."""
+
+    @property
+    def headline(self) -> str:
+        ids = ", ".join(dict.fromkeys(finding.id for finding in self.findings))
+        return f"{self.spec.name}: {ids} at {format_sizes(self.spec, self.case)}"
+
+    def title(self) -> str:
+        return "agrees with its reference here, and can be wrong on a device"
+
+
+class BrokenReferenceError(CaseFailure):
+    """The reference cannot judge a case: it broke down, or wrote to its arguments (``defect``)."""
+
+    def __init__(
+        self, spec: KernelSpec, case: Case, defect: ReferenceDefect, again: Reproduction | None
+    ) -> None:
+        super().__init__(spec, case, again)
+        self.defect = defect
+        self.raised = defect.__cause__
+
+    def title(self) -> str:
+        return f"cannot be judged: {self.defect.happened}"
+
+    def rows(self) -> list[Row]:
+        return [(of, getattr(self.defect, of)) for of in ("rule", "received", "where", "remedy")]
+
+
+class HazardWarning(UserWarning):
+    """A kernel does what may be wrong on some device, or in some release."""
+
+
+class NotRejectedError(ReportedFailure):
+    """A backend did not refuse what it must refuse."""
+
+
+class EdgeFailure(DifferentialFailure, NotRejectedError):
+    """A call near the contract's edge (``edge``) was neither refused nor correct."""
+
+    def __init__(
+        self, spec: KernelSpec, edge: Edge, verdict: tuple[str, Verdict], again: Reproduction | None
+    ) -> None:
+        # A line runs it alone only where the test's spec can say such a case.
+        own = {name for name in spec.inputs if spec.input(name).dtypes}
+        case = edge.case
+        self.edge = edge
+        is_case = not case.shapes and case.dtype in spec.dtypes and own == set(case.dtypes)
+        super().__init__(spec, case, dict([verdict]), again)
+        self.again = again and again._replace(edges="" if is_case else edge.why)
+
+    def title(self) -> str:
+        what = "accept this call, and" if self.edge.inside else "refuse this call, or"
+        return f"must {what} be correct"
+
+    def rows(self) -> list[Row]:
+        remedy = "refuse it by an assert in the kernel, or be correct; edges=False asks for neither"
+        mend = "" if self.edge.inside else remedy
+        return [*super().rows(), ("call", self.edge.why), ("remedy", mend)]
+
+
+class NothingComparedError(ReportedFailure):
+    """A kernel test ended without having compared anything."""

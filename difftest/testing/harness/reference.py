@@ -1,0 +1,158 @@
+"""A call of the reference: on copies of what it may only read, and whose errors are told apart.
+
+A reference may refuse a case: by an ``assert``, or by raising ValueError, in code of its own.
+Whatever else it raises is a defect of the reference, and so is a write to one of its arguments:
+nothing can be judged by it then.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.errors import Location, guarded
+from difftest.support.rounding import Array, Float64
+from difftest.support.signature import bind_reference, function_name
+from difftest.support.tracebacks import format_error, inner_frames, is_own, is_raised_by
+from difftest.testing.backends.sdk import function_of
+from difftest.testing.harness.limits import CaseLimitError, fault_of_machine, within_limits
+
+REFUSALS = (AssertionError, ValueError)
+
+
+class ReferenceRefusal(Exception):
+    """The reference refuses the case, by an ``error``."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        super().__init__(error)
+
+
+@dataclass(eq=False, repr=False)
+class ReferenceDefect(Exception):
+    """The reference is wrong, so that it can judge nothing.
+
+    ``happened`` is one sentence that names it; ``where`` its source line, if an error shows one.
+    """
+
+    happened: str
+    rule: str = field(kw_only=True)
+    received: str = field(kw_only=True)
+    remedy: str = field(kw_only=True)
+    where: str = field(default="", kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__init__(self.happened)
+
+
+def as_float64(outputs: tuple[Array, ...]) -> tuple[Float64, ...]:
+    """Outputs of a reference in the precision in which they are compared."""
+    return tuple(array.astype(np.float64, copy=False) for array in outputs)
+
+
+def call_reference(
+    function: Callable[..., Any],
+    inputs: Mapping[str, Array],
+    parameters: Mapping[str, Any],
+    role: str = "reference",
+) -> tuple[Array, ...]:
+    """The outputs of a reference, in its own dtypes, for private copies of its arguments.
+
+    It may read, return and make views of ``inputs``, and gets those of the kernel's ``parameters``
+    that it has; ``role`` is what it is called in an error.
+
+    Raises
+    ------
+    ReferenceRefusal : a check of the reference's own refuses the case.
+    ReferenceDefect : it wrote to an argument, broke down, or returned no array of numbers.
+    MemoryError, OSError : this computer cannot run it: see ``fault_of_machine``.
+    """
+    who = f"the {role} {function_name(function)}"
+    before = {**inputs, **parameters}
+    after = {name: copy.deepcopy(value) for name, value in before.items()}
+    copies = ({name: after[name] for name in names} for names in (inputs, parameters))
+    args, kwargs = bind_reference(function, *copies)
+    try:
+        returned = within_limits(lambda: guarded(lambda: function(*args, **kwargs)))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # pytest.skip too, which would end the test quietly
+        if isinstance(error, REFUSALS) and is_raised_by(error, function):
+            raise ReferenceRefusal(error) from error
+        if isinstance(error, CaseLimitError):
+            raise ReferenceDefect(
+                f"{who} {error}",
+                rule="each call of a kernel and of a reference keeps the limits of the session",
+                received=format_error(error),
+                remedy="raise the limit, or let the reference need less",
+                where=raising_line(error, function),
+            ) from error
+        if fault_of_machine(error):
+            raise
+        raise ReferenceDefect(
+            f"{who} broke down",
+            rule="a reference refuses a case by an assert, or by raising ValueError, in code of "
+            "its own; any other error is a bug in it",
+            received=format_error(error),
+            remedy="mend the reference, or state what it refuses in a check with a message",
+            where=raising_line(error, function),
+        ) from error
+    written = [name for name in before if _differ(before[name], after[name])]
+    if written:
+        code = getattr(function_of(function), "__code__", None)
+        raise ReferenceDefect(
+            f"{who} wrote to its argument{'s' * (len(written) > 1)} {', '.join(written)}",
+            rule="a reference only reads its arguments: what it writes there is lost",
+            received="values other than those that it was given",
+            remedy=f"work on a copy, {written[0]} = {written[0]}.copy(), or compute a new array",
+            where=str(Location(code.co_filename, code.co_firstlineno)) if code else "",
+        )
+    several = returned if isinstance(returned, tuple) else (returned,)
+    return tuple(_numbers(output, who) for output in several)
+
+
+def _arrays(value: Any) -> Iterator[Array]:
+    """The arrays in a value, however deep in lists, tuples and dictionaries."""
+    if isinstance(value, np.ndarray):
+        yield value
+    elif isinstance(value, (list, tuple, dict)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _arrays(item)
+
+
+def _differ(value: Any, other: Any) -> bool:
+    pairs = zip(_arrays(value), _arrays(other), strict=False)
+    return any(
+        not np.array_equal(array_bytes(before), array_bytes(after)) for before, after in pairs
+    )
+
+
+def raising_line(error: BaseException, function: Callable[..., Any]) -> str:
+    """The innermost line of the author's own: file, line and its text; empty if there is none."""
+    own = (entry for entry in inner_frames(error) if is_own(entry, function))
+    return next((str(Location(e.tb_frame.f_code.co_filename, e.tb_lineno)) for e in own), "")
+
+
+def array_bytes(array: Array) -> Array:
+    """An array's bytes, without a copy where they lie together: NaN is equal to itself."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def _numbers(returned: object, who: str) -> Array:
+    try:
+        array = np.asarray(returned)
+    except ValueError:  # rows of several lengths
+        array = np.asarray(None)
+    if not np.can_cast(array.dtype, np.float64, casting="same_kind"):
+        is_array = isinstance(returned, np.ndarray)
+        raise ReferenceDefect(
+            f"{who} returned no array of real numbers",
+            rule="a reference returns an array, or a tuple of arrays, one for each output",
+            received=f"an array of {array.dtype}" if is_array else type(returned).__name__,
+            remedy="return what the kernel's outputs should be, best in float64",
+        )
+    return array

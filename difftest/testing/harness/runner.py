@@ -1,0 +1,538 @@
+"""Run cases on the backends, judge each outcome, and count what ran."""
+
+from __future__ import annotations
+
+import copy
+import re
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from difftest.analysis.finding import Finding, Severity
+from difftest.analysis.inspection import fails, finding_text
+from difftest.simulator.errors import warn
+from difftest.simulator.exact.run import ExactRun, ExactSettings
+from difftest.simulator.trace import Trace
+from difftest.support.rounding import Array
+from difftest.support.signature import module_name
+from difftest.support.tracebacks import format_error
+from difftest.testing.backends.base import (
+    Backend,
+    Completed,
+    Crashed,
+    KernelCall,
+    Outcome,
+    Rejected,
+    Unsupported,
+    poisoned_array,
+)
+from difftest.testing.harness.branch_targets import nearest_miss
+from difftest.testing.harness.case import Case
+from difftest.testing.harness.compare import are_equal, compare
+from difftest.testing.harness.coverage import BranchTracer, uncovered_branches
+from difftest.testing.harness.differential import ReferenceResult, compare_exact, evaluate_reference
+from difftest.testing.harness.duplicates import PassedCases
+from difftest.testing.harness.explanation import (
+    CaseHistory,
+    describe_caveats,
+    explain_rounding,
+    is_expected,
+    of_data,
+)
+from difftest.testing.harness.explicit import minimal_case
+from difftest.testing.harness.failures import (
+    BrokenReferenceError,
+    DifferentialFailure,
+    HazardFailure,
+    HazardWarning,
+    NotRejectedError,
+    Reproduction,
+    rejection_text,
+)
+from difftest.testing.harness.limits import (
+    NEEDS_LESS,
+    CaseLimitError,
+    fault_of_machine,
+    within_limits,
+)
+from difftest.testing.harness.reference import ReferenceDefect, ReferenceRefusal, array_bytes
+from difftest.testing.harness.spec import KernelSpec, Rejection
+from difftest.testing.harness.spec_arguments import SpecError
+from difftest.testing.harness.strategies import branch_conditions
+from difftest.testing.harness.tally import Tally
+from difftest.testing.harness.verdict import (
+    BothRejected,
+    Inconclusive,
+    Match,
+    Mismatch,
+    OneSided,
+    Verdict,
+    is_failure,
+)
+
+__tracebackhide__ = True  # a failure's text says all: pytest shows no frame of this module
+_SURE = 3  # cases in which each of several kernels has an exact run of its own, whatever its bits
+
+
+@dataclass
+class Trial:
+    """A case that runs: what is known of it before, and what has come of it so far.
+
+    ``settings`` are of an exact run; None if none is wanted. ``findings`` are backends' hazards.
+    """
+
+    spec: KernelSpec
+    case: Case
+    inputs: tuple[Array, ...]
+    reference: ReferenceResult | Exception
+    settings: ExactSettings | None
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def results(self) -> int | None:
+        """The number of arrays that the reference returned; None if it refused the case."""
+        return len(self.reference.outputs) if isinstance(self.reference, ReferenceResult) else None
+
+
+@dataclass(repr=False)
+class Runner:
+    """The backends of a session, and the tally of the test that runs.
+
+    Attributes
+    ----------
+    tally, again : of the test that runs: its counts, and how to run it again.
+    traces, outputs : of the last case, by the name of the backend that ran the kernel to its end.
+    right : outputs of another kernel in the same case, by backend, with the verdict: they agree.
+    verbose, strict : whether a report says all of rounding errors; whether hazards that warn fail.
+    hazards : errors and warnings of the test by id and places, each with its first case.
+    repeats, histories : cases that are known to agree; what came of them, by the kernel's name.
+    exact : whether cases run without rounding too, where their specs want it.
+    watch : sees which branches and loops of the kernels' code the cases take, for the tally.
+    beside : the embedded simulator's run, or why there is none, where a backend has no exact run.
+    """
+
+    backends: tuple[Backend, ...]
+    tally: Tally = field(default_factory=Tally)
+    reproduction: Reproduction | None = None
+    record: bool = False
+    traces: dict[str, Trace] = field(default_factory=dict)
+    outputs: dict[str, tuple[Array, ...]] = field(default_factory=dict)
+    right: dict[str, tuple[tuple[Array, ...], Match]] = field(default_factory=dict)
+    verbose: bool = False
+    strict: bool = False
+    hazards: dict[object, tuple[KernelSpec, Case, Finding]] = field(default_factory=dict)
+    repeats: PassedCases = field(default_factory=PassedCases)
+    histories: dict[str, CaseHistory] = field(default_factory=dict)
+    exact: bool = True
+    beside: Callable[[KernelCall], Completed | str] | None = None
+    now: tuple[KernelSpec, Case] | None = None
+    branch_tracer: BranchTracer | None = None
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Keep Hypothesis's report of a failing example short."""
+        printer.text(f"<runner of {', '.join(backend.name for backend in self.backends)}>")
+
+    def start(self, reproduction: Reproduction | None) -> None:
+        """Begin a test: count from zero, and remember how to run it again."""
+        self.tally = Tally()
+        self.reproduction = reproduction
+        self.repeats = PassedCases()
+        self.histories = {}
+        self.hazards = {}
+
+    @contextmanager
+    def on(self, backends: tuple[Backend, ...]) -> Iterator[None]:
+        """Run cases on these backends alone, for a while."""
+        every = self.backends
+        self.backends = backends
+        try:
+            yield
+        finally:
+            self.backends = every
+
+    def run(self, spec: KernelSpec, backend: Backend, call: KernelCall) -> Outcome:
+        """Run a call; what a kernel of the embedded simulator did in its own code is tallied."""
+        if self.branch_tracer is None or backend.name not in ("embedded", "plain"):
+            return run_kernel(backend, call)
+        with self.branch_tracer.call(call.kernel) as seen:
+            outcome = run_kernel(backend, call)
+        if isinstance(outcome, Completed):
+            self.branch_tracer.record(seen, spec.name, self.tally.coverage)
+            self.tally.coverage.unknown |= {self.branch_tracer.unknown} - {""}
+        return outcome
+
+    def check(
+        self, spec: KernelSpec, case: Case, reference: ReferenceResult | Exception | None = None
+    ) -> dict[str, Verdict]:
+        """Run the case on each backend and compare each outcome with the reference.
+
+        ``reference`` is what it says, where that is known. One that is wrong raises a
+        BrokenReferenceError, a backend that is wrong a DifferentialFailure.
+        """
+        try:
+            trial = self.begin(spec, case, reference)
+            for backend in self.backends:
+                self.run_backend(trial, backend)
+        except (MemoryError, OSError) as error:
+            if not fault_of_machine(error):
+                raise
+            return self.undecided(spec, case, error)
+        return self.conclude(trial)
+
+    def undecided(self, spec: KernelSpec, case: Case, error: Exception) -> dict[str, Verdict]:
+        """Count a case that this computer could not run, and return its verdicts.
+
+        ``error`` is a fault of this computer: see :func:`fault_of_machine`.
+        """
+        traceback.clear_frames(error.__traceback__)  # they hold what has filled the memory
+        verdict = Inconclusive(f"{fault_of_machine(error)}; {NEEDS_LESS}")
+        self.tally.homes[spec.name] = module_name(spec.kernel)
+        for backend in self.backends:
+            self.tally.count(spec.name, backend.name, verdict)
+        return {backend.name: verdict for backend in self.backends}
+
+    def begin(
+        self, spec: KernelSpec, case: Case, reference: ReferenceResult | Exception | None = None
+    ) -> Trial:
+        """A case that no backend has run yet, with what its reference says."""
+        self.now = spec, case
+        if reference is None:
+            reference = self.reference(spec, case)
+        inputs = tuple(getattr(reference, "inputs", {}).values()) or spec.inputs_of(case)
+        self.traces = {}
+        self.outputs = {}
+        return Trial(spec, case, inputs, reference, self.settings_of(spec, case))
+
+    def run_backend(self, trial: Trial, backend: Backend) -> Verdict:
+        """Run the case on one backend, judge what comes of it and count it."""
+        spec = trial.spec
+        case = trial.case
+        reference = trial.reference
+        sure = len(self._history(spec).agreed) >= _SURE
+        outputs, right = self.right.get(backend.name, ((), None)) if sure else ((), None)
+        call, ran = self._launched(trial, backend, None if right else trial.settings)
+        alike = isinstance(ran, Completed) and are_equal(ran.outputs, outputs)
+        if right and not (alike and all(mask is None for mask in getattr(ran, "unwritten", ()))):
+            right = None
+            (call, ran) = self._launched(trial, backend, trial.settings)
+        if isinstance(ran, Crashed) and fault_of_machine(ran.error):
+            raise ran.error
+        outcome = ran if right else self._with_exact_run(trial, backend, ran)
+        with self.defects(spec, case):
+            verdict = right or verdict_on(reference, outcome)
+            said = ""
+        if isinstance(outcome, Completed):
+            trial.findings += outcome.findings
+            self.outputs[backend.name] = outcome.outputs
+            if outcome.trace is not None:
+                self.traces[backend.name] = outcome.trace
+            misuse = self.suspected(trial, backend, call, outcome)
+            counted = isinstance(verdict, Mismatch) and verdict.kind == "outputs"
+            if misuse and (not is_failure(verdict) or (counted and misuse.kind == "inputs")):
+                verdict = misuse  # an undeclared write is why the number of results is wrong
+            elif misuse and isinstance(verdict, Mismatch):
+                said = misuse.message
+            said = said or _of_arguments(trial, verdict, outcome)
+        data = of_data(verdict, reference)
+        if data and isinstance(verdict, Inconclusive):
+            verdict = verdict._replace(reason=f"{verdict.reason}; {data}")
+        self.tally.homes[spec.name] = module_name(spec.kernel)
+        self.tally.count(spec.name, backend.name, verdict)
+        if isinstance(verdict, Mismatch):
+            if isinstance(outcome, Completed) and outcome.exact and verdict.kind != "unwritten":
+                verdict = _explained(trial, verdict, backend, None if outcome is ran else outcome)
+            verdict = replace(verdict, how=(*filter(None, (data, said)), *verdict.how))
+            self._history(spec).failed(case, backend.name, verdict)
+        trial.verdicts[backend.name] = verdict
+        return verdict
+
+    def _launched(
+        self, trial: Trial, backend: Backend, exact: ExactSettings | None
+    ) -> tuple[KernelCall, Outcome]:
+        how: Any = {"record": self.record, "inspect": True, "exact": exact}
+        how["results"] = trial.results
+        call = make_call(trial.spec, trial.case, trial.inputs, **how)
+        return call, self.run(trial.spec, backend, call)
+
+    def suspected(
+        self, trial: Trial, backend: Backend, call: KernelCall, ran: Completed
+    ) -> Mismatch | None:
+        """What is wrong with a run whatever its values are; None if it read all its inputs.
+
+        Arguments that the spec names under ``outputs`` may change.
+        """
+        spec = trial.spec
+        found = dict[str, Mismatch]()
+        for name, before, now in zip(spec.inputs, trial.inputs, call.inputs, strict=True):
+            if name in spec.outputs:
+                continue
+            width = f"u{before.dtype.itemsize}"
+            changed = array_bytes(before).view(width) != array_bytes(now).view(width)
+            count = int(np.count_nonzero(changed))
+            did = ""
+            if count:
+                first = [int(index) for index in np.argwhere(changed.reshape(before.shape))[0]]
+                did = f"overwrites its input {name}: {count} of {changed.size} elements, the first "
+                did += f"at {first}"
+            elif any(array is now for array in ran.written):
+                did = f"writes to its input {name}, and what it writes is what was there in this "
+                did += "case"
+            if did:
+                found[name] = Mismatch("inputs", None, f"the kernel {did}", changed.size, count)
+            elif any(array is now for array in ran.returned):
+                message = f"the kernel returns its input {name} itself, to which it wrote nothing"
+                return Mismatch("inputs", None, message, changed.size, 0)
+        for undeclared in found.values():
+            message = f"{undeclared.message}. {undeclared_text(spec, found)}"
+            return replace(undeclared, message=message)
+        return None
+
+    def conclude(self, trial: Trial) -> dict[str, Verdict]:
+        """The verdicts on a case that has run; a DifferentialFailure if one is wrong."""
+        history = self._history(trial.spec)
+        verdicts = trial.verdicts
+        if any(map(is_failure, verdicts.values())):
+            failure = self.failure(trial)
+            failure.history = history
+            crashed = (v for v in verdicts.values() if isinstance(v, OneSided))
+            raise failure from next((v.error for v in crashed if v.failed == "backend"), None)
+        history.agreed.append(trial.case)
+        for hit in trial.findings:  # what the test's end is to say, each of it once
+            if hit.severity is not Severity.NOTE and not is_expected(trial.reference, hit):
+                self.hazards.setdefault((hit.id, hit.locations), (trial.spec, trial.case, hit))
+        return verdicts
+
+    def failure(self, trial: Trial) -> DifferentialFailure:
+        """The error of a case that one of the backends got wrong."""
+        parts = trial.spec, trial.case, trial.verdicts, self.reproduction
+        return DifferentialFailure(*parts, verbose=self.verbose, findings=trial.findings)
+
+    def _history(self, spec: KernelSpec) -> CaseHistory:
+        return self.histories.setdefault(spec.name, CaseHistory(spec))
+
+    def check_hazards(self, *, warns: bool = True) -> None:
+        """Judge a test whose cases all agree with their reference: fail, or warn of what was seen.
+
+        Not before its end, so that what shrinks is a wrong value.
+        """
+        failing = [hit for hit in self.hazards.values() if fails(hit[2], strict=self.strict)]
+        if failing:
+            spec, case, _ = failing[0]
+            raise HazardFailure(spec, case, self.reproduction, [finding for *_, finding in failing])
+        for *_, finding in self.hazards.values() if warns else ():
+            warn(HazardWarning(finding_text(finding)), finding.location)
+
+    def report_uncovered(self) -> None:
+        """Where no case took one side of a branch: which values came nearest to its condition."""
+        coverage = self.tally.coverage
+        for history in self.histories.values() if uncovered_branches(coverage) else ():
+            cases = [case.values for case in history.agreed]
+            for file, line, places in branch_conditions(history.spec) if cases else ():
+                coverage.tried.add((file, line, *nearest_miss(places, cases)))
+
+    def settings_of(self, spec: KernelSpec, case: Case) -> ExactSettings | None:
+        """How the exact run of a case counts roundings; None if none is wanted."""
+        if not (self.exact and spec.exact) or spec.ranks:
+            return None  # what a collective brings is exact to it
+        return ExactSettings(
+            dtypes=() if spec.accumulation == "float32" else (spec.accumulation,),
+            results=tuple(dtype.name for dtype in spec.possible_dtypes(case)),
+            random=all(recipe.is_random for recipe in case.data.values()),
+        )
+
+    def _with_exact_run(self, trial: Trial, backend: Backend, outcome: Outcome) -> Outcome:
+        """The outcome with its exact run, or the embedded simulator's of the same case.
+
+        That one is looked at for hazards too. What neither knows is noted for the summary.
+        """
+        spec = trial.spec
+        settings = trial.settings
+        if not isinstance(outcome, Completed) or settings is None:
+            return outcome
+        if outcome.exact is None and self.beside is not None:
+            call = make_call(spec, trial.case, trial.inputs, exact=settings, inspect=True)
+            ran = self.beside(call)
+            if isinstance(ran, str):
+                self.tally.doubts.add(
+                    f"{spec.name}: {backend.name} has none, and {ran}: the bound that follows from "
+                    "the spec alone is used"
+                )
+            elif [a.shape for a in ran.outputs] == [a.shape for a in outcome.outputs]:
+                outcome = outcome._replace(exact=ran.exact, findings=ran.findings)
+        if outcome.exact is not None:
+            self.tally.doubts |= {
+                f"{spec.name}: {doubt}" for doubt in describe_caveats(outcome.exact)
+            }
+        return outcome
+
+    @contextmanager
+    def defects(self, spec: KernelSpec, case: Case) -> Iterator[None]:
+        """A defect of the reference fails the test."""
+        try:
+            yield
+        except ReferenceDefect as defect:
+            raise BrokenReferenceError(spec, case, defect, self.reproduction) from defect.__cause__
+
+    def reference(self, spec: KernelSpec, case: Case) -> ReferenceResult | Exception:
+        """What the reference says, or the error with which it refuses the case."""
+        self.now = spec, case
+        with self.defects(spec, case):
+            try:
+                return evaluate_reference(spec, case)
+            except ReferenceRefusal as refusal:
+                return refusal.error
+
+    def check_rejection(self, spec: KernelSpec, rejection: Rejection) -> None:
+        """Each backend must refuse the case, with the text that the spec says."""
+        own = {"dtypes": rejection.dtypes, "shapes": rejection.shapes}
+        case = minimal_case(spec, rejection.values, rejection.dtype, **own)
+        self.now = spec, case
+        for backend in self.backends:
+            outcome = run_kernel(backend, make_call(spec, case))
+            text = str(outcome.error) if isinstance(outcome, Rejected) else None
+            if text is None or not re.search(rejection.match, text):
+                raise NotRejectedError(rejection_text(spec, rejection, backend.name, outcome))
+            self.tally.homes[spec.name] = module_name(spec.kernel)
+            self.tally.rows[spec.name, backend.name].rejections += 1
+
+
+def make_call(
+    spec: KernelSpec, case: Case, inputs: Iterable[Array] | None = None, **how: Any
+) -> KernelCall:
+    """The call of a case, all that it holds copied: what one backend does to them no other sees.
+
+    ``inputs`` are its arrays, if they are made already.
+    """
+    own = spec.inputs_of(case) if inputs is None else [array.copy() for array in inputs]
+    arrays = spec.arrays
+    return KernelCall(
+        kernel=spec.kernel,
+        inputs=tuple(own),
+        outputs=tuple(
+            poisoned_array(spec.shape_of(case, name), spec.written_dtype(case, name))
+            for name in arrays[len(spec.inputs) :]
+        ),
+        parameters=copy.deepcopy(spec.parameters_of(case.values)),
+        grid=spec.grid_of(case.values),
+        machine=spec.machine_of(case.values),
+        names=arrays,
+        ranks=spec.ranks_of(case.values),
+        by_rank=spec.by_rank,
+        targets=tuple(map(arrays.index, spec.outputs)),
+        **how,
+    )
+
+
+def call_of_case(spec: KernelSpec, case: Case) -> tuple[list[Array], dict[str, Any]]:
+    """Return the positional and the keyword arguments of a kernel; zeros for poisoned arrays."""
+    if spec.ranks:
+        raise SpecError("ranks: received a test of several ranks; accepted: one that has none")
+    call = make_call(spec, case)
+    args, keywords = call._replace(outputs=tuple(map(np.zeros_like, call.outputs))).arguments()
+    return list(args), keywords
+
+
+def verdict_on(reference: ReferenceResult | Exception | None, outcome: Outcome) -> Verdict:
+    """The verdict on one outcome: both questions if there is an exact run, else the derived bound.
+
+    A spec that says how its outputs round (``reduction``) is held to that too. Of an outcome that
+    has no output nobody needs to know the reference: it is None then, and accepts the case.
+    """
+    if isinstance(reference, ReferenceResult) and reference.spec.magnitude is not None:
+        _ = reference.bounds  # a magnitude that does not fit shows whatever the kernel does
+    if isinstance(outcome, Crashed):
+        return OneSided("backend" if outcome.in_backend else "kernel", outcome.error, "crashed")
+    if isinstance(outcome, Unsupported):
+        if not isinstance(reference, Exception):
+            return OneSided("backend", outcome.error, "unsupported")
+        why = format_error(outcome.error)
+        return Inconclusive(f"the reference refuses, and the backend cannot run the kernel: {why}")
+    if isinstance(reference, Exception):
+        if isinstance(outcome, Rejected):
+            return BothRejected(reference, outcome.error)
+        return OneSided("reference", reference)
+    if isinstance(outcome, Rejected):
+        return OneSided("kernel", outcome.error)
+    assert reference is not None
+    return reference.with_name(_compared(reference, outcome))
+
+
+def _compared(reference: ReferenceResult, outcome: Completed) -> Verdict:
+    """Return the verdict on the values of a run."""
+    if wrong := reference.wrong_count(len(outcome.outputs)):
+        return wrong
+    verdict: Verdict | None = None
+    if outcome.exact is not None and outcome.exact.has_meaning:
+        verdict = compare_exact(reference, outcome)
+        if isinstance(verdict, Mismatch) or reference.spec.reduction is None:
+            return verdict
+    derived = compare(reference.bounds, outcome.outputs, outcome.unwritten)
+    if isinstance(derived, Mismatch) and derived.kind == "value" and _is_open(outcome.exact):
+        return Inconclusive(
+            "an element that a rounded value names may be another one on a correct machine, and "
+            "the values differ from the reference's"
+        )
+    return verdict if isinstance(verdict, Match) and isinstance(derived, Inconclusive) else derived
+
+
+def undeclared_text(spec: KernelSpec, names: Iterable[str]) -> str:
+    """Return the rule that a write to inputs breaks, and the declaration that allows it."""
+    declared = {name: " ".join(spec.dimensions(name)) for name in (*spec.outputs, *names)}
+    return (
+        "A kernel writes to arguments that outputs= names, and to no others. If the write is "
+        f"meant, leave inputs= as it is and pass outputs={declared}"
+    )
+
+
+def _of_arguments(trial: Trial, verdict: Verdict, ran: Completed) -> str:
+    """Say how a wrong kernel treats its arguments otherwise than the spec does; else empty."""
+    if not isinstance(verdict, Mismatch):
+        return ""
+    spec = trial.spec
+    name = verdict.argument
+    if ran.unset:
+        unset = ran.unset[0]
+        return (
+            f"the kernel reads {unset} before it writes to it, and an argument that is under "
+            "outputs= alone holds no data: name it under inputs= too, "
+            f"{unset!r}: {' '.join(spec.dimensions(unset))!r}"
+        )
+    if name in ran.untouched:
+        return f"the kernel wrote nothing to {name}, which outputs= names"
+    return ""
+
+
+def _is_open(exact: ExactRun | None) -> bool:
+    """Return whether an exact run lost its meaning to a decision that its bounds leave open."""
+    return exact is not None and exact.is_open
+
+
+def _explained(
+    trial: Trial, verdict: Mismatch, backend: Backend, beside: Completed | None
+) -> Mismatch:
+    """The verdict with what an exact run says of the error: the kernel runs once more for it."""
+    outcome: Outcome | None = beside
+    if outcome is None and trial.settings is not None:
+        exactly = trial.settings._replace(losses=True)
+        call = make_call(trial.spec, trial.case, trial.inputs, exact=exactly)
+        outcome = run_kernel(backend, call)
+    exact = outcome.exact if isinstance(outcome, Completed) else None
+    return verdict if exact is None else replace(verdict, how=explain_rounding(verdict, exact))
+
+
+def run_kernel(backend: Backend, call: KernelCall) -> Outcome:
+    """Run a kernel; what would end the test quietly, such as ``pytest.skip``, is a crash of it."""
+    try:
+        outcome: Outcome = within_limits(lambda: backend.run(call), call)
+        return outcome
+    except CaseLimitError as error:
+        return Crashed(error)
+    except (Exception, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # Skipped and Failed of pytest, SystemExit
+        return Crashed(error)

@@ -1,0 +1,512 @@
+"""What a kernel promises: a KernelSpec says which cases exist, and what must come of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field, replace
+from typing import Any, TypeAlias, TypeGuard
+
+import numpy as np
+from hypothesis.strategies import SearchStrategy
+
+from difftest.simulator.dtypes import MX_NAMES, NKI_NAMES
+from difftest.simulator.machine import MACHINES
+from difftest.support.annotations import signature_shown
+from difftest.support.rounding import Array, is_float_dtype
+from difftest.support.signature import (
+    bind_kernel,
+    bind_reference,
+    format_signature,
+    function_name,
+    signature_of,
+)
+from difftest.testing.harness.case import Case, tell_apart, to_jsonable
+from difftest.testing.harness.limits import too_large
+from difftest.testing.harness.recipes import Recipe
+from difftest.testing.harness.spec_arguments import (
+    SpecError,
+    argument_error,
+    validate_arguments,
+    validate_grid,
+    validate_pattern,
+    validate_size,
+)
+
+Value: TypeAlias = int | float | str | bool | tuple[tuple[int, ...], ...]
+"""What a name of the domain may stand for; the last are groups of ranks."""
+Source: TypeAlias = SearchStrategy[Any] | Sequence[Value] | Callable[..., Any]
+"""Where values come from: a strategy, a sequence from simple to complex, or a function that takes
+earlier names of the domain and returns one of these."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Input:
+    """An input that has a dtype or data of its own.
+
+    Attributes
+    ----------
+    dimensions : names of the domain or integers, e.g. ``"K M"``; given by position.
+    dtype : its dtype whatever the case's is, or several of which one is drawn for each case; None
+        for the case's.
+    data : what fills it: a recipe, a strategy of recipes or of arrays of its shape, or a function
+        of names of the domain that returns one of these; None for what its dtype can hold.
+    """
+
+    dimensions: str = field(kw_only=False)
+    dtype: str | tuple[str, ...] | None = None
+    data: Any = None
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """The dtypes of its own; empty if it has the case's."""
+        return (self.dtype,) if isinstance(self.dtype, str) else tuple(self.dtype or ())
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """A case outside the contract: each backend must refuse it, with this text.
+
+    Attributes
+    ----------
+    values : a value for each name of the domain.
+    match : a regular expression that the error's text must contain.
+    dtype : of the inputs; None means the first of the spec's dtypes.
+    shapes : shapes of inputs or outputs that differ from what their dimensions say.
+    dtypes : dtypes of inputs that differ from ``dtype``.
+    """
+
+    values: Mapping[str, Value]
+    match: str
+    dtype: str | None = None
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    dtypes: Mapping[str, str] = field(default_factory=dict)
+
+    def label(self) -> str:
+        """A test id."""
+        parts = [f"{name}={to_jsonable(value)}" for name, value in self.values.items()]
+        parts += [f"{name}={list(shape)}" for name, shape in self.shapes.items()]
+        parts += [f"{name}={dtype}" for name, dtype in self.dtypes.items()]
+        return "rejects-" + "-".join([*parts, *filter(None, [self.dtype])]).replace(" ", "")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class KernelSpec:
+    """A kernel, its reference, and the domain of cases on which they must agree.
+
+    Attributes
+    ----------
+    kernel : called with the inputs, the outputs and the parameters, which are named as the kernel
+        names them, in any order.
+    reference : called with the inputs, and those parameters that it has. If it has a parameter of
+        each input's name, they are passed by name; else first, in the order of ``inputs``.
+        Returns an array, or a tuple of arrays, one for each result, best in float64. The results
+        are the arrays that the kernel returns, in order, then the arguments under ``outputs``, in
+        order. An argument that the kernel returns too is one result. The reference may only read
+        its arguments, and refuses a case by an assert or a ValueError of its own.
+    domain : name -> source of values, in the order in which they are drawn. A source may depend on
+        earlier names; so shapes are constructed, never filtered.
+    inputs : argument -> its dimensions, names of the domain or integers, e.g. ``"K M"``; or an
+        :class:`Input` that has a dtype or data of its own.
+    outputs : the arguments that the kernel writes, in the same form. A name that is under
+        ``inputs`` too is read and written: the kernel and the reference get its drawn data.
+        The others hold poison before the kernel writes them, and the reference does not get them.
+    parameters : names of the domain that are passed to the kernel by name.
+    dtypes : of the inputs, from simple to complex; one is drawn for each case.
+    output_dtype : of the results, or a tuple of one for each; None means the case's dtype. An
+        argument that is read and written keeps its own.
+    rejects, examples : explicit cases beside those drawn: the ones to refuse, and the ones to
+        check, each a Case, or a value for each name of the domain (then once in each dtype).
+    edges : whether calls near the kernel's limits must be refused or come out correct: one step
+        outside the domain, one at a time, if it has ``rejects``; with SBUF and PSUM just full and
+        just overfull. And the kernel is called once with its defaults.
+    exact : whether the embedded simulator runs each case without rounding too, so that a wrong
+        algorithm is told from rounding (see docs/explanation/tolerance.md).
+    reduction : roundings on the way to an element: a name of the domain, a number, or a function
+        of names of the domain. 0 says that data only moves and must arrive bit for bit. With None
+        the exact run says how far rounding may lead; else outputs keep to this bound too. Where
+        there is no exact run None stands for 1.
+    accumulation : the dtype of those roundings.
+    magnitude : as the reference, but the sums of absolute values that error bounds scale with;
+        None means the reference over absolute values, right for sums of products.
+    nonfinite : whether NaN and infinities are drawn too.
+    allow_inconclusive : whether the test may pass if half of its drawn cases decide nothing.
+    grid : of an SPMD launch, or a function of names of the domain.
+    kernels : in place of ``kernel``, several of one contract, such as one in each dialect: each
+        runs every case, and they are compared with each other. ``others`` are all but the first.
+    lnc : cores of a logical NeuronCore that run a kernel of today's dialect: a number, or a name
+        of the domain. Classic kernels run on one.
+    ranks : a name of the domain: the kernel runs once on each of so many ranks, which talk in
+        ``nki.collectives``. Of arrays whose first dimension it is each rank gets its own part, of
+        others all; outputs, returned ones too, get it as first dimension.
+    machine : the generation that the embedded simulator stands for, "trn1", "trn2" or "trn3", or a
+        name of the domain; None for the kernel's own. Other backends run what they are.
+    title : what the kernel is called in reports; its name if empty.
+    """
+
+    kernel: Callable[..., Any] = None  # type: ignore[assignment]
+    reference: Callable[..., Any]
+    domain: Mapping[str, Source]
+    inputs: Mapping[str, str | Input]
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    parameters: Sequence[str] = ()
+    dtypes: Sequence[str] = ("float32",)
+    output_dtype: str | tuple[str | None, ...] | None = None
+    rejects: Sequence[Rejection] = ()
+    examples: Sequence[Case | Mapping[str, Value]] = ()
+    edges: bool = True
+    exact: bool = True
+    reduction: int | str | Callable[..., int] | None = None
+    accumulation: str = "float32"
+    magnitude: Callable[..., Any] | None = None
+    nonfinite: bool = False
+    allow_inconclusive: bool = False
+    grid: tuple[int, ...] | Callable[..., tuple[int, ...]] = ()
+    others: tuple[Callable[..., Any], ...] = ()
+    lnc: int | str | None = None
+    ranks: str | None = None
+    machine: str | None = None
+    title: str = ""
+    kernels: InitVar[Sequence[Callable[..., Any]]] = ()
+
+    def __post_init__(self, kernels: Sequence[Callable[..., Any]]) -> None:
+        if (self.kernel is None) == (len(kernels) == 0):
+            received = "both" if kernels else "neither"
+            raise SpecError(f"kernel, kernels: received {received}; accepted: one of them")
+        several = {"kernel": kernels[0], "others": tuple(kernels[1:])} if kernels else {}
+        for name, value in validate_arguments(vars(self) | several).items():
+            object.__setattr__(self, name, value)
+        _check_domain(self)
+        _check_arrays(self)
+        _check_explicit(self)
+        _check_dtypes(self)
+        _check_kernel(self)
+        _check_references(self)
+        _check_numbers(self)
+        for source in self.domain.values():
+            if is_choice(source) and not isinstance(source, range):
+                tell_apart(source)
+        for kernel in self.others:
+            replace(self, kernel=kernel, others=())  # raises if it does not fit the contract
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self.title or function_name(self.kernel)
+
+    def shape(self, argument: str, values: Mapping[str, Value]) -> tuple[int, ...]:
+        """The shape of an input or output, given a value for each name of the domain."""
+        return tuple(
+            int(dim)
+            if dim.isdecimal()
+            else validate_size(f"{argument}: dimension {dim}", values[dim])
+            for dim in self.dimensions(argument)
+        )
+
+    def dimensions(self, argument: str) -> list[str]:
+        """The dimensions of an input or output."""
+        entry = self.inputs[argument] if argument in self.inputs else self.outputs[argument]
+        return _dimensions_of(entry)
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        """The names of all array arguments: the inputs, then the outputs that are no inputs."""
+        return tuple(dict.fromkeys((*self.inputs, *self.outputs)))
+
+    @property
+    def in_place(self) -> tuple[str, ...]:
+        """The arguments that are read and written."""
+        return tuple(name for name in self.outputs if name in self.inputs)
+
+    def shape_of(self, case: Case, argument: str) -> tuple[int, ...]:
+        """The shape of an input or output in a case."""
+        return case.shapes.get(argument) or self.shape(argument, case.values)
+
+    def inputs_of(self, case: Case) -> tuple[Array, ...]:
+        """The input arrays, made anew at each call."""
+        forms = {n: (self.shape_of(case, n), np.dtype(case.dtype_of(n))) for n in self.inputs}
+        if problem := too_large((shape, dtype.itemsize) for shape, dtype in forms.values()):
+            raise SpecError(f"inputs of {case.label()}: {problem}")
+        return tuple(case.data[name].build(*form) for name, form in forms.items())
+
+    def input(self, name: str) -> Input:
+        """An input, with what it has of its own."""
+        entry = self.inputs[name]
+        return entry if isinstance(entry, Input) else Input(entry)
+
+    def returned_dtype(self, case: Case, index: int) -> np.dtype[Any]:
+        """The dtype of returned array ``index``; an argument that is returned does not count."""
+        return self._output_dtype(case, index)
+
+    def written_dtype(self, case: Case, name: str) -> np.dtype[Any]:
+        """The dtype of an argument under ``outputs``."""
+        if name in self.inputs:
+            return np.dtype(case.dtype_of(name))
+        return self._output_dtype(case, self._most_returned + list(self.outputs).index(name))
+
+    def result_dtypes(self, case: Case, count: int) -> tuple[np.dtype[Any], ...]:
+        """The dtypes of ``count`` results: the returned arrays, then the arguments written."""
+        written = [self.written_dtype(case, name) for name in self.outputs]
+        returned = range(count - len(written))
+        return tuple([self.returned_dtype(case, index) for index in returned] + written)[:count]
+
+    def possible_dtypes(self, case: Case) -> tuple[np.dtype[Any], ...]:
+        """The dtypes that results may have, where their number is not known."""
+        return self.result_dtypes(case, len(self.outputs) + max(1, self._most_returned))
+
+    @property
+    def _most_returned(self) -> int:
+        """The number of returned arrays that ``output_dtype`` has a dtype for."""
+        dtype = self.output_dtype
+        return max(0, len(dtype) - len(self.outputs)) if isinstance(dtype, tuple) else 0
+
+    def _output_dtype(self, case: Case, place: int) -> np.dtype[Any]:
+        """The dtype of a result by its place in ``output_dtype``."""
+        dtype = self.output_dtype
+        if isinstance(dtype, tuple):
+            dtype = dtype[place] if place < len(dtype) else None
+        return np.dtype(dtype or case.dtype)
+
+    def reduction_length(self, values: Mapping[str, Value]) -> int:
+        """The number n of roundings on the way to an element (see ``compare``)."""
+        what = "a number of roundings (an integer, at least 0), a name of the domain, or a function"
+        accepted = f"{what} of names of the domain that returns one"
+        number = 1 if self.reduction is None else resolve_argument(self.reduction, values)
+        return validate_size("reduction", number, accepted)
+
+    def grid_of(self, values: Mapping[str, Value]) -> tuple[int, ...]:
+        """The SPMD grid, or the cores of a logical one; empty without either."""
+        if self.lnc is not None:
+            return validate_grid("lnc", (resolve_argument(self.lnc, values),))
+        return validate_grid("grid", resolve_argument(self.grid, values))
+
+    def machine_of(self, values: Mapping[str, Value]) -> str | None:
+        """The generation that the embedded simulator stands for; None for the kernel's own."""
+        name = values.get(self.machine, self.machine) if self.machine else None
+        if name is not None and name not in MACHINES:
+            raise argument_error(
+                "machine", name, f"one of {', '.join(MACHINES)}, or a name of the domain"
+            )
+        return None if name is None else str(name)
+
+    def ranks_of(self, values: Mapping[str, Value]) -> int:
+        """The number of ranks; 0 of a kernel that runs on none."""
+        return 0 if self.ranks is None else validate_grid("ranks", (values[self.ranks],))[0]
+
+    @property
+    def by_rank(self) -> tuple[str, ...]:
+        """The arrays of which each rank has its own."""
+        return tuple(array for array in self.arrays if self.dimensions(array)[0] == self.ranks)
+
+    def parameters_of(self, values: Mapping[str, Value]) -> dict[str, Value]:
+        """The kernel's keyword arguments."""
+        return {name: values[name] for name in self.parameters}
+
+
+def _dimensions_of(entry: str | Input) -> list[str]:
+    """The dimensions in an entry of ``inputs`` or ``outputs``."""
+    return (entry.dimensions if isinstance(entry, Input) else entry).split()
+
+
+def count_elements(spec: KernelSpec, values: Mapping[str, Value]) -> int:
+    """Of all arrays of a case that a spec names together."""
+    return sum(math.prod(spec.shape(name, values)) for name in spec.arrays)
+
+
+def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
+    """The parameters of a function of the domain."""
+    signature = signature_of(function) or signature_shown(function)  # says why there is none
+    return tuple(signature.parameters)
+
+
+def call_with_values(function: Callable[..., Any], values: Mapping[str, Value]) -> Any:
+    """Call a function of the domain with the values that its parameters name."""
+    return function(**{name: values[name] for name in parameter_names(function)})
+
+
+def resolve_argument(argument: Any, values: Mapping[str, Value]) -> Any:
+    """What an argument is, or the name of the domain, or the function of such names, that it is."""
+    if callable(argument):
+        return call_with_values(argument, values)
+    return values[argument] if isinstance(argument, str) else argument
+
+
+def is_function_of_domain(source: object) -> bool:
+    """Whether a source is computed from earlier names."""
+    return callable(source) and not isinstance(source, SearchStrategy)
+
+
+def _check_domain(spec: KernelSpec) -> None:
+    earlier: list[str] = []
+    for name, source in spec.domain.items():
+        is_drawn = isinstance(source, SearchStrategy) or is_choice(source)
+        if not (is_drawn or is_function_of_domain(source)):
+            accepted = "a Hypothesis strategy, one or more values, or a function of earlier names"
+            raise argument_error(f"domain[{name!r}]", source, accepted)
+        _check_names(f"domain[{name!r}]", _names_in(source), earlier)
+        earlier.append(name)
+    _check_names("parameters", spec.parameters, earlier)
+
+
+def _names_in(argument: Any) -> tuple[str, ...]:
+    """The names of the domain that an argument is or is a function of; see :func:`said`."""
+    if isinstance(argument, str):
+        return (argument,)
+    return parameter_names(argument) if is_function_of_domain(argument) else ()
+
+
+def _check_numbers(spec: KernelSpec) -> None:
+    """Roundings, cores, ranks and the machine are of the domain, or right without it."""
+    if spec.lnc is not None and spec.grid != ():
+        raise SpecError("lnc: received both lnc and grid; accepted: one of them")
+    cores = "grid" if spec.lnc is None else "lnc"
+    for argument, ask in (("reduction", spec.reduction_length), (cores, spec.grid_of)):
+        names = _names_in(getattr(spec, argument))
+        _check_names(argument, names, tuple(spec.domain))
+        if not names:
+            ask({})
+    _check_names("ranks", [spec.ranks] if spec.ranks is not None else [], tuple(spec.domain))
+    own = set(spec.by_rank)
+    if spec.ranks and not (own.issuperset(spec.outputs) and own.intersection(spec.inputs)):
+        raise argument_error(
+            "ranks", spec.ranks, "the first dimension of each output, and of an input at least"
+        )
+    if spec.machine not in spec.domain:
+        spec.machine_of({})
+
+
+def is_choice(source: object) -> TypeGuard[Sequence[Any]]:
+    """Whether a source is a sequence of values to choose from."""
+    return isinstance(source, Sequence) and not isinstance(source, str) and len(source) > 0
+
+
+def _check_names(argument: str, names: Sequence[str], accepted: Sequence[str]) -> None:
+    for name in names:
+        if name not in accepted:
+            raise SpecError(
+                f"{argument}: received the name {name!r}; "
+                f"accepted: {', '.join(accepted) or 'none, for it is the first of the domain'}"
+            )
+
+
+def _check_arrays(spec: KernelSpec) -> None:
+    """Dimensions are of the domain; own data are a recipe, or what one comes from."""
+    if not spec.inputs:
+        raise SpecError("inputs: received none; accepted: at least one array argument")
+    for role in ("inputs", "outputs"):
+        for argument, entry in getattr(spec, role).items():
+            name = f"{role}[{argument!r}]"
+            own = entry if isinstance(entry, Input) else Input(entry)
+            if not isinstance(own.dimensions, str) or not own.dimensions.split():
+                accepted = "names of dimensions separated by spaces, e.g. 'K M'"
+                raise argument_error(name, own.dimensions, accepted)
+            tokens = [token for token in own.dimensions.split() if not token.isdecimal()]
+            _check_names(name, tokens, tuple(spec.domain))
+            is_data = isinstance(own.data, (Recipe, SearchStrategy)) or callable(own.data)
+            if not (is_data or own.data is None):
+                strategy = "a Hypothesis strategy of recipes or of arrays"
+                accepted = f"a recipe, {strategy}, or a function of names of the domain"
+                raise argument_error(f"{name}.data", own.data, accepted)
+            _check_names(f"{name}.data", _names_in(own.data), tuple(spec.domain))
+    for argument in spec.in_place:
+        read = spec.dimensions(argument)
+        written = _dimensions_of(spec.outputs[argument])
+        if read != written:
+            accepted = f"the dimensions that inputs has for it, {' '.join(read)!r}"
+            raise argument_error(f"outputs[{argument!r}]", " ".join(written), accepted)
+
+
+def _check_dtypes(spec: KernelSpec) -> None:
+    moved = (*MX_NAMES, "tfloat32")
+    dtypes = [name for name in NKI_NAMES if name not in moved]
+    types = spec.output_dtype
+    if not spec.dtypes:
+        raise argument_error("dtypes", spec.dtypes, "a tuple of dtype names, e.g. ('float32',)")
+    for argument, names in (
+        ("dtypes", spec.dtypes),
+        ("output_dtype", filter(None, types if isinstance(types, tuple) else (types,))),
+        *((f"inputs[{name!r}].dtype", spec.input(name).dtypes) for name in spec.inputs),
+        ("accumulation", [spec.accumulation]),
+        ("rejects.dtype", [r.dtype for r in spec.rejects if r.dtype is not None]),
+        ("rejects.dtypes", [name for r in spec.rejects for name in r.dtypes.values()]),
+    ):
+        for name in names:
+            if name in moved:
+                numbers = f"a dtype of numbers: no data are drawn in {name}"
+                raise argument_error(argument, name, f"{numbers}; {', '.join(sorted(dtypes))}")
+            if name not in dtypes:
+                raise argument_error(argument, name, ", ".join(sorted(dtypes)))
+    if not is_float_dtype(np.dtype(spec.accumulation)):
+        raise argument_error("accumulation", spec.accumulation, "a floating-point dtype")
+
+
+def _check_explicit(spec: KernelSpec) -> None:
+    for rejection in spec.rejects:
+        if not isinstance(rejection, Rejection):
+            raise argument_error(
+                "rejects", rejection, "Rejections, e.g. Rejection({'n': 129}, 'text')"
+            )
+        validate_pattern("rejects", rejection.match)
+        _check_names("rejects.shapes", tuple(rejection.shapes), spec.arrays)
+        _check_names("rejects.dtypes", tuple(rejection.dtypes), tuple(spec.inputs))
+    rejected = [("rejects", rejection.values) for rejection in spec.rejects]
+    accepted = [("examples", one.values if isinstance(one, Case) else one) for one in spec.examples]
+    for argument, values in rejected + accepted:
+        all_names = f"a value for each of {', '.join(spec.domain)}"
+        if not isinstance(values, Mapping):
+            raise argument_error(argument, values, all_names)
+        if set(values) != set(spec.domain):
+            received = ", ".join(values) or "no name"
+            raise SpecError(f"{argument}: received values for {received}; accepted: {all_names}")
+        for name in spec.arrays:
+            spec.shape(name, values)
+
+
+def _check_kernel(spec: KernelSpec) -> None:
+    """The call must fit the kernel's signature, where it shows one.
+
+    Arrays bear the kernel's names; those of ``*arrays`` have none, and come by position.
+    """
+    signature = signature_of(spec.kernel)
+    if signature is None:
+        return  # a compiled or wrapped kernel; the call itself will tell
+    arrays = spec.arrays
+    left = [p for p in signature.parameters.values() if p.name not in spec.parameters]
+    names = tuple(p.name for p in left if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
+    takes_more = any(p.kind is p.VAR_POSITIONAL for p in left)
+    fits = takes_more and names == arrays[: len(names)]
+    for misfit in () if fits else [name for name in arrays if name not in signature.parameters]:
+        raise SpecError(
+            f"{'inputs' if misfit in spec.inputs else 'outputs'}: received the name {misfit!r} for "
+            f"the kernel {format_signature(spec.kernel)}; accepted: the names of the "
+            f"kernel's arrays in any "
+            f"order, {', '.join(names) or 'of which it has none'}"
+        )
+    args, kwargs = bind_kernel(spec.kernel, dict.fromkeys(arrays), dict.fromkeys(spec.parameters))
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise SpecError(
+            f"kernel: {spec.name}{signature} cannot be called with the arrays "
+            f"({', '.join(arrays)}) and the parameters ({', '.join(spec.parameters)}): {error}"
+        ) from None
+
+
+def _check_references(spec: KernelSpec) -> None:
+    """The reference and the magnitude take the inputs, by name or by position."""
+    for role, function in (("reference", spec.reference), ("magnitude", spec.magnitude)):
+        if function is None:
+            continue
+        try:
+            bind_reference(function, spec.inputs, dict.fromkeys(spec.parameters))
+        except TypeError as error:
+            names = ", ".join(spec.inputs)
+            raise SpecError(
+                f"{role}: {format_signature(function)} cannot be called with the inputs "
+                f"({names}) of the "
+                f"kernel {format_signature(spec.kernel)} and the parameters "
+                f"({', '.join(spec.parameters)}): "
+                f"{error}; accepted: a function that has all names of the inputs, in any order, or "
+                "that takes the arrays in their order and has none of the names at another place, "
+                f"such as lambda {names}: ..."
+            ) from None

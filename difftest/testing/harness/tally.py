@@ -1,0 +1,133 @@
+"""Counts of what ran, by kernel and backend: a harness that checks nothing must show it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+
+from difftest.testing.harness.coverage import Coverage, coverage_from_list
+from difftest.testing.harness.limits import NEEDS_LESS, TOO_LITTLE
+from difftest.testing.harness.verdict import BothRejected, Inconclusive, Verdict
+
+_DATA = (
+    "give inputs data= whose results are finite and fit their dtype "
+    "(docs/how-to/choose-inputs.md); allow_inconclusive=True of the spec accepts it"
+)
+PROPERTY = "difftest"
+"""The name under which a test's report carries its tally."""
+
+
+@dataclass
+class Counts:
+    """Of one kernel on one backend: cases run, those of shrinking included, and what came of them.
+
+    ``elements`` were compared with a finite number of the reference; where it has none,
+    ``nonfinite`` ones, to agree proves nothing. ``rejections`` are of calls outside the contract,
+    ``both_rejected`` cases that reference and kernel refused.
+    """
+
+    cases: int = 0
+    elements: int = 0
+    nonfinite: int = 0
+    exact: int = 0
+    rejections: int = 0
+    both_rejected: int = 0
+    inconclusive: int = 0
+
+    def add(self, other: Counts) -> None:
+        for name in (counter.name for counter in fields(other)):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+@dataclass
+class Tally:
+    """Counts by (kernel, backend), why cases were inconclusive, and where exact runs fell short.
+
+    ``broken`` has checks of ours that broke down (:mod:`difftest.support.internal_errors`),
+    ``coverage`` which branches and loops of the kernels' own code the cases took.
+    """
+
+    rows: dict[tuple[str, str], Counts] = field(default_factory=lambda: defaultdict(Counts))
+    reasons: Counter[str] = field(default_factory=Counter)
+    doubts: set[str] = field(default_factory=set)
+    broken: set[str] = field(default_factory=set)
+    agreements: dict[tuple[str, str, str], Counts] = field(default_factory=dict)
+    """Of two kernels of one contract on a backend; ``exact`` are cases with equal outputs."""
+    homes: dict[str, str] = field(default_factory=dict)
+    """The module that a kernel of this name is defined in."""
+    coverage: Coverage = field(default_factory=Coverage)
+
+    @property
+    def nothing(self) -> str:
+        """Why a test has checked nothing: with no element and no refusal demanded; else empty.
+
+        Each kernel has to be checked on each backend that runs it.
+        """
+        idle = [key for key, row in self.rows.items() if not row.elements + row.rejections]
+        if self.rows and not idle:
+            return ""
+        why = "".join(f"\n  {reason}" for reason in sorted(self.reasons))
+        where = "".join(f", of {kernel} on {backend}" for kernel, backend in idle[:1])
+        return f"the kernel test compared nothing: no case ran to a comparison{where}{why}"
+
+    @property
+    def weak(self) -> str:
+        """Why drawn cases prove too little: half of those compared, or more, decide nothing."""
+        for (kernel, backend), row in self.rows.items():
+            compared = row.cases - row.both_rejected
+            if row.inconclusive and 2 * row.inconclusive >= compared:
+                reasons = {text: n for text, n in self.reasons.items() if text.startswith(kernel)}
+                most = max(reasons, key=lambda text: reasons[text], default="")
+                remedy = NEEDS_LESS if TOO_LITTLE in most else _DATA
+                return (
+                    f"the test of {kernel} proves too little on {backend}: {row.inconclusive} of "
+                    f"{compared} compared cases are inconclusive\n"
+                    f"  most:   {most}\n  remedy: {remedy}"
+                )
+        return ""
+
+    def count(self, kernel: str, backend: str, verdict: Verdict) -> None:
+        row = self.rows[kernel, backend]
+        row.cases += 1
+        row.elements += getattr(verdict, "elements", 0)
+        row.nonfinite += getattr(verdict, "nonfinite", 0)
+        row.exact += getattr(verdict, "exact", False)
+        row.both_rejected += isinstance(verdict, BothRejected)
+        if isinstance(verdict, Inconclusive):
+            row.inconclusive += 1
+            self.reasons[f"{kernel}: {verdict.reason}"] += 1
+
+    def merge(self, other: Tally, names: Mapping[str, str] | None = None) -> None:
+        """Add the counts of another test or process, with other names for some kernels."""
+        names = names or {}
+        for (kernel, backend), row in other.rows.items():
+            self.rows[names.get(kernel, kernel), backend].add(row)
+        for pair, row in other.agreements.items():
+            self.agreements.setdefault(pair, Counts()).add(row)
+        self.reasons += other.reasons
+        self.doubts |= other.doubts
+        self.broken |= other.broken
+        self.coverage.merge(other.coverage, names)
+
+    def to_json(self) -> str:
+        """One line, which a pytest-xdist worker sends to its controller."""
+        document = {
+            **vars(self),
+            "rows": [[*key, vars(row)] for key, row in self.rows.items()],
+            "agreements": [[*key, vars(row)] for key, row in self.agreements.items()],
+            "coverage": self.coverage.to_list(),
+        }
+        return json.dumps(document, default=sorted)
+
+
+def tally_from_json(text: str) -> Tally:
+    """The tally that :meth:`Tally.to_json` wrote."""
+    document = json.loads(text)
+    for name in ("rows", "agreements"):
+        document[name] = {tuple(key): Counts(**row) for *key, row in document[name]}
+    document |= {name: set(document[name]) for name in ("doubts", "broken")}
+    reasons = Counter(document["reasons"])
+    coverage = coverage_from_list(document["coverage"])
+    return Tally(**{**document, "reasons": reasons, "coverage": coverage})

@@ -1,0 +1,114 @@
+"""Kernel tests named on the command line, as pytest finds them: its rootdir, paths and conftests.
+
+So what a test imports is what it imports under pytest, in a src layout and relatively too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import click
+import pytest
+
+from difftest.testing.harness.decorator import kernel_test_of
+from difftest.testing.harness.spec import KernelSpec
+from difftest.testing.host.naming import suggest_names
+from difftest.testing.session.options import Request, extra_arguments
+
+Result = TypeVar("Result")
+Specs: TypeAlias = dict[str, KernelSpec]
+"""By the ids that pytest has for their tests."""
+_QUIET = ["-W", "ignore::pytest.PytestAssertRewriteWarning", "-p", "no:unraisableexception"]
+"""What was imported cannot be rewritten any more; no test leaves garbage, to be collected twice."""
+
+
+class _Collector(Generic[Result]):
+    """A pytest plugin that collects, and instead of running tests uses specs that are named."""
+
+    difftest_request = Request("embedded", False, None, ())
+    """What the session was asked for, whatever its command line and its ini file say."""
+
+    def __init__(self, names: Sequence[str], use: Callable[[Specs], Result]) -> None:
+        self.wanted = {name: name.partition("::") for name in names}
+        self.use = use
+        self.specs: dict[str, Specs] = {name: {} for name in names}
+        self.results: list[Result] = []
+        self.errors: list[BaseException] = []
+        self.names: set[str] = set()
+
+    def pytest_load_initial_conftests(self, early_config: pytest.Config, args: list[str]) -> None:
+        """No workers of pytest-xdist."""
+        if early_config.pluginmanager.hasplugin("xdist"):
+            extra_arguments(args, "-n", "0")
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """What Hypothesis reads of each module that is imported, it reads where a case is drawn."""
+        session.config.pluginmanager.set_blocked("hypothesispytest")
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Keep what kept a module from being collected."""
+        if report.failed:
+            said = f"{report.nodeid} cannot be collected:\n{report.longreprtext}"
+            self.errors.append(click.ClickException(said))
+
+    def pytest_pycollect_makeitem(self, collector: pytest.Collector, name: str, obj: Any) -> None:
+        """Keep a spec that stands in a module under the name that was asked for."""
+        if isinstance(obj, KernelSpec):
+            self._keep(collector.path, f"{collector.nodeid}::{name}", obj)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Use the specs; run nothing."""
+        if self.errors:
+            return True
+        for item in session.items:
+            if (test := kernel_test_of(getattr(item, "obj", None))) is not None:
+                self.names.add(getattr(item, "originalname", item.name))
+                self._keep(item.path, item.nodeid.partition("[")[0], test.spec, every=True)
+        try:
+            for name, specs in self.specs.items():
+                if not specs:
+                    place, _, own = self.wanted[name]
+                    told = f" {own!r}{suggest_names(own, self.names)}" if own else ""
+                    raise click.UsageError(f"{place} has no kernel test{told}")
+            named = {k: v for spec in self.specs.values() for k, v in spec.items()}
+            self.results.append(self.use(named))
+        except BaseException as error:  # raised anew where the command can show it
+            self.errors.append(error)
+        return True
+
+    def _keep(self, file: Path, node: str, spec: KernelSpec, *, every: bool = False) -> None:
+        """Keep a spec that was asked for: by its name, or ``every`` one of the file or folder."""
+        for name, (place, _, own) in self.wanted.items():
+            asked = own == node.rpartition("::")[2] if own else every
+            if asked and file.is_relative_to(Path(place).resolve()):
+                self.specs[name][node] = spec
+
+
+def with_spec(name: str, use: Callable[[KernelSpec], Result]) -> Result:
+    """What ``use`` makes of the spec of ``PATH::TEST``, where the embedded modules are in place."""
+    if "::" not in name and Path(name).is_file():
+        raise click.UsageError(f"a kernel test is named PATH::TEST; got {name}")
+    return with_specs((name,), lambda specs: use(*specs.values()))
+
+
+def with_specs(names: Sequence[str], use: Callable[[Specs], Result]) -> Result:
+    """The same of all specs that are named: files and folders of tests, PATH::TEST, PATH::SPEC."""
+    places = dict.fromkeys(name.partition("::")[0] for name in names)
+    for place in places:
+        if not Path(place).exists():
+            raise click.UsageError(f"no file at {place}")
+    collector = _Collector(names, use)
+    said = io.StringIO()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
+        pytest.main([*places, "-s", *_QUIET], plugins=[collector])
+    for error in collector.errors:
+        raise error
+    if not collector.results:
+        text = said.getvalue().strip() or "it has no test"
+        raise click.ClickException(f"{', '.join(places)} cannot be collected:\n{text}")
+    return collector.results[0]

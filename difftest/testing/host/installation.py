@@ -1,0 +1,67 @@
+"""The embedded modules with the timing model in place: what commands and the plugin install."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from difftest.simulator import Machine, Trace
+from difftest.simulator.entry.install import embedded
+from difftest.simulator.errors import not_modelled
+
+if TYPE_CHECKING:
+    from difftest.timing import Prediction
+
+
+def embedded_with_predictions(level: str | None = None) -> embedded:
+    """The embedded modules, whose `nki.benchmark` predicts latencies, at a level of NKI."""
+    return embedded(predictor=predict_latency, level=level)
+
+
+class PredictedLaunch:
+    """What the timing model says of a launch, in microseconds; unknown costs are errors."""
+
+    def __init__(self, prediction: Prediction) -> None:
+        self.prediction = prediction
+
+    def get_latency_percentile(self, percentile: int) -> float:
+        """Predicted, in microseconds."""
+        self._need_costs()
+        return self.prediction.get_latency_percentile(percentile)
+
+    def get_interval(self) -> tuple[float, float]:
+        """Between which microseconds a device's latency would lie, nine times of ten."""
+        self._need_costs()
+        return self.prediction.latency_interval
+
+    @property
+    def caution(self) -> str:
+        """What to know before the time is believed, in words; empty if most of it was measured."""
+        return self.prediction.caution
+
+    def _need_costs(self) -> None:
+        if unknown := self.prediction.describe_unknown():
+            raise not_modelled("the latency of this kernel", unknown)
+
+    def profile(self) -> Mapping[str, object]:
+        """The predicted profile, as `difftest profile --json` has it without its advice."""
+        from difftest.timing.report import Report, as_mapping
+
+        return as_mapping(Report(self.prediction))
+
+
+def predict_latency(trace: Trace, machine: Machine, dge: bool) -> PredictedLaunch:
+    """Predict the latency of a launch; the timing model is imported when it is first asked.
+
+    Raises
+    ------
+    NotModelledError : there is nothing to time, or no timing data for the machine.
+    """
+    from difftest.timing import UnknownCostError, predict
+
+    if not len(trace):
+        raise not_modelled("the latency of a kernel without instructions", "an empty trace")
+    try:
+        return PredictedLaunch(predict(trace, machine, dge=dge))
+    except UnknownCostError as error:
+        raise not_modelled(f"the latency of kernels on {machine.name}", str(error)) from None

@@ -1,0 +1,185 @@
+"""A kernel on a command line: MODULE:KERNEL or FILE.py:KERNEL, shapes, a grid, NAME=VALUE."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import importlib
+import importlib.util
+import math
+import re
+import sys
+import traceback
+from collections.abc import Iterable, Iterator
+from importlib.machinery import PathFinder
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import click
+
+from difftest.simulator.frontend.launchable import nc
+from difftest.support.tracebacks import PACKAGE, hide_frames
+from difftest.testing.harness.limits import within_limits
+from difftest.testing.host.naming import function_in
+from difftest.testing.host.shipped import import_shipped
+
+SHIPPED = ("kernels", "reference")
+_IMPORTING = (PACKAGE, importlib.__file__, "<frozen importlib")
+"""Files between a command and the module that it imports."""
+_SIZE = r" *0*[1-9][0-9]* *"
+_SHAPE = re.compile(rf"{_SIZE}(,{_SIZE}){{,31}}")
+"""NumPy 1 has arrays of at most 32 dimensions."""
+MOST_PROGRAMS = 4096
+"""Of a grid, and of ranks: each runs the kernel once."""
+
+
+def load_kernel(name: str) -> Any:
+    """The kernel named ``MODULE:KERNEL`` or ``FILE.py:KERNEL``.
+
+    The embedded modules must be installed.
+    """
+    place, _, function = name.rpartition(":")
+    relative = place.startswith(".") and not place.endswith(".py")
+    if relative or not place or not function or place.endswith(":"):
+        hint = "; a kernel test, PATH::TEST, goes with --case" if "::" in name else ""
+        raise click.UsageError(
+            "a kernel is named MODULE:KERNEL, as in kernels.classic.transpose:matrix_transpose, "
+            f"or FILE.py:KERNEL; got {name}{hint}"
+        )
+    try:
+        if place.endswith(".py"):
+            module = within_limits(lambda: _import_file(Path(place)), f"the import of {place}")
+        else:
+            package = place.partition(".")[0]
+            seen = (folder / package for folder in _folders())
+            is_shipped = package in SHIPPED and not any(
+                path.is_dir() or path.with_suffix(".py").is_file() for path in seen
+            )
+            load = import_shipped if is_shipped else _import_own
+            module = within_limits(lambda: load(place), f"the import of {place}")
+    except (click.ClickException, KeyboardInterrupt):
+        raise
+    except SyntaxError as error:
+        raise click.ClickException(f"cannot import {place}: {error}") from None
+    except BaseException as error:  # SystemExit too, which would end the command quietly
+        if isinstance(error, ModuleNotFoundError) and f"{place}.".startswith(f"{error.name}."):
+            raise click.UsageError(f"cannot import {place}: {error}") from None
+        hide_frames(error, _IMPORTING)
+        text = "".join(traceback.format_exception(error)).rstrip()
+        raise click.ClickException(f"cannot import {place}\n{text}") from None
+    try:
+        return function_in(module, function, place)
+    except LookupError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _import_file(path: Path) -> ModuleType:
+    """The module in a file: of the package it lies in, so that relative imports work."""
+    if not path.is_file():
+        raise click.UsageError(f"no file at {path}")
+    file = path.resolve()
+    folder = file.parent
+    name = file.stem
+    while (folder / "__init__.py").is_file():
+        folder, name = folder.parent, f"{folder.name}.{name}"
+    sys.path.insert(0, str(folder))
+    module = importlib.import_module(name)
+    if Path(module.__file__ or "").resolve() != file:
+        raise click.UsageError(f"{name} is another module's name, that at {module.__file__}")
+    return module
+
+
+@contextlib.contextmanager
+def in_front(folder: Path, modules: Iterable[str]) -> Iterator[None]:
+    """The modules of a folder, and no others of their names; what was there comes back."""
+    roots = {name.split(".")[0] for name in modules}
+
+    def take_out() -> dict[str, ModuleType]:
+        names = [name for name in sys.modules if name.split(".")[0] in roots]
+        return {name: sys.modules.pop(name) for name in names}
+
+    before = take_out()
+    sys.path.insert(0, str(folder))
+    importlib.invalidate_caches()  # files may be younger than what was last seen of the folder
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        take_out()
+        sys.modules.update(before)
+
+
+def _import_own(name: str) -> ModuleType:
+    """A module of the user's, whose package may have the name of one of this repository's.
+
+    Python would take a package further on for a folder without ``__init__.py``, so that such a
+    folder is looked up among the user's folders alone.
+    """
+    own = [str(folder) for folder in _folders()]
+    sys.path[:0] = [folder for folder in own if folder not in sys.path]
+    package = name.partition(".")[0]
+    spec = PathFinder.find_spec(package, own) if package in SHIPPED else None
+    if spec is not None and spec.origin is None and package not in sys.modules:
+        sys.modules[package] = importlib.util.module_from_spec(spec)
+    return importlib.import_module(name)
+
+
+def _folders() -> tuple[Path, ...]:
+    """Where the user's modules are looked for: here, and in ``src``."""
+    here = Path.cwd()
+    return (here, here / "src") if (here / "src").is_dir() else (here,)
+
+
+def parse_shape(text: str) -> tuple[int, ...]:
+    """``128,512`` as a shape."""
+    if not _SHAPE.fullmatch(text):
+        raise click.BadParameter(
+            f"a shape is 1 to 32 positive sizes, commas between, as in 128,512; got {text!r}"
+        )
+    return tuple(map(int, text.split(",")))
+
+
+def parse_grid(text: str | None) -> tuple[int, ...]:
+    """``2`` or ``4,nc2`` as an SPMD grid, where nc2 is ``nl.nc(2)``; empty for None."""
+    if text is None:
+        return ()
+    parts = [part.strip() for part in text.split(",")]
+    try:
+        shape = parse_shape(",".join(part.removeprefix("nc") for part in parts))
+    except click.BadParameter:
+        raise click.BadParameter(
+            f"a grid is positive sizes, as in 4,2, or 4,nc2 for nl.nc(2); got {text!r}"
+        ) from None
+    if math.prod(shape) > MOST_PROGRAMS:
+        raise click.BadParameter(f"a grid has at most {MOST_PROGRAMS} programs; got {text!r}")
+    return tuple(
+        nc(size) if part.startswith("nc") else size for size, part in zip(shape, parts, strict=True)
+    )
+
+
+def parse_keywords(texts: Iterable[str]) -> dict[str, Any]:
+    """``NAME=VALUE`` each, values as Python literals or, failing that, text."""
+    keywords: dict[str, Any] = {}
+    for text in texts:
+        name, value = _named(text, "an argument is NAME=VALUE", ".*")
+        if name in keywords:
+            raise click.BadParameter(f"{name} is set twice")
+        try:
+            keywords[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            keywords[name] = value
+    return keywords
+
+
+def parse_bounds(texts: Iterable[str]) -> dict[str, int]:
+    """``NAME=N`` each, N at least 1."""
+    pairs = (_named(text, "a bound is NAME=N, as in rows=64", "0*[1-9][0-9]*") for text in texts)
+    return {name: int(value) for name, value in pairs}
+
+
+def _named(text: str, accepted: str, values: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not (separator and name.isidentifier() and re.fullmatch(values, value, re.DOTALL)):
+        raise click.BadParameter(f"{accepted}; got {text!r}")
+    return name, value

@@ -1,0 +1,36 @@
+"""The references and kernels of this repository, wherever they lie.
+
+In the source tree `reference/` and `kernels/` stand beside this package. The wheel holds this
+package alone, and carries both folders inside it (see `force-include` in pyproject.toml).
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+
+_PACKAGE = Path(__file__).resolve().parents[2]
+
+
+def shipped_folder() -> Path:
+    """The folder that holds `reference/` and `kernels/`."""
+    inside = _PACKAGE / "shipped_sources"
+    return inside if inside.is_dir() else _PACKAGE.parent
+
+
+def import_shipped(name: str) -> ModuleType:
+    """Import a module such as "reference.conv2d"; an ImportError if another package has its name.
+
+    Kernels import `neuronxcc`: the caller installs the embedded modules around the call.
+    """
+    folder = str(shipped_folder())
+    sys.path.insert(0, folder)
+    try:
+        module = importlib.import_module(name)
+    finally:
+        sys.path.remove(folder)
+    if not str(module.__file__).startswith(folder):
+        raise ImportError(f"{name} is another package's module, at {module.__file__}")
+    return module

@@ -1,0 +1,170 @@
+"""A session as data: what a JSON file has, and what the page and the Markdown show.
+
+The document has ``backends``, ``kernels`` (the counts of the summary), ``tests`` (outcome; of a
+kernel test its kernels and ``details``; of one that failed its message, its text, its case and the
+test that fails alike), ``not_reached`` (branches and loops that no case took), ``not_collected``,
+``left_out`` (kernels that a backend does not run, by dialect, with the reason) and ``exit_code``;
+``format`` changes when a field does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from difftest.analysis.finding import group_by
+from difftest.support.choices import PAGES
+from difftest.support.output import write_file
+from difftest.testing.harness.coverage import uncovered_branches
+from difftest.testing.harness.explanation import CaseHistory
+from difftest.testing.harness.failures import CaseFailure
+from difftest.testing.harness.spec import count_elements
+from difftest.testing.harness.tally import PROPERTY, tally_from_json
+from difftest.testing.report.failure import failure_document, findings_with_lines
+from difftest.testing.report.page import markdown_text, page_text
+from difftest.testing.report.totals import labels_of, total_of
+
+if TYPE_CHECKING:
+    from difftest.testing.backends.base import Backend
+    from difftest.testing.harness.case import Case
+    from difftest.testing.harness.runner import Runner
+    from difftest.testing.harness.spec import KernelSpec
+
+FORMAT = 6
+BUG = "difftest_bug"
+"""The attribute of a report that names its bug; pytest-xdist sends it on with the others."""
+CASE = "difftest_case"
+"""The property of a failed kernel test that holds its case, as ``pytest --case`` takes it."""
+DETAILS = "difftest_details"
+"""The property of a kernel test that holds what a report says of it, beside its tally."""
+SUMMARY = "GITHUB_STEP_SUMMARY"
+"""The environment variable that names the file of a GitHub step's summary."""
+
+
+def details(runner: Runner, failure: CaseFailure | None, *, page: bool) -> str:
+    """What a report says of the kernel test that has run, as JSON.
+
+    ``page`` asks for what only a page shows: how long the largest case is predicted to take.
+    """
+    document: dict[str, Any] = {"failure": failure and failure_document(failure)}
+    document["hazards"] = findings_with_lines(finding for *_, finding in runner.hazards.values())
+    if page:
+        from difftest.testing.report.performance import performance_document
+
+        shown: list[Any] = [_largest(entry) for entry in runner.histories.values() if entry.agreed]
+        if failure is not None:
+            shown = [(failure.spec, failure.case)]
+        document["performance"] = [row for case in shown if (row := performance_document(*case))]
+    return json.dumps(document)
+
+
+def _largest(history: CaseHistory) -> tuple[KernelSpec, Case]:
+    spec = history.spec
+    return spec, max(history.agreed, key=lambda case: count_elements(spec, case.values))
+
+
+def bugs_of(reports: Iterable[Any]) -> list[list[Any]]:
+    """Failures by their bug, as far as anybody can tell; that of a drawn case leads the others.
+
+    In the order of the tests, which workers of pytest-xdist tell.
+    """
+    ordered = sorted(
+        reports, key=lambda r: (getattr(r, BUG, [0, 0])[1] != "", getattr(r, "item_index", 0))
+    )
+    return list(group_by(ordered, lambda report: getattr(report, BUG, [id(report)])[0]).values())
+
+
+def also_wrong(others: Sequence[Any]) -> str:
+    """How many other cases fail by a bug, and which."""
+    cases = ", ".join(dict.fromkeys(getattr(other, BUG)[1] or "drawn" for other in others))
+    return f"{len(others)} other case{'s' if len(others) > 1 else ''} ({cases})" if others else ""
+
+
+def session_document(
+    versions: Mapping[str, str],
+    backends: Iterable[Backend],
+    reports: Iterable[Any],
+    stopped: Iterable[Iterable[tuple[str, object]]],
+    left: tuple[Iterable[str], Iterable[Mapping[str, Any]], int],
+) -> dict[str, Any]:
+    """A session that is over, as JSON has it: what ran it, its reports, what it left out.
+
+    ``stopped`` are properties of tests that Ctrl-C ended: what they had counted is there, too;
+    ``left`` are the modules that were not collected, the kernels that a backend does not run, and
+    the session's exit code.
+    """
+    several = [report for report in reports if isinstance(report, pytest.TestReport)]
+    several.sort(key=lambda report: report.start)
+    deciding = [report for report in several if report.when == "call" or not report.passed]
+    own = [*(report.user_properties for report in deciding), *stopped]
+    texts = (dict(properties).get(PROPERTY) for properties in own)
+    tallies = [tally_from_json(str(text)) for text in texts if text is not None]
+    labels = labels_of(tallies)
+    tally = total_of(tallies)
+    alike: dict[int, dict[str, str]] = {}
+    for lead, *others in bugs_of(report for report in deciding if report.failed):
+        alike |= {id(other): {"same_as": lead.nodeid} for other in others}
+        alike[id(lead)] = {"also_wrong": also_wrong(others)}
+    return {
+        "format": FORMAT,
+        "versions": dict(versions),
+        "backends": [{"name": row.name, "description": row.description} for row in backends],
+        "kernels": [
+            {"kernel": kernel, "backend": backend, **asdict(counts)}
+            for (kernel, backend), counts in sorted(tally.rows.items())
+        ],
+        "inconclusive": sorted(tally.reasons),
+        "not_reached": [place._asdict() for place in uncovered_branches(tally.coverage)],
+        "tests": [_test(report, labels) | alike.get(id(report), {}) for report in deciding],
+        "not_collected": sorted(left[0]),
+        "left_out": [dict(group) for group in left[1]],
+        "exit_code": left[2],
+    }
+
+
+def write_report(file: Path, document: Mapping[str, Any]) -> None:
+    """Write a report, in a folder that is there: a page, Markdown or JSON, by the file's suffix.
+
+    In a step of GitHub's its summary gets the Markdown too.
+    """
+    if file.suffix in PAGES:
+        text = page_text(document)
+    elif file.suffix == ".md":
+        text = markdown_text(document)
+    else:
+        text = json.dumps(document, indent=1)
+    write_file(file, text)
+    if summary := os.environ.get(SUMMARY):
+        with open(summary, "a", encoding="utf-8") as more:
+            more.write(markdown_text(document))
+
+
+def _test(report: pytest.TestReport, labels: Mapping[tuple[str, str], str]) -> dict[str, Any]:
+    properties = dict(report.user_properties)
+    test: dict[str, Any] = {
+        "id": report.nodeid,
+        "outcome": report.outcome if report.when == "call" else f"{report.when} {report.outcome}",
+        "seconds": round(report.duration, 3),
+    }
+    if PROPERTY in properties:
+        homes = tally_from_json(str(properties[PROPERTY])).homes
+        names = {name: labels[name, home] for name, home in homes.items()}
+        test["kernels"] = sorted(names.values())
+        test["details"] = json.loads(str(properties.get(DETAILS, '{"failure": null}')))
+        for part in (test["details"].get("failure"), *test["details"].get("performance", ())):
+            if part is not None:
+                part["kernel"] = names.get(part["kernel"], part["kernel"])
+    if CASE in properties:
+        test["case"] = json.loads(str(properties[CASE]))
+    if report.failed:
+        text = report.longreprtext
+        crash = getattr(report.longrepr, "reprcrash", None)
+        said = crash.message if crash else text.strip()
+        test |= {"failure": text, "message": said.partition("\n")[0]}
+    return test

@@ -1,0 +1,212 @@
+"""A failing test as data: what a page, a summary in Markdown and other programs show of it."""
+
+from __future__ import annotations
+
+import linecache
+import traceback
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from difftest.analysis.finding import Finding
+from difftest.simulator.errors import Location, relative_path
+from difftest.support.tracebacks import format_error, inner_frames, is_own
+from difftest.testing.harness.case import Case, to_jsonable
+from difftest.testing.harness.failures import (
+    CaseFailure,
+    DifferentialFailure,
+    ReportedFailure,
+    Reproduction,
+    case_rows,
+    format_report,
+    format_sizes,
+)
+from difftest.testing.harness.runner import Runner
+from difftest.testing.harness.spec import KernelSpec
+from difftest.testing.harness.verdict import Mismatch, OneSided
+from difftest.testing.harness.writers import locate_writers
+from difftest.testing.host.progress import ProgressThread
+from difftest.testing.report.error_map import error_maps
+
+NEIGHBOURS = 3
+"""Lines that are shown before and after one."""
+_SEVERAL = "Hypothesis found "
+"""How the text begins of Hypothesis's group of errors: those of a test that fails in some ways."""
+
+
+def failure_document(failure: CaseFailure) -> dict[str, Any]:
+    """What is known of a failure, as JSON has it.
+
+    ``where`` has the lines that it is about, ``outputs`` the maps of each wrong output, ``nearest``
+    the case next to it that agrees.
+    """
+    spec = failure.spec
+    case = failure.case
+    document: dict[str, Any] = {
+        "kernel": spec.name,
+        "title": failure.title(),
+        "rows": [list(row) for row in [*case_rows(spec, case), *failure.rows()] if row[1]],
+        "again": failure.again.command(case) if failure.again else "",
+        "saved": failure.saved,
+        "findings": findings_with_lines(failure.findings),
+        "beside": list(failure.beside),
+        "where": [],
+        "outputs": [],
+        "nearest": "",
+    }
+    if isinstance(failure, DifferentialFailure):
+        document["where"] = _where(failure)
+        document["outputs"] = _outputs(failure)
+        agreed = nearest_passing(case, failure.history.agreed)
+        document["nearest"] = "" if agreed is None else label(agreed)
+    return document
+
+
+@contextmanager
+def one_of_several(runner: Runner) -> Iterator[None]:
+    """Raise one of the errors that Hypothesis found, where it found several kinds of them.
+
+    That is the simplest, one of ours before any of the test's own; it tells the others.
+    """
+    try:
+        yield
+    except BaseException as group:
+        if not (hasattr(group, "exceptions") and str(group).startswith(_SEVERAL)):
+            raise
+        errors = group.exceptions[::-1]  # the simplest is Hypothesis's last
+        lead, *others = sorted(errors, key=lambda error: not isinstance(error, ReportedFailure))
+        lead.__dict__["beside"] = [_told_beside(runner, error) for error in others]
+        before = lead.__context__
+        try:
+            raise lead
+        finally:
+            lead.__context__ = before  # not the group
+
+
+def _told_beside(runner: Runner, error: BaseException) -> str:
+    """A report, or an error of the test's own in a line, and how its case is run again."""
+    if isinstance(error, CaseFailure):
+        locate_writers(error, runner.backends)
+        return str(error)
+    at = runner.now and raised_at(error, runner.now[0])
+    steps = (step.f_locals.get("case") for step, _ in traceback.walk_tb(error.__traceback__))
+    case = next((case for case in steps if isinstance(case, Case)), None)
+    if runner.reproduction and case:
+        again = [("run again", runner.reproduction.command(case))]
+    else:
+        again = []
+    return format_report(
+        f"{relative_path(at.file)}:{at.line}: {format_error(error)}" if at else format_error(error),
+        again,
+    )
+
+
+def nearest_passing(case: Case, agreed: Sequence[Case]) -> Case | None:
+    """Of the cases that agree, the one that differs least: in the fewest values, and by least.
+
+    One of the same values and dtype is it only if there is no other: its data show nothing.
+    """
+
+    def distance(other: Case) -> tuple[int, float]:
+        pairs = [(value, other.values[name]) for name, value in case.values.items()]
+        differ = [(mine, theirs) for mine, theirs in pairs if mine != theirs]
+        data = sum(recipe != other.data[name] for name, recipe in case.data.items())
+        numbers = [pair for pair in differ if all(isinstance(of, int | float) for of in pair)]
+        far = np.abs(np.diff(np.log1p(np.abs(np.array(numbers, np.float64))))).sum()
+        return len(differ) + data + (case.dtype != other.dtype), float(far)
+
+    kind = case.values, case.dtype
+    others = [other for other in agreed if (other.values, other.dtype) != kind]
+    return min(others or agreed, key=distance, default=None)
+
+
+def label(case: Case) -> str:
+    """A case in a line: its values, its dtype and its data."""
+    values = [f"{name}={to_jsonable(value)}" for name, value in case.values.items()]
+    data = [f"{name}={recipe!r:.80}" for name, recipe in case.data.items()]
+    return ", ".join([*values, case.dtype, *data])
+
+
+def running_case(runner: Runner) -> ProgressThread:
+    """Tells which case of which test a runner is at for long, or the test that has none yet."""
+
+    def told(now: Any) -> str:
+        if isinstance(now, Reproduction):
+            return now.node
+        again = runner.reproduction  # it may end meanwhile
+        return f"{again.node + ': ' if again else ''}{now[0].name}, at {format_sizes(*now)},"
+
+    return ProgressThread(lambda: runner.now or runner.reproduction, told)
+
+
+def findings_with_lines(several: Iterable[Finding]) -> list[dict[str, Any]]:
+    """Findings with the lines that they are about."""
+    return [
+        {**hazard.as_mapping(), "where": [lines_around(at, hazard.id) for at in hazard.locations]}
+        for hazard in several
+    ]
+
+
+def lines_around(at: Location, why: str) -> dict[str, Any]:
+    """A line with its neighbours."""
+    first = max(1, at.line - NEIGHBOURS)
+    lines = [(n, linecache.getline(at.file, n)) for n in range(first, at.line + NEIGHBOURS + 1)]
+    shown = [[n, text.rstrip("\n")] for n, text in lines if text]
+    return {"why": why, "file": at.file, "line": at.line, "lines": shown}
+
+
+def _outputs(failure: DifferentialFailure) -> list[dict[str, Any]]:
+    """Each wrong output, of the case and of the largest one that fails too: it shows more."""
+    outputs: list[dict[str, Any]] = []
+    for backend, verdict in failure.verdicts.items():
+        if not isinstance(verdict, Mismatch):
+            continue
+        largest = failure.history.largest.get(backend, (failure.case, verdict))
+        for case, mismatch in ((failure.case, verdict), largest):
+            is_larger = mismatch.shape != verdict.shape
+            if mismatch.evidence is None or (outputs and not is_larger):
+                continue
+            output = {
+                "backend": backend,
+                "output": mismatch.output,
+                "of": format_sizes(failure.spec, case) if is_larger else "",
+                "case": label(case),
+                "shape": list(mismatch.shape),
+                "dtype": str(mismatch.evidence.got.dtype),
+                "looks_like": "" if is_larger else failure.looks.get(backend, ""),
+                "maps": error_maps(mismatch),
+            }
+            outputs.append(output)
+    return outputs
+
+
+def _where(failure: DifferentialFailure) -> list[dict[str, Any]]:
+    """The lines that raised, or that wrote the first wrong element."""
+    shown = []
+    for backend, verdict in failure.verdicts.items():
+        if isinstance(verdict, OneSided):
+            at = raised_at(verdict.error, failure.spec)
+            if at is not None:
+                shown.append(lines_around(at, "raised here"))
+        elif isinstance(verdict, Mismatch) and verdict.first is not None:
+            event = failure.writers.get(backend)
+            if event is not None and event.location is not None:
+                index = list(verdict.first.index)
+                name = verdict.argument or f"output {verdict.output}"
+                why = f"{event.opcode} wrote {name} at {index} here, last"
+                shown.append(lines_around(event.location, why))
+    return shown[:1]
+
+
+def raised_at(error: BaseException, spec: KernelSpec) -> Location | None:
+    """The line of the kernel, or of the reference, that raised an error."""
+    at = getattr(error, "location", None)
+    if isinstance(at, Location):
+        return at
+    for function in (spec.kernel, spec.reference):
+        for entry in inner_frames(error):
+            if is_own(entry, function):
+                return Location(entry.tb_frame.f_code.co_filename, entry.tb_lineno)
+    return None

@@ -1,0 +1,275 @@
+"""A saved failure once more, and the instruction at which a judge first disagrees.
+
+The judges: the oracle, which works out what each instruction literally means; the detectors of
+hazards; the exact run, which knows how far rounding may lead; and at last the reference, which
+knows the outputs alone, so that the instruction is the last one that wrote a wrong element.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import numpy as np
+
+from difftest.analysis.finding import Severity
+from difftest.simulator.errors import Location, OracleError
+from difftest.simulator.trace import Event, Trace
+from difftest.testing.backends.base import Completed, Crashed, KernelCall, Unsupported
+from difftest.testing.backends.embedded import EmbeddedSimulator, PlainSimulator
+from difftest.testing.harness.bound_case import specs_by_kernel
+from difftest.testing.harness.case import Edge
+from difftest.testing.harness.edges import judge_edge
+from difftest.testing.harness.explicit import CaseError
+from difftest.testing.harness.failures import CaseFailure, DifferentialFailure
+from difftest.testing.harness.runner import Runner, make_call, run_kernel
+from difftest.testing.harness.spec import KernelSpec
+from difftest.testing.harness.verdict import Inconclusive, Mismatch, OneSided
+from difftest.testing.harness.writers import name_writers
+from difftest.testing.host.options import with_progress
+from difftest.testing.report.failure import lines_around, raised_at
+from difftest.testing.report.line_tracing import (
+    IssuingLines,
+    OperandSnapshot,
+    debug_at,
+    trace_lines,
+)
+from difftest.testing.report.saved import SavedError, SavedFailure, read_saved
+
+_NEAR = 2
+"""Elements that are shown on each side of the first wrong one."""
+
+
+class Disagreement(NamedTuple):
+    """Where a judge disagrees first."""
+
+    judge: str
+    said: str
+    number: int | None = None
+    """Of the instruction; None where the launch ended before it was over."""
+    location: Location | None = None
+
+
+@dataclass(frozen=True)
+class ReplayResult:
+    """What came of a saved failure.
+
+    Attributes
+    ----------
+    text : the report of the failure, or why the case is not judged; empty if the case agrees.
+    stops : where the judges disagree, the first instruction first.
+    trace, lines : of the run, as far as there are any.
+    around : what the tensors of the first stop's instruction hold after it, by role.
+    source : the line of the first stop, with its neighbours.
+    """
+
+    text: str
+    stops: tuple[Disagreement, ...]
+    trace: Trace | None
+    lines: IssuingLines
+    around: dict[str, str]
+    source: list[str] = field(default_factory=list)
+
+    @property
+    def event(self) -> Event | None:
+        """The instruction of the first stop."""
+        number = self.stops[0].number if self.stops else None
+        if self.trace is None or number is None:
+            return None
+        # of one that only moved another's result, that one
+        return next((step for step in reversed(self.trace.events) if step.number <= number), None)
+
+
+def rerun_saved(
+    saved: SavedFailure, tell: Callable[[ReplayResult], None], *, debug: bool = False
+) -> ReplayResult:
+    """Run a saved failure again, and tell what came of it.
+
+    With ``debug`` it runs once more then, in Python's debugger, which stops at the first stop.
+    """
+    with saved.loaded() as (spec, edge, folder):
+        every = [_replay(part, edge, folder, saved) for part in specs_by_kernel(spec)]
+        (again, run), *_ = sorted(every, key=lambda pair: not pair[0].text)
+        tell(again)
+        at = _line(again) if again.stops else None
+        if debug and at is not None:
+            debug_at(run, *at)
+        return again
+
+
+@click.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--pdb", "debug", is_flag=True, help="Then stop there in Python's debugger.")
+@with_progress
+def replay(file: Path, debug: bool) -> None:
+    """Run a failure that `pytest --difftest-save DIR` saved.
+
+    FILE holds the sources of the kernel, the reference and the test, and the case. The report says
+    at which instruction the oracle, a detector, the exact run or the reference first disagrees, and
+    shows its tensors. The exit code is 1 if the case still fails.
+    """
+    try:
+        again = rerun_saved(
+            read_saved(file), lambda run: click.echo("\n".join(replay_lines(run))), debug=debug
+        )
+    except (SavedError, CaseError) as error:
+        raise click.ClickException(str(error)) from None
+    click.get_current_context().exit(bool(again.text or again.stops))
+
+
+def _line(again: ReplayResult) -> tuple[str, int, int] | None:
+    """File, line and instructions before it, of the first stop."""
+    stop = again.stops[0]
+    if stop.number is not None:
+        return again.lines.of(stop.number)
+    if stop.location is None:
+        return None
+    at = stop.location.file, stop.location.line
+    before = [number for number, where in again.lines.at.items() if where == at]
+    return (*at, max(before)) if before else None
+
+
+def _replay(
+    spec: KernelSpec, edge: Edge, folder: Path, saved: SavedFailure
+) -> tuple[ReplayResult, Callable[[], Any]]:
+    """What comes of one kernel, and a run of it."""
+    backend = EmbeddedSimulator(saved.level, saved.strictness)
+    runner = Runner((backend,), record=True, verbose=True)
+    call = make_call(spec, edge.case)
+    exact = call._replace(exact=runner.settings_of(spec, edge.case), record=True)
+
+    def run() -> Any:
+        return backend.run(_fresh(exact))
+
+    failure: CaseFailure | None = None
+    trace: Trace | None = None
+    doubts: list[str] = []
+    try:
+        if edge.why:
+            outcome = run_kernel(backend, _fresh(exact))
+            trace = outcome.trace if isinstance(outcome, Completed) else None
+            judge_edge(runner, spec, edge, backend, outcome)
+        else:
+            verdicts = runner.check(spec, edge.case).values()
+            doubts = [verdict.reason for verdict in verdicts if isinstance(verdict, Inconclusive)]
+        runner.check_hazards()
+    except CaseFailure as wrong:
+        failure = wrong
+    trace = trace or runner.traces.get(backend.name)
+    if isinstance(failure, DifferentialFailure):
+        name_writers(failure, backend.name, trace)
+    lines = IssuingLines()
+    trace_lines(folder, lambda: run_kernel(backend, _fresh(exact)), lines)
+    oracle = run_kernel(PlainSimulator(saved.level, saved.strictness), _fresh(call))
+    stops = sorted(
+        _stops(failure, trace, lines, oracle),
+        key=lambda end: (end.judge != "the oracle", np.inf if end.number is None else end.number),
+    )
+    text = str(failure or "") or "".join(f"{spec.name} is not judged: {why}" for why in doubts[:1])
+    again = ReplayResult(text.replace(str(folder), "..."), tuple(stops), trace, lines, {})
+    event = again.event
+    if event is not None:
+        at = event.location
+    elif stops:
+        at = stops[0].location
+    else:
+        at = None
+    if at is not None:
+        file = Path(at.file)
+        near = file.relative_to(folder) if folder in file.parents else file
+        again.source.append(f"  {near.as_posix()}:{at.line}")
+        for number, text in lines_around(at, "")["lines"]:
+            again.source.append(f"  {'>' if number == at.line else ' '} {number:>4} {text}")
+    if event is not None:
+        around = OperandSnapshot(event)
+        trace_lines(folder, run, around)
+        again.around.update(around.said)
+    return again, run
+
+
+def _fresh(call: KernelCall) -> KernelCall:
+    """The same call on arrays of its own."""
+    copies = [tuple(array.copy() for array in arrays) for arrays in (call.inputs, call.outputs)]
+    return call._replace(inputs=copies[0], outputs=copies[1])
+
+
+def _stops(
+    failure: CaseFailure | None, trace: Trace | None, lines: IssuingLines, oracle: Any
+) -> Iterator[Disagreement]:
+    if isinstance(oracle, Crashed | Unsupported) and isinstance(oracle.error, OracleError):
+        yield Disagreement("the oracle", str(oracle.error), None, oracle.error.location)
+    if failure is None:
+        return
+    wrong = isinstance(failure, DifferentialFailure)  # then what may be its cause counts too
+    for hazard in failure.findings:
+        if (steps := hazard.evidence) and (wrong or hazard.severity is Severity.ERROR):
+            yield Disagreement(
+                "a detector", f"{hazard.id}: {hazard.happened}", min(steps), hazard.location
+            )
+    if lines.outside is not None:
+        number, name = lines.outside
+        said = f"{name} lies farther from its exact values than rounding explains"
+        yield Disagreement("the exact run", said, number)
+    if isinstance(failure, DifferentialFailure):
+        for on, verdict in failure.verdicts.items():
+            if isinstance(verdict, OneSided):
+                at = raised_at(verdict.error, failure.spec)
+                yield Disagreement(
+                    "the kernel", f"{type(verdict.error).__name__} is raised here", None, at
+                )
+            elif isinstance(verdict, Mismatch):
+                yield _last_writer(verdict, failure.writers.get(on), is_known=trace is not None)
+
+
+def _last_writer(verdict: Mismatch, event: Event | None, *, is_known: bool) -> Disagreement:
+    first = verdict.first
+    output = verdict.output
+    if first is None or output is None or not is_known:
+        return Disagreement("the reference", verdict.message)
+    name = verdict.argument or f"output {output}"
+    said = f"{name} at {list(first.index)}: got {first.got}, expected {first.expected}"
+    if event is None:
+        return Disagreement("the reference", f"{said}; no instruction wrote it")
+    near = _neighbours(verdict)
+    return Disagreement(
+        "the reference", f"{said}; written here last{near}", event.number, event.location
+    )
+
+
+def _neighbours(verdict: Mismatch) -> str:
+    """What was got and what is expected around the first wrong element."""
+    seen = verdict.evidence
+    first = verdict.first
+    if seen is None or first is None or not first.index:
+        return ""
+    box = tuple(
+        slice(max(0, at - _NEAR), at + _NEAR + 1) if axis >= seen.value.ndim - 2 else at
+        for axis, at in enumerate(first.index)
+    )
+    got, expected = (np.array2string(array[box], precision=6) for array in (seen.got, seen.value))
+    whose = "without rounding" if first.exact else "got"
+    return f"\n{whose} around it:\n{got}\nexpected around it:\n{expected}"
+
+
+def replay_lines(again: ReplayResult) -> Iterator[str]:
+    """What came of it, for a terminal."""
+    yield again.text or "the case agrees with its reference here"
+    if not again.stops:
+        return
+    stop, *others = again.stops
+    event = again.event
+    what = "" if event is None else f" at instruction {event.number}, {event.opcode}"
+    yield ""
+    yield f"{stop.judge} disagrees first{what}"
+    yield textwrap.indent(stop.said, "  ")
+    yield from again.source
+    for role, text in again.around.items():
+        yield f"  after it, {role or 'operand'}:"
+        yield textwrap.indent(text, "    ")
+    for other in others:
+        at = "" if other.number is None else f" at instruction {other.number}"
+        yield f"{other.judge} disagrees too{at}: {other.said.splitlines()[0]}"

@@ -1,0 +1,195 @@
+"""A failure as one file: the sources of its kernel, reference and test, and its case.
+
+``pytest --difftest-save DIR`` writes it, and ``difftest replay FILE`` runs it wherever the package
+is installed. It is Python that says what it is; what reads it runs none of it but the modules that
+it holds.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+from difftest.support.tracebacks import is_installed, is_library
+from difftest.testing.harness.case import Edge
+from difftest.testing.harness.decorator import kernel_test_of
+from difftest.testing.harness.edges import edge_cases
+from difftest.testing.harness.explicit import case_from_json
+from difftest.testing.harness.spec import KernelSpec
+from difftest.testing.host.installation import embedded_with_predictions
+from difftest.testing.host.loading import in_front
+
+EDGE = "at the edges: "
+_FIELDS = ("TEST", "CASE", "LEVEL", "STRICTNESS", "MODULES")
+
+
+class SavedError(ValueError):
+    """A file is no saved failure, or what it holds cannot be imported here."""
+
+
+class SavedFailure(NamedTuple):
+    """What a file holds.
+
+    Attributes
+    ----------
+    test : ``module:function`` of the kernel test.
+    case : as ``--case`` takes it, or behind :data:`EDGE` the words for a call at the edges.
+    modules : the source of each module, by name.
+    level, strictness : as the test was run; None for what is chosen elsewhere.
+    """
+
+    test: str
+    case: str
+    modules: Mapping[str, str]
+    level: str | None = None
+    strictness: str | None = None
+
+    def script(self, title: str) -> str:
+        """The text of the file; ``title`` says in a line what failed."""
+        fields = [self.test, self.case, self.level, self.strictness]
+        head = "\n".join(
+            f"{name} = {value!r}" for name, value in zip(_FIELDS, fields, strict=False)
+        )
+        modules = "\n".join(
+            f"    {name!r}: {_quoted(source)}," for name, source in self.modules.items()
+        )
+        quiet = title.replace("\\", "/").replace('"', "'")
+        return (
+            f'"""{quiet}\n\n    difftest replay FILE\n\nruns it again, and stops at the '
+            f'instruction where a judge first disagrees.\n"""\n\n{head}\n'
+            f"MODULES = {{\n{modules}\n}}\n"
+        )
+
+    @contextmanager
+    def loaded(self) -> Iterator[tuple[KernelSpec, Edge, Path]]:
+        """The spec, the call and the folder of the sources, as long as this lasts.
+
+        Raises
+        ------
+        SavedError : the test cannot be imported, or is none.
+        CaseError : the case is none of its spec.
+        """
+        with tempfile.TemporaryDirectory(prefix="difftest-replay-") as name:
+            folder = Path(name).resolve()
+            self._write(folder)
+            with in_front(folder, self.modules), embedded_with_predictions(self.level):
+                spec = self._spec()
+                yield spec, self._call(spec), folder
+
+    def _call(self, spec: KernelSpec) -> Edge:
+        """The call; without words if it is a case."""
+        if not self.case.startswith(EDGE):
+            return Edge(case_from_json(self.case, spec), "", inside=True)
+        why = self.case.removeprefix(EDGE)
+        for edge in edge_cases(spec):
+            if edge.why == why:
+                return edge
+        raise SavedError(f"the spec of {self.test} has no call at its edges with {why}")
+
+    def _write(self, folder: Path) -> None:
+        for name, source in self.modules.items():
+            *parents, last = name.split(".")
+            place = folder
+            for parent in parents:
+                place = place / parent
+                place.mkdir(exist_ok=True)
+                (place / "__init__.py").touch()  # else a package elsewhere goes before it
+            is_package = any(other.startswith(f"{name}.") for other in self.modules)
+            file = place / last / "__init__.py" if is_package else place / f"{last}.py"
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(source, encoding="utf-8")
+
+    def _spec(self) -> KernelSpec:
+        module, _, function = self.test.partition(":")
+        try:
+            test = kernel_test_of(getattr(importlib.import_module(module), function, None))
+        except Exception as error:
+            raise SavedError(
+                f"{module} cannot be imported here, {type(error).__name__}: {error}"
+            ) from error
+        if test is None:
+            raise SavedError(f"{module} has no kernel test {function}")
+        return test.spec
+
+
+def read_saved(file: Path) -> SavedFailure:
+    """What a file holds.
+
+    Raises
+    ------
+    SavedError : it is no file that ``--difftest-save`` wrote.
+    """
+    try:
+        tree = ast.parse(file.read_text(encoding="utf-8"), file.name)
+        values = {
+            node.targets[0].id: ast.literal_eval(node.value)
+            for node in tree.body
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+        }
+        test, case, level, strictness, modules = (values[name] for name in _FIELDS)
+    except (OSError, SyntaxError, ValueError, KeyError) as error:
+        why = f"it has no {error.args[0]}" if isinstance(error, KeyError) else str(error)
+        told = f"{file} is no failure that pytest --difftest-save wrote: {why}"
+        raise SavedError(told) from None
+    return SavedFailure(test, case, modules, level, strictness)
+
+
+def file_name(test: str) -> str:
+    """The name of the file of a test: none that pytest collects."""
+    return f"failure_{re.sub(r'[^A-Za-z0-9]+', '_', test).strip('_')}.py"
+
+
+def modules_of(start: ModuleType) -> dict[str, str]:
+    """The source of a module and of all of the user's own that it imports, by name."""
+    sources: dict[str, str] = {}
+    left = [start.__name__]
+    modules = {start.__name__: start}
+    while left:
+        name = left.pop()
+        module = modules.get(name) or sys.modules.get(name)
+        if name in sources or module is None or not _is_own(module):
+            continue
+        source = inspect.getsource(module) or "\n"
+        sources[name] = source
+        left += _imported(source, name, is_package=hasattr(module, "__path__"))
+    return sources
+
+
+def _is_own(module: ModuleType) -> bool:
+    """Whether a module is the user's: neither Python's, nor installed, nor of this package."""
+    file = getattr(module, "__file__", None)
+    if file is None or not str(file).endswith(".py"):
+        return False
+    foreign = is_library(file) or is_installed(file)
+    return not foreign and bool(Path(file).read_bytes().strip())
+
+
+def _imported(source: str, name: str, *, is_package: bool) -> Iterable[str]:
+    """The modules that a source may import: those that its statements name, and their parents."""
+    names: list[str] = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            cut = node.level - is_package
+            base = name.split(".")[: -cut or None] if node.level else []
+            whole = ".".join([*base, *(node.module or "").split(".")]).strip(".")
+            names += [whole, *(f"{whole}.{alias.name}" for alias in node.names)]
+    for path in names:
+        parts = path.split(".")
+        yield from (".".join(parts[: n + 1]) for n in range(len(parts)))
+
+
+def _quoted(source: str) -> str:
+    """A source as a literal, readable where it can be."""
+    plain = source.endswith("\n") and "'''" not in source and "\r" not in source
+    return f"r'''{source}'''" if plain and not source.startswith("'") else repr(source)

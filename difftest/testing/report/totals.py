@@ -1,0 +1,25 @@
+"""The counts of many tests, added up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from difftest.support.signature import distinct_names
+from difftest.testing.harness.tally import Tally
+
+
+def labels_of(tallies: Sequence[Tally]) -> dict[tuple[str, str], str]:
+    """What to call each kernel, by name and module: those of one name are told apart."""
+    kernels = list(dict.fromkeys(home for tally in tallies for home in tally.homes.items()))
+    names = [name for name, _ in kernels]
+    homes = [home for _, home in kernels]
+    return dict(zip(kernels, distinct_names(names, homes), strict=True))
+
+
+def total_of(tallies: Sequence[Tally]) -> Tally:
+    """The sum of the tallies of tests. Kernels of one name and of several modules stay apart."""
+    labels = labels_of(tallies)
+    total = Tally()
+    for tally in tallies:
+        total.merge(tally, {name: labels[name, home] for name, home in tally.homes.items()})
+    return total

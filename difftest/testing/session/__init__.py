@@ -1,0 +1,1 @@
+"""Options of a pytest session, and the collection of kernel tests."""

@@ -1,0 +1,404 @@
+"""What a pytest session was asked for: command line options, and the ini keys beside them.
+
+Standard library and pytest alone, for every session reads this.
+
+Our options give way: they are declared last, when plugins and conftests have declared theirs, and
+those whose names are taken are not declared at all. But the modules for kernels have to be in
+place before conftests import any. So the command line is read twice: once before conftests, as if
+their options were no others than those of plugins, and once after them, which is what counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from difftest.support.choices import LEVELS, PAGES, SIMULATORS, STRICTNESSES, install_hint
+
+if TYPE_CHECKING:
+    from difftest.plugin.dialects import LeftOut
+    from difftest.testing.harness.runner import Runner
+
+
+class SimulateAction(argparse.Action):
+    """``--simulate`` and ``--simulate=CHOICE``, each an option string without an argument.
+
+    An optional argument (``nargs="?"``) would swallow the path in ``pytest --simulate tests``.
+    """
+
+    def __call__(
+        self, parser: Any, namespace: argparse.Namespace, values: object, word: str | None = None
+    ) -> None:
+        """Store what follows the equals sign, or "auto"."""
+        _, _, choice = (word or "").partition("=")
+        setattr(namespace, self.dest, choice or SIMULATORS[0])
+
+
+class Option(NamedTuple):
+    """A command line option, and the ini key that takes its place.
+
+    Attributes
+    ----------
+    name : as it is written on the command line.
+    key : the ini key, and the name under which its value is kept.
+    help : of the option.
+    accepted : values of the key; empty for any.
+    declaration : what argparse is told beside the help.
+    forms : how the option is written too.
+    """
+
+    name: str
+    key: str
+    help: str
+    accepted: tuple[str, ...] = ()
+    declaration: Mapping[str, Any] = {}
+    forms: tuple[str, ...] = ()
+
+    def declare(self, group: Any) -> None:
+        """Add it to pytest's group of options, or to a parser of our own."""
+        add = getattr(group, "addoption", None) or group.add_argument
+        add(self.name, *self.forms, dest=self.key, help=self.help, **self.declaration)
+
+    @property
+    def values(self) -> str:
+        """What the key takes, for ``pytest --help``."""
+        return ", ".join(self.accepted) or str(self.declaration["metavar"])
+
+
+_YES = ("yes", "no")
+_FLAG = {"action": "store_true"}
+SIMULATE = Option(
+    "--simulate",
+    "difftest_simulate",
+    "run kernel tests on a simulator: the Neuron SDK's where it is installed, else the embedded "
+    "one; or the one named",
+    (*SIMULATORS, "no"),
+    {"action": SimulateAction, "nargs": 0},
+    tuple(f"--simulate={choice}" for choice in SIMULATORS),
+)
+DEVICE = Option("--device", "difftest_device", "run kernel tests on a NeuronCore", _YES, _FLAG)
+CASE = Option(
+    "--case",
+    "difftest_case",
+    "run one kernel test on exactly this case, without Hypothesis; a failure prints the line to "
+    "use",
+    declaration={"metavar": "JSON"},
+)
+LEVEL = Option(
+    "--nki-level",
+    "difftest_nki_level",
+    "the level of NKI for kernels of `import nki` on the embedded simulator: what it lacks raises",
+    LEVELS,
+    {"choices": LEVELS},
+)
+STRICTNESS = Option(
+    "--nki-strictness",
+    "difftest_nki_strictness",
+    "which broken rules are warnings and not errors on the embedded simulator",
+    STRICTNESSES,
+    {"choices": STRICTNESSES},
+)
+NO_EXACT = Option(
+    "--no-exact",
+    "difftest_exact",
+    "leave out the run without rounding that tells a wrong algorithm from rounding: cases take "
+    "less time, and the bound that follows from reduction= of the spec is all there is",
+    _YES,
+    {"action": "store_const", "const": "no"},
+)
+REPORT = Option(
+    "--difftest-report",
+    "difftest_report",
+    "write what ran and what came of it: a page (.html), Markdown (.md) or else JSON; on GitHub "
+    "also into the step's summary (docs/how-to/report.md)",
+    declaration={"metavar": "FILE"},
+)
+SAVE = Option(
+    "--difftest-save",
+    "difftest_save",
+    "write each failing case into this folder, with the sources that it needs, for difftest replay",
+    declaration={"metavar": "DIR"},
+)
+HAZARDS = Option(
+    "--difftest-strict",
+    "difftest_strict",
+    "hazards that may be wrong on some device fail a kernel test too, and do not only warn "
+    "(docs/how-to/find-hazards.md)",
+    _YES,
+    _FLAG,
+)
+TIMEOUT = Option(
+    "--case-timeout",
+    "difftest_case_timeout",
+    "stop a kernel or a reference that runs longer on one case, and fail its test",
+    declaration={"metavar": "SECONDS"},
+)
+MEMORY = Option(
+    "--case-memory",
+    "difftest_case_memory",
+    "stop a kernel or a reference that needs more memory for one case, and fail its test (Linux)",
+    declaration={"metavar": "MIB"},
+)
+MUTATE = Option(
+    "--difftest-mutate",
+    "difftest_mutate",
+    "when all have passed, plant bugs in the kernels: one that so many drawn cases of each test do "
+    "not find fails the session (docs/how-to/mutate.md)",
+    declaration={"metavar": "CASES"},
+)
+_FREE_FORM = (CASE, REPORT, SAVE, TIMEOUT, MEMORY, MUTATE)
+OPTIONS = (SIMULATE, DEVICE, LEVEL, STRICTNESS, NO_EXACT, HAZARDS, *_FREE_FORM)
+
+
+class Request(NamedTuple):
+    """What the session was asked for.
+
+    Attributes
+    ----------
+    simulate : one of :data:`SIMULATORS`, or None.
+    device : whether the device was asked for.
+    case : the JSON of ``--case``, or None.
+    options : the options that chose the backends, to run a case again.
+    report : the file of ``--difftest-report``, or None.
+    save : the folder of ``--difftest-save``, or None.
+    level : one of :data:`LEVELS`, or None.
+    strictness : one of :data:`STRICTNESSES`, or None.
+    exact : whether kernels run without rounding too, where their specs want it.
+    strict : whether hazards that only warn make a test fail.
+    mutate : cases of each test that are to find planted bugs; None if none are planted.
+    timeout, memory : what a case may take, seconds and MiB, as they were given; or None.
+    taken : those of our options that others have declared, and whose ini keys are not set.
+    case_key : the ini key that a case is given by, where ``--case`` is not ours; else None.
+    """
+
+    simulate: str | None
+    device: bool
+    case: str | None
+    options: tuple[str, ...]
+    report: str | None = None
+    level: str | None = None
+    strictness: str | None = None
+    exact: bool = True
+    strict: bool = False
+    taken: tuple[Option, ...] = ()
+    case_key: str | None = None
+    save: str | None = None
+    timeout: float | None = None
+    memory: float | None = None
+    mutate: float | None = None
+
+    @property
+    def wants_backends(self) -> bool:
+        """Whether kernel tests are to run."""
+        return self.simulate is not None or self.device
+
+    @property
+    def backends(self) -> tuple[str | None, bool, str | None, str | None]:
+        """What decides which backends there are."""
+        return self.simulate, self.device, self.level, self.strictness
+
+
+ASKED = "difftest_request"
+"""The attribute of a plugin that asks for something itself, whatever the command line says."""
+
+
+def add_keys(parser: pytest.Parser) -> None:
+    """Declare the ini keys."""
+    for option in OPTIONS:
+        parser.addini(option.key, f"instead of {option.name}: {option.values}", default="")
+
+
+def add_options(parser: pytest.Parser, config: pytest.Config, args: Sequence[str]) -> None:
+    """Declare those options that nobody else has, and whose key is not set in their place."""
+    free = _free(parser)
+    options = _options(free, config.known_args_namespace, args)
+    group = parser.getgroup("difftest", "kernels against their references (difftest)")
+    for option in free:
+        is_named = any(word.startswith(option.name) for word in args)
+        if is_named or option.key in options or not config.getini(option.key):
+            option.declare(group)
+
+
+def read_request(
+    config: pytest.Config, parser: pytest.Parser, args: Sequence[str], *, final: bool
+) -> Request:
+    """The request of a session, from its options and ini keys.
+
+    Parameters
+    ----------
+    parser : pytest's, as far as others have declared their options in it.
+    args : the command line.
+    final : whether conftests have declared theirs. An option wins over its key then; before, a key
+        that is set says that the option may be another's.
+    """
+    for plugin in config.pluginmanager.get_plugins():
+        asked = getattr(plugin, ASKED, None)
+        if isinstance(asked, Request):
+            return asked
+    free = _free(parser)
+    keys = {option.key: value for option in OPTIONS if (value := config.getini(option.key))}
+    for option in OPTIONS:
+        if option.accepted and keys.get(option.key, option.accepted[0]) not in option.accepted:
+            accepted = ", ".join(option.accepted)
+            raise pytest.UsageError(f"{option.key} = {keys[option.key]}: accepted are {accepted}")
+    options = _options(free, config.known_args_namespace, args)
+    values = {**keys, **options} if final else {**options, **keys}
+    simulate = values.get(SIMULATE.key, "no")
+    return Request(
+        None if simulate == "no" else simulate,
+        values.get(DEVICE.key) in (True, "yes"),
+        values.get(CASE.key),
+        (*_words(options), *_overrides(config)),
+        values.get(REPORT.key),
+        values.get(LEVEL.key),
+        values.get(STRICTNESS.key),
+        values.get(NO_EXACT.key) != "no",
+        values.get(HAZARDS.key) in (True, "yes"),
+        taken=tuple(option for option in OPTIONS if option not in free and option.key not in keys),
+        case_key=None if CASE in free else CASE.key,
+        save=values.get(SAVE.key),
+        timeout=_amount(TIMEOUT, values),
+        memory=_amount(MEMORY, values),
+        mutate=_amount(MUTATE, values),
+    )
+
+
+def check_request(request: Request) -> None:
+    """Refuse a case without a backend, and a report that cannot be written; its folder is made."""
+    if request.case is not None and not request.wants_backends:
+        needed = f"{SIMULATE.name} or {DEVICE.name}"
+        raise pytest.UsageError(f"{CASE.name} needs a backend: add {needed}")
+    if request.report is None:
+        return
+    from difftest.support.output import check_output, format_write_error
+
+    file = Path(request.report)
+    if file.suffix in PAGES and (
+        lack := install_hint("jinja2", f"{REPORT.name}: a page", "report")
+    ):
+        raise pytest.UsageError(f"{lack}; .json and .md need nothing more")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        check_output(file)
+    except OSError as error:
+        raise pytest.UsageError(f"{REPORT.name}: {format_write_error(error)}") from None
+
+
+def taken_line(taken: Sequence[Option]) -> str:
+    """What became of options of ours that others have declared, in one line."""
+    names, keys = (", ".join(getattr(one, which) for one in taken) for which in ("name", "key"))
+    verb, noun, stand = ("are", "keys", "stand") if len(taken) > 1 else ("is", "key", "stands")
+    return (
+        f"difftest: {names} {verb} declared by another plugin or a conftest and {verb} left to it; "
+        f"the ini {noun} {keys} (also -o {taken[0].key}=…) {stand} in"
+    )
+
+
+def distribute(request: Request, namespace: argparse.Namespace, args: list[str]) -> None:
+    """Tell pytest-xdist: no workers for one case; else idle ones take from busy ones.
+
+    A case that does not fit its test is a usage error, and one of a worker crashes pytest. Kernel
+    tests take from milliseconds to seconds and stand together: shares of as many tests leave one
+    worker with all that take long. Who chose a distribution has it.
+    """
+    chosen = namespace.dist != "no" or getattr(namespace, "distload", False)
+    if request.case is not None:
+        extra_arguments(args, "-n", "0")
+    elif namespace.numprocesses and not chosen:
+        extra_arguments(args, "--dist", "worksteal")
+
+
+def extra_arguments(args: list[str], *words: str) -> None:
+    """Add options, before what follows two dashes."""
+    end = args.index("--") if "--" in args else len(args)
+    args[end:end] = words
+
+
+def _free(parser: pytest.Parser) -> tuple[Option, ...]:
+    """Those of our options that nobody else has declared yet."""
+    unknown = _unknown(parser, [option.name for option in OPTIONS])
+    return tuple(option for option in OPTIONS if option.name in unknown)
+
+
+def _unknown(parser: pytest.Parser, names: list[str]) -> list[str]:
+    try:
+        return parser.parse_known_and_unknown_args(names)[1]
+    except pytest.UsageError:  # one takes an argument, and there is none
+        return [name for name in names if len(names) > 1 and _unknown(parser, [name])]
+
+
+def _options(
+    options: Iterable[Option], namespace: argparse.Namespace, args: Sequence[str]
+) -> dict[str, Any]:
+    """Those of our options that were given, by key: here, or to pytest-xdist for its workers."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parsed = argparse.Namespace(**{o.key: getattr(namespace, o.key, None) for o in options})
+    for option in options:
+        if any(word.startswith(option.name) for word in args):  # to declare all takes milliseconds
+            option.declare(parser)
+    try:
+        parser.parse_known_args(list(args), parsed)
+    except argparse.ArgumentError:  # which pytest will name itself
+        return {}
+    return {name: value for name, value in vars(parsed).items() if value not in (None, False)}
+
+
+def _words(options: Mapping[str, Any]) -> list[str]:
+    """The options that chose the backends, as they are written."""
+    given = [option for option in OPTIONS if options.get(option.key)]
+    valued = [one for one in given if one in (SIMULATE, LEVEL, STRICTNESS, TIMEOUT, MEMORY)]
+    words = [f"{one.name}={options[one.key]}" for one in valued]
+    flags = [option.name for option in given if option in (DEVICE, NO_EXACT, HAZARDS)]
+    return [word.removesuffix(f"={SIMULATORS[0]}") for word in words] + flags
+
+
+def _overrides(config: pytest.Config) -> list[str]:
+    """The ``-o`` of our keys, once each: pytest parses the command line more than once."""
+    keys = dict.fromkeys(config.known_args_namespace.override_ini or ())
+    left = tuple(f"{option.key}=" for option in (CASE, REPORT, SAVE, MUTATE))
+    ours = [key for key in keys if key.startswith("difftest_") and not key.startswith(left)]
+    return [word for key in ours for word in ("-o", key)]
+
+
+def _amount(option: Option, values: Mapping[str, Any]) -> float | None:
+    """A number that is more than 0, where an option has one."""
+    if (text := values.get(option.key)) is None:
+        return None
+    try:
+        amount = float(text)
+    except ValueError:
+        amount = 0
+    if not amount > 0:
+        raise pytest.UsageError(f"{option.name}: received {text}; accepted: a number above 0")
+    return min(amount, 1e9)
+
+
+def is_campaign() -> bool:
+    """Whether HypoFuzz collects this session's tests, and runs them when the session is over."""
+    detection = sys.modules.get("hypofuzz.detection")
+    return detection is not None and bool(detection.in_hypofuzz_run())
+
+
+@dataclass
+class Session:
+    """What the plugin keeps on ``config.stash``; without a backend it has no ``runner``."""
+
+    request: Request
+    runner: Runner | None = None
+    uncollected: set[str] = field(default_factory=set)  # modules left out for want of a backend
+    mixed: set[str] = field(default_factory=set)  # modules that have other tests than of kernels
+    stopped: list[Any] = field(default_factory=list)  # properties of tests that no report tells of
+    workers: list[Any] = field(default_factory=list)  # of pytest-xdist, which tell at their end
+    own: pytest.Session | None = None  # whose exit code a report that is lost changes
+    left_out: set[LeftOut] = field(default_factory=set)  # kernels, by backends that do not run them
+    served: set[str] = field(default_factory=set)  # backends that run a kernel of the tests
+    ran_again: bool = False  # a failing case in a process of its own: one of a session does
+
+
+SESSION = pytest.StashKey[Session]()

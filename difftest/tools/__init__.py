@@ -1,0 +1,1 @@
+"""Tools that stand on the simulator and on the tests of kernels."""

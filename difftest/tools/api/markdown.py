@@ -1,0 +1,148 @@
+"""The page of the supported API, from the documented names and the records."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import cache
+from itertools import groupby
+
+from difftest.simulator.dtypes import FLOATS, INTEGERS, dtype_name
+from difftest.simulator.instructions import every_record
+from difftest.simulator.instructions.record import INSTRUCTIONS, Instruction, OperandKind, Role
+from difftest.simulator.machine import TRN2
+from difftest.simulator.trace import Engine
+from difftest.timing.cost_model import cost_evidence
+from difftest.timing.evidence import Evidence
+from difftest.tools.api.documented import (
+    CLASSIC,
+    TODAY,
+    Dialect,
+    DocumentedName,
+    SupportState,
+    documented_names,
+    support_states,
+)
+
+COMMAND = "difftest api > docs/reference/generated/api.md"
+_INTRODUCTION = f"""\
+# The supported API
+
+Every name that AWS documents of `neuronxcc.nki`, `.language` and `.isa` at tag {CLASSIC.tag}, the
+classic dialect, and of `nki`, `.language`, `.isa` and `.collectives` at tag {TODAY.tag}, today's,
+and what the embedded simulator has of it. This page is generated from the records of the
+instructions (`{COMMAND}`); a test fails when it is stale.
+
+- **modelled**: it works as documented; what an argument would need beyond that raises.
+- **raises**: its use is a `NotModelledError` that names it.
+- **missing**: the simulator does not know it.
+"""
+_INSTRUCTIONS = """\
+## Instructions
+
+What each instruction of the simulator takes and makes, by role. A role takes tiles in the buffers \
+and of the dtypes that stand beside it, or a number where that is said; an optional one ends in \
+`?`. Rules that hold between operands are in the instruction's module. The last column says how \
+its cost in the timing model is known on trn2, by engine: *measured* on a device, *documented* by \
+AWS, *assumed*, or *none*: a prediction then names the instruction instead of a total. Where \
+variants of an operand differ, each class is named.
+"""
+
+
+def api_page() -> str:
+    """The whole page."""
+    parts = [_INTRODUCTION, _summary(), *_names(CLASSIC), *_names(TODAY)]
+    head = ("instruction", "engines", "operands", "destinations", "options", "cost")
+    records = (_row(record) for _, record in sorted(every_instruction().items()))
+    return "\n".join([*parts, _INSTRUCTIONS, _table(head, records)])
+
+
+@cache
+def every_instruction() -> dict[str, Instruction]:
+    """All records by name, also those whose modules nothing else has loaded."""
+    every_record()
+    return dict(INSTRUCTIONS)
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _summary() -> str:
+    rows = []
+    for dialect in (CLASSIC, TODAY):
+        counts = Counter((name.module, state) for name, state in support_states(dialect).items())
+        modules = list(dict.fromkeys(name.module for name in documented_names(dialect)))
+        for module in modules:
+            numbers = (str(counts[module, state]) for state in SupportState)
+            rows.append((f"`{dialect.package}{module}`", *numbers))
+        total = (str(sum(counts[module, state] for module in modules)) for state in SupportState)
+        rows.append((f"all of {dialect.title}", *total))
+    return _table(("module", *(state.value for state in SupportState)), rows)
+
+
+def _names(dialect: Dialect) -> Iterator[str]:
+    names = documented_names(dialect)
+    for module, of_module in groupby(names, lambda name: name.module):
+        yield f"## {dialect.package}{module}\n"
+        for section, group in groupby(of_module, lambda name: name.section):
+            yield f"### {section}\n"
+            rows = (
+                (
+                    f"[`{entry.name}`]({entry.url})",
+                    support_states(dialect)[entry].value,
+                    _issued(entry),
+                )
+                for entry in group
+            )
+            yield _table(("name", "", "instructions"), rows)
+
+
+def _issued(name: DocumentedName) -> str:
+    """The instructions that rest on the name's page."""
+    records = [record for record in every_instruction().values() if name.page in record.pages]
+    return ", ".join(f"[`{record.name}`](#{record.name})" for record in records)
+
+
+# -- instructions ----------------------------------------------------------------------------------
+
+
+def _row(record: Instruction) -> tuple[str, ...]:
+    engines = [engine for engine in record.engines if engine is not Engine.UNKNOWN]
+    prose = record.summary.replace("``", "`").replace("|", "\\|")
+    return (
+        f'<a id="{record.name}"></a>`{record.name}`<br>{prose}',
+        ", ".join(engine.value for engine in engines),
+        "<br>".join(map(role_text, record.operands)),
+        "<br>".join(map(role_text, record.destinations)),
+        ", ".join(f"`{option}`" for option in record.options),
+        "<br>".join(f"{engine.value}: {_cost(record, engine)}" for engine in engines),
+    )
+
+
+def role_text(role: Role) -> str:
+    """What an operand takes, in Markdown."""
+    name = f"`{role.name}{'?' if role.optional else ''}`"
+    if role.takes in (OperandKind.NUMBER, OperandKind.INDEX):
+        return f"{name}: {role.takes.value}"
+    kind = "" if role.takes is OperandKind.TILE else f"{role.takes.value}, "
+    buffers = dict.fromkeys("hbm" if buffer.is_hbm else buffer.value for buffer in role.buffers)
+    return f"{name}: {kind}{'/'.join(buffers)}, {_dtypes(role)}"
+
+
+def _dtypes(role: Role) -> str:
+    if role.dtypes is None:
+        return "any dtype"
+    left = list(role.dtypes)
+    parts = []
+    for group, text in ((FLOATS, "floats"), (INTEGERS, "integers")):
+        if set(group) <= set(left):
+            parts.append(text)
+            left = [entry for entry in left if entry not in group]
+    return ", ".join([*parts, *map(dtype_name, left)])
+
+
+def _cost(record: Instruction, engine: Engine) -> str:
+    kinds = cost_evidence(record.name, record.purpose, engine, TRN2)
+    return ", ".join(evidence.value for evidence in Evidence if evidence in kinds) or "none"

@@ -1,0 +1,241 @@
+"""Reads a file, a trace or a kernel with every rule that holds for an SDK and a machine."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cache, cached_property, lru_cache, partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from difftest.analysis.finding import Finding, Severity, Suppression, is_suppressed, suppressions_in
+from difftest.simulator.machine import MACHINES
+from difftest.simulator.trace import Location, Trace
+from difftest.support.internal_errors import internal_error_scope
+from difftest.tools.lint.classic import HAZARDS
+from difftest.tools.lint.fixes import REWRITES, fix_of, fix_of_comment
+from difftest.tools.lint.rule import RULES, Confidence, Group, Release, Rule, of_level, rule, sdk_of
+from difftest.tools.lint.source import UNREADABLE, Fix, Source, TextRange
+
+for _name in ("language", "classic", "upgrade", "trace_rules"):
+    import_module(f"difftest.tools.lint.{_name}")  # which enter their rules
+rule("NKX001", group=Group.PORTABILITY)(lambda node, at: ())  # found at the end of a file
+
+
+@dataclass(frozen=True, order=True)
+class Diagnostic:
+    """One place where a rule is broken; ``repair`` thinks of a fix."""
+
+    path: str
+    region: TextRange
+    id: str
+    happened: str
+    repair: Callable[[], Fix | None] = field(default=lambda: None, compare=False, repr=False)
+
+    @property
+    def line(self) -> int:
+        """The first line, from 1."""
+        return self.region.line
+
+    @cached_property
+    def fix(self) -> Fix | None:
+        """What would mend it; None where only a person can."""
+        return self.repair()
+
+    @property
+    def place_fix(self) -> Fix | None:
+        """The fix of this place alone; None for a fix that rewrites the whole file.
+
+        To know the latter takes seconds: ``--fix``, ``--diff`` and ``difftest migrate`` ask for it.
+        """
+        return None if self.id in REWRITES else self.fix
+
+    @property
+    def rule(self) -> Rule:
+        return rules()[self.id]
+
+    @property
+    def text(self) -> str:
+        """What happened, the rule and the remedy, in one line."""
+        return f"{self.happened}: {self.rule.rule}; {self.rule.remedy}"
+
+
+@cache
+def rules() -> dict[str, Rule]:
+    """All rules by id."""
+    return dict(sorted(RULES.items()))
+
+
+def lint_source(
+    source: Source, sdk: Release, target: str | None = None, ids: Collection[str] = ()
+) -> list[Diagnostic]:
+    """What breaks the rules of an SDK in a file; in its own order.
+
+    Parameters
+    ----------
+    target : a machine; None for the rules of all.
+    ids : of rules, if not all are meant.
+    """
+    active = [
+        row for id, row in rules().items() if (not ids or id in ids) and row.holds(sdk, target)
+    ]
+    comments = suppressions_in(source.text)
+    findings = []
+    used = set()
+    for entry in _broken(source, sdk, active):
+        silencing = {(it, entry.id) for it in comments if it.applies_to(entry.id, entry.line)}
+        used |= silencing
+        if not silencing:
+            findings.append(entry)
+    asked = {check.id for check in active if not check.reads_traces}
+    idle = [
+        _idle(source, comment, id)
+        for comment in comments
+        for id in comment.ids
+        if (id in asked or id not in rules()) and (comment, id) not in used
+    ]
+    return sorted({*findings, *idle})
+
+
+def _broken(source: Source, sdk: Release, active: Iterable[Rule]) -> Iterator[Diagnostic]:
+    by_node: dict[type[ast.AST], list[Rule]] = {}
+    for check in active:
+        for kind in check.nodes:
+            by_node.setdefault(kind, []).append(check)
+    for node, place in source.nodes(sdk):
+        for check in by_node.get(type(node), ()):
+            with internal_error_scope(f"the rule {check.id} on {source.path}"):
+                for at, happened in check.check(node, place):
+                    region = source.region(*source.span(at))
+                    repair = partial(fix_of, check.id, at, place)
+                    yield Diagnostic(str(source.path), region, check.id, happened, repair)
+
+
+def _idle(source: Source, comment: Suppression, id: str) -> Diagnostic:
+    """A comment that silenced nothing."""
+    region = TextRange(comment.line, comment.column, comment.line, comment.column + 1)
+    repair = partial(fix_of_comment, source, comment, id)
+    return Diagnostic(str(source.path), region, "NKX001", f"ignore[{id}] silences nothing", repair)
+
+
+def lint_trace(
+    trace: Trace, sdk: Release | None = None, ids: Collection[str] = ()
+) -> list[Diagnostic]:
+    """What a launch did that the compiler of its machine refuses: each line once for each rule.
+
+    Parameters
+    ----------
+    sdk : None for the newest that the kernel's dialect was written for.
+    ids : of rules, if not all are meant.
+    """
+    diagnostics: dict[tuple[str, Location], Diagnostic] = {}
+    for id, at, happened in _breaches(trace, sdk or sdk_of(trace), ids):
+        if (id, at) not in diagnostics and not is_suppressed(id, at):
+            called = "".join(f", called at {call.file}:{call.line}" for call in at.calls)
+            region = TextRange(at.line, 1, at.line, 1 + len(at.text))
+            diagnostics[id, at] = Diagnostic(at.file, region, id, happened + called)
+    return sorted(diagnostics.values())
+
+
+def _breaches(
+    trace: Trace, sdk: Release, ids: Collection[str]
+) -> Iterator[tuple[str, Location, str]]:
+    machine = MACHINES[trace.machine]
+    for check in _reading(sdk, machine.name):
+        if not ids or check.id in ids:
+            with internal_error_scope(f"the rule {check.id}"):
+                for at, happened in check.reader(trace, machine):
+                    if at.location is not None:
+                        yield check.id, at.location, happened
+
+
+@cache
+def _reading(sdk: Release, target: str) -> list[Rule]:
+    """The rules of traces that hold."""
+    return [check for check in rules().values() if check.reads_traces and check.holds(sdk, target)]
+
+
+_DETECTED = ("NKI521", "NKI544")
+"""Rules of traces that the detectors partition-start and program-trip-counts have, too."""
+
+
+def findings_of(
+    kernel: Callable[..., Any], level: str | None = None, trace: Trace | None = None
+) -> tuple[Finding, ...]:
+    """The rules that a kernel, and the functions of its file that it calls, break.
+
+    It has run here, so all are warnings, those about time or what is announced notes. Hazards are
+    left to who looks for them in its trace. A kernel without source breaks no rule of sources.
+
+    Parameters
+    ----------
+    level : of NKI; None for the newest of its dialect.
+    trace : of the kernel's run, for the rules of traces.
+    """
+    function = inspect.unwrap(kernel)
+    code = getattr(function, "__code__", None)
+    read = lint_trace(trace, sdk_of(trace, level)) if trace is not None else []
+    findings: tuple[Finding, ...] = ()
+    if code is not None:
+        text = "".join(linecache.getlines(code.co_filename))
+        findings = _findings(code.co_filename, text, function.__name__, level)
+    return (*findings, *(_finding(entry) for entry in read if entry.id not in _DETECTED))
+
+
+@lru_cache(maxsize=256)
+def _findings(file: str, text: str, name: str, level: str | None) -> tuple[Finding, ...]:
+    try:
+        source = Source(Path(file), text, (name,))
+    except UNREADABLE:
+        return ()
+    functions = source.reached(*source.functions.get(name, ()))
+    lines = {line for node in functions for line in range(node.lineno, (node.end_lineno or 0) + 1)}
+    diagnostics = lint_source(source, of_level(level) or source.sdk)
+    return tuple(
+        _finding(entry) for entry in diagnostics if entry.line in lines and entry.id not in HAZARDS
+    )
+
+
+def _finding(diagnostic: Diagnostic) -> Finding:
+    rule = diagnostic.rule
+    is_note = rule.group is Group.PERFORMANCE or rule.confidence is Confidence.ANNOUNCED
+    return Finding(
+        id=rule.id,
+        severity=Severity.NOTE if is_note else Severity.WARNING,
+        happened=diagnostic.happened,
+        rule=rule.rule,
+        locations=(Location(diagnostic.path, diagnostic.line),),
+        remedy=rule.remedy,
+    )
+
+
+def unused_helpers(kernel: Callable[..., Any]) -> list[Finding]:
+    """A finding for each function of the kernel's module that no kernel of it names.
+
+    Without source code there is nothing to look at: the list is empty.
+    """
+    function = inspect.unwrap(kernel)
+    module = inspect.getmodule(function)
+    file = inspect.getsourcefile(function)
+    if module is None or file is None:
+        return []
+    source = Source(Path(file), inspect.getsource(module))
+    own = [node for node in source.tree.body if isinstance(node, ast.FunctionDef)]
+    ways_in = [node for node in own if node.decorator_list or node.name == function.__name__]
+    reached = source.reached(*ways_in)
+    return [
+        Finding(
+            id="unused-helper",
+            severity=Severity.NOTE,
+            locations=(Location(file, node.lineno),),
+            happened=f"{node.name} is defined and never called by the module's kernels",
+            rule="a kernel's module holds what its kernels use",
+            remedy="call it where the kernel does the same by hand, or remove it",
+        )
+        for node in own
+        if node not in reached
+    ]

@@ -1,0 +1,281 @@
+"""Fixes of single places, by rule: a node that breaks it, and the edits that mend it.
+
+Each was proven on its rule's page (tests/unit/tools/lint/test_fixes.py): the wrong kernel, fixed,
+breaks no rule and runs on the simulator, with the result that it had.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
+
+from difftest.analysis.finding import Suppression
+from difftest.simulator.frontend.levels import LIFETIMES
+from difftest.simulator.frontend.nki import isa, language
+from difftest.tools.lint.source import Edit, Fix, RuleContext, Source
+
+Fixer = Callable[[Any, RuleContext], Fix | None]
+_FIXERS: dict[str, Fixer] = {}
+REWRITES = frozenset({"NKU301"})
+"""Rules whose fix rewrites the whole file."""
+_BUFFERS = ("sbuf", "psum", "hbm", "private_hbm", "shared_hbm")
+_RENAMED = {
+    "nl.tile_size.psum_bank_fmax": "nl.tile_size.psum_fmax",
+    "nl.tile_size.sbuf_fmax_bytes": "nl.tile_size.total_available_sbuf_size",
+    "nl.tile_size.sbuf_size_bytes": "nl.tile_size.total_available_sbuf_size",
+}
+"""Names of later levels, and those that earlier ones have for the same number."""
+_SEQUENCES = (ast.List, ast.ListComp, ast.Tuple)
+_NEW_NAME = re.compile(r"write (\w+)=$")
+_NEW_VALUE = re.compile(r"write (\w+)=(nisa\.[\w.]+)$")
+_LEFT_OUT = re.compile(r"leave it out(?:$|[:;])|no (?:name|priority)$")
+
+
+def fixer(id: str) -> Callable[[Fixer], Fixer]:
+    """Enter the fixer of a rule, the function below."""
+
+    def enter(function: Fixer) -> Fixer:
+        _FIXERS[id] = function
+        return function
+
+    return enter
+
+
+def fix_of(id: str, node: ast.AST, at: RuleContext) -> Fix | None:
+    """What mends a rule at the node that breaks it; None where only a person can.
+
+    A classic file is fixed whole, or not at all: half of it would be of no dialect.
+    """
+    is_migrated = at.source.names.is_classic and at.sdk.level is not None
+    if id not in _FIXERS or (is_migrated and id not in REWRITES):
+        return None
+    return _FIXERS[id](node, at)
+
+
+@fixer("NKL101")
+def _loop(node: ast.expr, at: RuleContext) -> Fix | None:
+    """``tiles = [make(i) for i in range(n)]`` as a loop that appends."""
+    parent = at.source.parents[node]
+    if not isinstance(node, ast.ListComp) or not isinstance(parent, ast.Assign):
+        return None
+    [clause, *others], [target, *names] = node.generators, parent.targets
+    if others or names or not isinstance(target, ast.Name) or at.function is None:
+        return None
+    start, end = at.source.span(parent)
+    line = at.source.text.rfind("\n", 0, start) + 1
+    indent = at.source.text[line:start]
+    deeper = 4 + 4 * len(clause.ifs)
+    tests = [f"if {at.source.segment(test)}:" for test in clause.ifs]
+    head = f"for {at.source.segment(clause.target)} in {at.source.segment(clause.iter)}:"
+    lines = [f"{target.id} = []", head, *(" " * 4 * n + test for n, test in enumerate(tests, 1))]
+    lines.append(" " * deeper + f"{target.id}.append({at.source.segment(node.elt)})")
+    own = {name.id for name in ast.walk(clause.target) if isinstance(name, ast.Name)}
+    inside = set(ast.walk(parent))
+    is_seen = any(
+        isinstance(name, ast.Name) and name.id in own and name not in inside
+        for name in ast.walk(at.function)
+    )  # the loop leaves its variable behind, a comprehension does not
+    uses_itself = any(isinstance(n, ast.Name) and n.id == target.id for n in ast.walk(node))
+    if indent.strip() or uses_itself or "\n" in at.source.segment(parent):
+        return None
+    text = f"\n{indent}".join(lines)
+    return Fix("write a loop that appends", (at.source.edit(start, end, text),), not is_seen)
+
+
+@fixer("NKL102")
+def _no_star(node: ast.arg, at: RuleContext) -> Fix | None:
+    function = at.function
+    if function is None or function.args.vararg or None in function.args.kw_defaults:
+        return None  # what has no default cannot follow what has one
+    parts = [*function.args.args, *function.args.defaults]
+    start = max((at.source.span(part)[1] for part in parts), default=at.source.span(function)[0])
+    end = at.source.span(node)[0]
+    text = re.sub(r"\*\s*,\s*", "", at.source.text[start:end], count=1)
+    return Fix("leave the * out", (at.source.edit(start, end, text),))
+
+
+@fixer("NKL103")
+def _counted(node: ast.expr, at: RuleContext) -> Fix | None:
+    """``for i, tile in enumerate(tiles):`` as a loop over numbers."""
+    loop = at.source.parents[node]
+    names = [name.id for name in getattr(node, "elts", ()) if isinstance(name, ast.Name)]
+    match = re.match(r"enumerate\((\w+)\)$", at.source.segment(loop.iter))  # type: ignore[attr-defined]
+    if match is None or len(names) != 2 or at.function is None:
+        return None
+    assert isinstance(loop, ast.For)
+    body = at.source.span(loop.body[0])[0]
+    line = at.source.text.rfind("\n", 0, body) + 1
+    indent = at.source.text[line:body]
+    if indent.strip():
+        return None
+    counted = names[0]
+    listed = match[1]
+    start = at.source.span(node)[0]
+    end = at.source.span(loop.iter)[1]
+    head = at.source.edit(start, end, f"{counted} in range(len({listed}))")
+    first = at.source.edit(line, line, f"{indent}{names[1]} = {listed}[{counted}]\n")
+    # Of what else enumerate counts, not all has a length.
+    is_list = isinstance(at.value(loop.iter.args[0]), _SEQUENCES)  # type: ignore[attr-defined]
+    return Fix("count with range", (head, first), is_list)
+
+
+@fixer("NKL106")
+def _equality(node: ast.Compare, at: RuleContext) -> Fix | None:
+    edits = []
+    sides = [node.left, *node.comparators]
+    for operator, left, right in zip(node.ops, sides, node.comparators, strict=False):
+        start = at.source.span(left)[1]
+        end = at.source.span(right)[0]
+        between = at.source.text[start:end]
+        if isinstance(operator, (ast.Is, ast.IsNot)):
+            sign = "==" if isinstance(operator, ast.Is) else "!="
+            edits.append(at.source.edit(start, end, re.sub(r"\bis(\s+not)?\b", sign, between)))
+    return Fix("compare values", tuple(edits), is_safe=False)
+
+
+@fixer("NKL108")
+def _tuple(node: ast.expr, at: RuleContext) -> Fix | None:
+    if not isinstance(node, ast.List):
+        return None
+    inside = at.source.segment(node)[1:-1].rstrip().rstrip(",")
+    text = f"({inside},)" if len(node.elts) == 1 else f"({inside})"
+    return Fix("write a tuple", (at.source.edit(*at.source.span(node), text),), is_safe=False)
+
+
+@fixer("NKL109")
+def _name_of_nl(node: ast.Attribute, at: RuleContext) -> Fix | None:
+    return _replaced(node, f"nl.{node.attr}", at) if node.attr in language.NAMES else None
+
+
+@fixer("NKL110")
+def _buffer(node: ast.keyword, at: RuleContext) -> Fix | None:
+    name = getattr(node.value, "value", None)
+    return _replaced(node.value, f"nl.{name}", at) if name in _BUFFERS else None
+
+
+@fixer("NKL111")
+def _member(node: ast.keyword, at: RuleContext) -> Fix | None:
+    kind = isa.NAMES.get(node.arg or "")
+    number = getattr(node.value, "value", None)
+    names = [member.name for member in kind or () if member.value == number]
+    return _replaced(node.value, f"nisa.{node.arg}.{names[0]}", at) if names else None
+
+
+@fixer("NKL112")
+def _shared(node: ast.Name, at: RuleContext) -> Fix | None:
+    call = at.value(node)
+    values = [keyword.value for keyword in call.keywords] if isinstance(call, ast.Call) else []
+    buffers = [value for value in values if at.name(value) == "nl.hbm"]
+    return _replaced(buffers[0], "nl.shared_hbm", at) if buffers else None
+
+
+@fixer("NKL113")
+@fixer("NKL115")
+def _bare_jit(node: ast.keyword, at: RuleContext) -> Fix | None:
+    call = at.source.parents[node]
+    assert isinstance(call, ast.Call)
+    is_safe = node.arg == "mode"  # platform_target names the machine, which nothing else does
+    if len(call.keywords) + len(call.args) == 1:
+        start, end = at.source.span(call)
+        name = at.source.segment(call.func)
+        return Fix(f"leave {node.arg}= out", (at.source.edit(start, end, name),), is_safe)
+    return _without(node, at, is_safe)
+
+
+@fixer("NKT201")
+def _and(node: ast.expr, at: RuleContext) -> Fix | None:
+    if not isinstance(node, ast.BoolOp):
+        return None
+    sign = " & " if isinstance(node.op, ast.And) else " | "
+    text = sign.join(f"({at.source.segment(value)})" for value in node.values)
+    edit = at.source.edit(*at.source.span(node), text)
+    return Fix(f"join masks by{sign}".rstrip(), (edit,), is_safe=False)
+
+
+@fixer("NKU301")
+def _migrated(node: ast.AST, at: RuleContext) -> Fix | None:
+    """The whole file in today's dialect, as ``difftest migrate`` rewrites it."""
+    if find_spec("libcst") is None:
+        return None
+    from difftest.tools.migration.rewriting import migrate_source
+
+    text = at.source.text
+    result = migrate_source(text)
+    edits = (at.source.edit(0, len(text), result.text),) if result.text != text else ()
+    left = len(result.left)
+    title = "rewrite the file as `difftest migrate` does"
+    places = f", which leaves {left} place{'s' * (left > 1)} to do by hand" if left else ""
+    return Fix(title + places, edits, is_safe=not left)
+
+
+@fixer("NKU302")
+def _partitions(node: ast.expr, at: RuleContext) -> Fix | None:
+    """``nl.par_dim(128)``, where it is the first of a shape, as the size itself."""
+    call = at.source.parents[node]
+    if at.name(node) != "nl.par_dim" or not isinstance(call, ast.Call) or len(call.args) != 1:
+        return None
+    shape = at.source.parents[call]
+    if not isinstance(shape, (ast.Tuple, ast.List)) or shape.elts[0] is not call:
+        return None
+    edit = at.source.edit(*at.source.span(call), at.source.segment(call.args[0]))
+    return Fix("write the size", (edit,))
+
+
+@fixer("NKU303")
+def _earlier_name(node: ast.expr, at: RuleContext) -> Fix | None:
+    new = _RENAMED.get(at.name(node) or "")
+    return _replaced(node, new, at) if new else None
+
+
+@fixer("NKU304")
+def _argument(node: ast.keyword, at: RuleContext) -> Fix | None:
+    """What :mod:`~difftest.simulator.frontend.levels` says is to be written instead."""
+    call = at.source.parents[node]
+    assert isinstance(call, ast.Call)
+    instead = LIFETIMES[f"{at.name(call.func)}({node.arg})"].instead
+    start, end = at.source.span(node)
+    if new := _NEW_NAME.match(instead):
+        edit = at.source.edit(start, start + len(node.arg or ""), new[1])
+        return Fix(instead, (edit,))
+    if (value := _NEW_VALUE.match(instead)) and getattr(node.value, "value", None) is True:
+        own = at.source.names.spelled(value[2])
+        return Fix(instead, (at.source.edit(start, end, f"{value[1]}={own}"),)) if own else None
+    return _without(node, at) if _LEFT_OUT.match(instead) else None
+
+
+def fix_of_comment(source: Source, comment: Suppression, id: str) -> Fix | None:
+    """Takes an id that silences nothing out of its comment."""
+    start = source.offset(comment.line, comment.column)
+    line = source.text[start:].partition("\n")[0]
+    listed = re.match(r"#\s*difftest:\s*\w+\[([^\]]*)\]", line)
+    if listed is None:
+        return None
+    left = [part.strip() for part in listed[1].split(",") if part.strip() != id]
+    if left:
+        span = start + listed.start(1), start + listed.end(1)
+        return Fix(f"take {id} out", (source.edit(*span, ", ".join(left)),))
+    before = source.text[:start].rstrip(" \t")
+    return Fix("take the comment out", (source.edit(len(before), start + len(line), ""),))
+
+
+def _replaced(node: ast.AST, name: str, at: RuleContext) -> Fix | None:
+    """A node whose place a name of NKI takes, as the file spells its module."""
+    own = at.source.names.spelled(name)
+    return Fix(f"write {own}", (at.source.edit(*at.source.span(node), own),)) if own else None
+
+
+def _without(node: ast.keyword, at: RuleContext, is_safe: bool = True) -> Fix | None:
+    """A call without an argument, and without the comma before or behind it."""
+    start, end = at.source.span(node)
+    text = at.source.text
+    behind = re.compile(r"\s*,\s*").match(text, end)
+    before = re.search(r"\s*,\s*$", text[:start])
+    edit: Edit | None = None
+    if behind and not text[behind.end()].startswith(")"):
+        edit = at.source.edit(start, behind.end(), "")
+    elif before:
+        edit = at.source.edit(before.start(), end, "")
+    return Fix(f"leave {node.arg}= out", (edit,), is_safe) if edit else None

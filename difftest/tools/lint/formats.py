@@ -1,0 +1,222 @@
+"""Diagnostics as text, JSON, GitHub's annotations, and SARIF 2.1.0."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from difftest.tools.lint.check import Diagnostic, rules
+from difftest.tools.lint.files import Level, Levels
+from difftest.tools.lint.rule import SDKS, Confidence, Rule
+from difftest.tools.lint.source import Fix, TextRange
+
+_SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
+SEVERITIES = {Level.DENY: "error", Level.WARN: "warning", Level.ALLOW: "none"}
+"""As SARIF and GitHub call them."""
+
+_PRECISION = {
+    Confidence.DOCUMENTED: "very-high",
+    Confidence.RECORDED: "high",
+    Confidence.INFERRED: "medium",
+    Confidence.DISPUTED: "medium",
+    Confidence.ANNOUNCED: "medium",
+}
+"""What GitHub calls a rule's confidence, by which it orders alerts."""
+
+
+def as_text(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
+    """``FILE:line:column: ID text``, as ruff writes it: ``[*]`` marks what has a safe fix."""
+    return "\n".join(
+        f"{entry.path}:{entry.line}:{entry.region.column}: {entry.id} "
+        f"{'[*] ' if entry.fix and entry.fix.is_safe else ''}"
+        f"{'warning: ' if levels.of(entry.rule) is Level.WARN else ''}{entry.text}"
+        for entry in diagnostics
+    )
+
+
+def as_json(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
+    """Return a list of objects; ``fix`` is that of the place, and no rewrite of the file."""
+    return json.dumps([_mapping(diagnostic, levels) for diagnostic in diagnostics], indent=1)
+
+
+def as_github(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
+    """Workflow commands, which GitHub shows at the lines of a pull request."""
+    return "\n".join(
+        f"::{SEVERITIES[levels.of(entry.rule)]} file={entry.path},line={entry.line},"
+        f"col={entry.region.column},endLine={entry.region.end_line},title={entry.id}"
+        "::" + entry.text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+        for entry in diagnostics
+    )
+
+
+def as_sarif(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
+    """A log of SARIF that declares every rule, with a fingerprint that outlives moved lines."""
+    ids = list(rules())
+    said: Counter[str] = Counter()
+    results = []
+    for entry in diagnostics:
+        text = f"{entry.id}\0{Path(entry.path).as_posix()}\0{entry.happened}"
+        results.append(_result(entry, ids.index(entry.id), levels, f"{text}\0{said[text]}"))
+        said[text] += 1
+    run = {
+        "tool": {
+            "driver": {
+                "name": "difftest lint",
+                "rules": [_declared(rule, levels) for rule in rules().values()],
+            }
+        },
+        "columnKind": "unicodeCodePoints",
+        "results": results,
+    }
+    return json.dumps({"$schema": _SARIF, "version": "2.1.0", "runs": [run]}, indent=1)
+
+
+FORMATS: dict[str, Callable[[Sequence[Diagnostic], Levels], str]] = {
+    "text": as_text,
+    "json": as_json,
+    "sarif": as_sarif,
+    "github": as_github,
+}
+
+
+def format_summary(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
+    """How many there are, how many of them are denied, and how many a fix would mend."""
+    if not diagnostics:
+        return "nothing found"
+    denied = sum(levels.of(diagnostic.rule) is Level.DENY for diagnostic in diagnostics)
+    text = f"{len(diagnostics)} finding{'s' * (len(diagnostics) > 1)}, {denied} denied"
+    fixes = Counter(diagnostic.fix.is_safe for diagnostic in diagnostics if diagnostic.fix)
+    if fixes[True]:
+        text += f"; [*] {fixes[True]} fixable with --fix"
+    if fixes[False]:
+        text += f"; {fixes[False]} more with --fix --unsafe-fixes"
+    return text
+
+
+def _mapping(diagnostic: Diagnostic, levels: Levels) -> dict[str, Any]:
+    return {
+        "file": diagnostic.path,
+        **diagnostic.region._asdict(),
+        "id": diagnostic.id,
+        "group": diagnostic.rule.group.value,
+        "level": levels.of(diagnostic.rule).value,
+        "happened": diagnostic.happened,
+        "rule": diagnostic.rule.rule,
+        "remedy": diagnostic.rule.remedy,
+        "fix": _fix(diagnostic.place_fix) if diagnostic.place_fix else None,
+    }
+
+
+def _fix(fix: Fix) -> dict[str, Any]:
+    edits = [{**edit.region._asdict(), "text": edit.text} for edit in fix.edits]
+    return {"title": fix.title, "safe": fix.is_safe, "edits": edits}
+
+
+def _declared(rule: Rule, levels: Levels) -> dict[str, Any]:
+    return {
+        "id": rule.id,
+        "shortDescription": {"text": rule.title},
+        "fullDescription": {"text": rule.rule},
+        "help": {"text": rule.remedy, "markdown": rule.page},
+        "defaultConfiguration": {"level": SEVERITIES[levels.of(rule)]},
+        "properties": {"tags": [rule.group.value], "precision": _PRECISION[rule.confidence]},
+    }
+
+
+def _result(diagnostic: Diagnostic, index: int, levels: Levels, said: str) -> dict[str, Any]:
+    artifact = {"uri": Path(diagnostic.path).as_posix()}
+    place = {"artifactLocation": artifact, "region": _region(diagnostic.region)}
+    result = {
+        "ruleId": diagnostic.id,
+        "ruleIndex": index,
+        "level": SEVERITIES[levels.of(diagnostic.rule)],
+        "message": {"text": diagnostic.text},
+        "locations": [{"physicalLocation": place}],
+        "partialFingerprints": {"kernel/v1": hashlib.sha256(said.encode()).hexdigest()[:32]},
+    }
+    fix = diagnostic.place_fix
+    if fix:
+        changes = [
+            {"deletedRegion": _region(edit.region), "insertedContent": {"text": edit.text}}
+            for edit in fix.edits
+        ]
+        result["fixes"] = [
+            {
+                "description": {"text": fix.title},
+                "artifactChanges": [{"artifactLocation": artifact, "replacements": changes}],
+                "properties": {"safe": fix.is_safe},
+            }
+        ]
+    return result
+
+
+def _region(place: TextRange) -> dict[str, int]:
+    return dict(zip(("startLine", "startColumn", "endLine", "endColumn"), place, strict=True))
+
+
+_COLUMNS = (
+    *("rule", "what a kernel does", "looks at", "SDK", "machines", "known"),
+    *("our simulator", "AWS's simulator", "compiler", "sources"),
+)
+_HEAD = f"""# The linter's rules
+
+`difftest lint --explain ID` shows one rule with a wrong and a right kernel, as it stands below.
+
+| {" | ".join(_COLUMNS)} |
+|{"---|" * len(_COLUMNS)}
+"""
+_REFUSALS = """
+## What the compiler was seen to refuse
+
+What the simulator refuses needs no rule.
+
+| what | machines | our simulator | rule |
+|---|---|---|---|
+"""
+_TEXT = (Path(__file__).parent / "data/refusals.csv").read_text(encoding="utf-8")
+REFUSALS = tuple(csv.DictReader(_TEXT.splitlines()))
+"""What the compiler was seen to refuse: what, on which machines, the ids of rules, what the
+simulator does, why no rule looks for it. Source: records of its answers, most of them
+foxl-ai/kiln docs/neuron-notes.md, SDK 2.32.
+"""
+
+
+def rules_page() -> str:
+    """The rules, the table of refusals, and the page of each rule."""
+    own = "".join(f"| {' | '.join(map(_cell, _row(rule)))} |\n" for rule in rules().values())
+    refused = "".join(
+        f"| {_cell(row['what'])} | {row['machines']} | {row['simulator']} | "
+        f"{', '.join(map(_link, row['rules'].split())) or row['reason'] or 'none is needed'} |\n"
+        for row in REFUSALS
+    )
+    pages = "".join(f'\n<a id="{id}"></a>\n\n#{rule.page}' for id, rule in rules().items())
+    return _HEAD + own + _REFUSALS + refused + pages
+
+
+def _row(rule: Rule) -> tuple[str, ...]:
+    versions = [sdk.version for sdk in SDKS.values() if rule.holds(sdk, None)]
+    return (
+        _link(rule.id),
+        rule.title,
+        "a trace" if rule.reads_traces else "source",
+        f"{versions[0]} to {versions[-1]}",
+        ", ".join(sorted(rule.targets)) or "all",
+        rule.confidence.value,
+        rule.words.get("Our simulator", "runs it"),
+        rule.words.get("AWS's simulator", "runs it"),
+        rule.words.get("Compiler", "refuses it"),
+        rule.words["Sources"],
+    )
+
+
+def _link(id: str) -> str:
+    return f"[{id}](#{id})"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("{", "&#123;").replace("[NCC", "\\[NCC")

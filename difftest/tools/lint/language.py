@@ -1,0 +1,275 @@
+"""Rules of the language: which Python today's frontends compile, and what costs time.
+
+`difftest profile` says more of the latter, of a run: docs/reference/advice.md.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from difftest.tools.lint.rule import PARSER, TODAYS, Group, Refusal, rule
+from difftest.tools.lint.source import RuleContext
+from difftest.tools.lint.type_inference import targets_of
+
+_DEVICE_LOOPS = ("nl.fori_loop", "nl.while_loop")
+_COMPREHENSIONS = {
+    ast.ListComp: "a list comprehension",
+    ast.SetComp: "a set comprehension",
+    ast.DictComp: "a dict comprehension",
+    ast.GeneratorExp: "a generator expression",
+}
+_STATEMENTS = (
+    *(ast.Try, ast.Yield, ast.YieldFrom, ast.Lambda, ast.ClassDef, ast.Global, ast.Nonlocal),
+    *(ast.Delete, ast.Import, ast.ImportFrom, ast.NamedExpr, ast.AsyncFor, ast.AsyncWith),
+    *(ast.Await, ast.Match, ast.Raise),
+)
+ENUMERATIONS = ("dge_mode", "oob_mode", "reduce_cmd", "engine", "perf_mode", "dma_engine")
+"""Keywords whose values are members of an enumeration of ``nki.isa``."""
+
+_MOVES = {"nl.load": ("src", 0), "nl.store": ("dst", 0), "nisa.dma_copy": ("src", 1)}
+"""The operand in HBM of what moves data: its keyword and its place."""
+_CONDITIONS = (ast.If, ast.While, ast.IfExp, ast.comprehension, ast.Lambda, ast.FunctionDef)
+_LOADS = ("nl.load", "nisa.dma_copy")
+
+
+@rule("NKL101", group=Group.CORRECTNESS, nodes=tuple(_COMPREHENSIONS), frontends=PARSER)
+def _comprehension(node: ast.expr, at: RuleContext) -> Iterator[Refusal]:
+    if at.function is not None:
+        yield node, f"{_COMPREHENSIONS[type(node)]} in {at.function.name}"
+
+
+@rule("NKL102", group=Group.CORRECTNESS, nodes=(ast.FunctionDef,), frontends=PARSER, since="2.29")
+def _keyword_only(node: ast.FunctionDef, at: RuleContext) -> Iterator[Refusal]:
+    if at.function is node and node.args.kwonlyargs:
+        first = node.args.kwonlyargs[0]
+        yield first, f"parameter {first.arg!r} of {node.name} can be passed by keyword only"
+
+
+@rule("NKL103", group=Group.CORRECTNESS, nodes=(ast.For,), frontends=PARSER)
+def _targets(node: ast.For, at: RuleContext) -> Iterator[Refusal]:
+    if at.function is not None and isinstance(node.target, (ast.Tuple, ast.List)):
+        yield node.target, f"for {ast.unparse(node.target)} in {ast.unparse(node.iter)}"
+
+
+@rule("NKL104", group=Group.CORRECTNESS, nodes=(ast.FunctionDef,), frontends=PARSER)
+def _inner_function(node: ast.FunctionDef, at: RuleContext) -> Iterator[Refusal]:
+    if at.function is None or node is at.function:
+        return
+    if any(isinstance(part, ast.Name) and part.id == node.name for part in _loop_bodies(at)):
+        for call in ast.walk(at.function):
+            if isinstance(call, ast.Call) and getattr(call.func, "id", None) == node.name:
+                yield call, f"{node.name}, the body of a device loop, is called"
+    else:
+        yield node, f"{node.name} is defined inside {at.function.name}"
+
+
+@rule(
+    "NKL105", group=Group.CORRECTNESS, nodes=(*_STATEMENTS, ast.With, ast.Assign), frontends=PARSER
+)
+def _statement(node: ast.AST, at: RuleContext) -> Iterator[Refusal]:
+    if at.function is None:
+        return
+    if isinstance(node, ast.Assign):
+        several = (part for part in node.targets if isinstance(part, (ast.Tuple, ast.List)))
+        if any(_has_item(part) for part in several):
+            yield node, f"`{ast.unparse(node)}` in {at.function.name}"
+    elif isinstance(node, ast.With):
+        opened = [getattr(item.context_expr, "func", item) for item in node.items]
+        if any(at.name(called) != "nl.no_reorder" for called in opened):
+            yield node, f"with in {at.function.name}"
+    elif not any(node is statement for statement in _loop_bodies(at)):
+        head = ast.unparse(node).partition("\n")[0]
+        yield node, f"`{head}` in {at.function.name}"
+
+
+def _has_item(target: ast.expr) -> bool:
+    """Return whether an item or an attribute is among the targets inside of tuples."""
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return any(map(_has_item, target.elts))
+    inner = target.value if isinstance(target, ast.Starred) else target
+    return isinstance(inner, (ast.Subscript, ast.Attribute))
+
+
+@rule("NKL106", group=Group.CORRECTNESS, nodes=(ast.Compare,), frontends=PARSER, since="2.29")
+def _identity(node: ast.Compare, at: RuleContext) -> Iterator[Refusal]:
+    sides = [node.left, *node.comparators]
+    has_identity = any(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops)
+    has_none = any(getattr(side, "value", 0) is None for side in sides)
+    if at.function is not None and has_identity and not has_none:
+        yield node, ast.unparse(node)
+
+
+@rule("NKL107", group=Group.CORRECTNESS, nodes=(ast.Call, ast.Dict), frontends=PARSER)
+def _expansion(node: ast.Call | ast.Dict, at: RuleContext) -> Iterator[Refusal]:
+    values = node.keywords if isinstance(node, ast.Call) else []
+    expanded = [keyword.value for keyword in values if keyword.arg is None]
+    if at.function is not None and expanded:
+        yield expanded[0], f"** in a call of {ast.unparse(node.func)}"  # type: ignore[union-attr]
+    for key in node.keys if isinstance(node, ast.Dict) and at.function is not None else ():
+        if isinstance(key, ast.Constant) and not isinstance(key.value, str):
+            yield key, f"a dict has the key {ast.unparse(key)}"
+
+
+@rule("NKL108", group=Group.CORRECTNESS, nodes=(ast.FunctionDef,), frontends=PARSER, since="2.29")
+def _list_default(node: ast.FunctionDef, at: RuleContext) -> Iterator[Refusal]:
+    if node in at.source.kernels:
+        for default in (*node.args.defaults, *node.args.kw_defaults):
+            if isinstance(default, (ast.List, ast.Set)):
+                yield default, f"{node.name} has the default {ast.unparse(default)}"
+
+
+@rule("NKL109", group=Group.CORRECTNESS, nodes=(ast.Call,), frontends=TODAYS)
+def _numpy(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
+    name = at.name(node.func) or ""
+    if at.source.names.is_classic or not name.startswith(("nisa.", "nl.")):
+        return
+    for arg in (*node.args, *(keyword.value for keyword in node.keywords)):
+        is_numpy = isinstance(arg, ast.Attribute) and isinstance(arg.value, ast.Name)
+        if is_numpy and arg.value.id in ("np", "numpy"):  # type: ignore[attr-defined]
+            yield arg, f"{name} got {ast.unparse(arg)}"
+
+
+@rule("NKL110", group=Group.UPGRADE, nodes=(ast.keyword,), frontends=TODAYS, since="2.29")
+def _string_buffer(node: ast.keyword, at: RuleContext) -> Iterator[Refusal]:
+    is_string = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    if at.function is not None and node.arg == "buffer" and is_string:
+        yield node, f"buffer={ast.unparse(node.value)}"
+
+
+@rule("NKL111", group=Group.UPGRADE, nodes=(ast.keyword,), frontends=TODAYS, since="2.29")
+def _number(node: ast.keyword, at: RuleContext) -> Iterator[Refusal]:
+    is_integer = isinstance(node.value, ast.Constant) and type(node.value.value) is int
+    if at.function is not None and node.arg in ENUMERATIONS and is_integer:
+        yield node, f"{node.arg}={ast.unparse(node.value)}"
+
+
+@rule("NKL112", group=Group.UPGRADE, nodes=(ast.Return,), frontends=TODAYS, since="2.29")
+def _output(node: ast.Return, at: RuleContext) -> Iterator[Refusal]:
+    function = at.function
+    if function is None or function not in at.source.kernels or node.value is None:
+        return
+    for value in node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]:
+        call = at.value(value)
+        buffer = at.argument(call, "buffer", 2) if isinstance(call, ast.Call) else None
+        if isinstance(value, ast.Name) and buffer is not None and at.name(buffer) == "nl.hbm":
+            yield value, f"{function.name} returns {value.id}, which is in nl.hbm"
+
+
+@rule("NKL113", group=Group.UPGRADE, nodes=(ast.Call,), frontends=TODAYS, since="2.29")
+def _platform_target(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
+    yield from _argument_of_jit(node, "platform_target", at)
+
+
+@rule("NKL115", group=Group.UPGRADE, nodes=(ast.Call,), frontends=TODAYS, since="2.29")
+def _mode(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
+    yield from _argument_of_jit(node, "mode", at)
+
+
+def _argument_of_jit(node: ast.Call, name: str, at: RuleContext) -> Iterator[Refusal]:
+    """Yield the keyword of a name in a call of ``nki.jit``, a decorator or another."""
+    for keyword in node.keywords if at.name(node.func) == "nki.jit" else ():
+        if keyword.arg == name:
+            yield keyword, f"nki.jit got {name}="
+
+
+@rule("NKL114", group=Group.CORRECTNESS, nodes=(ast.Call,), frontends=PARSER, since="2.32")
+def _partial(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
+    for arg in node.args if at.name(node.func) in _DEVICE_LOOPS else ():
+        called = ast.unparse(arg.func) if isinstance(arg, ast.Call) else ""
+        if called.rpartition(".")[2] == "partial":
+            yield arg, f"{ast.unparse(node.func)} got {ast.unparse(arg)}"
+
+
+def _loop_bodies(at: RuleContext) -> list[ast.expr]:
+    """What a device loop of NKI 0.6 is given: its body is among it."""
+    if at.sdk.minor < 32 or at.function is None:
+        return []
+    calls = (node for node in ast.walk(at.function) if isinstance(node, ast.Call))
+    return [arg for call in calls if at.name(call.func) in _DEVICE_LOOPS for arg in call.args]
+
+
+@rule("NKP601", group=Group.PERFORMANCE, nodes=(ast.Call,))
+def _one_element(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
+    moved = _moved(node, at)
+    loop = _loop(node, at)
+    if not isinstance(moved, ast.Subscript) or not isinstance(moved.slice, ast.Tuple):
+        return
+    is_one = len(moved.slice.elts) > 1 and all(map(_is_one, moved.slice.elts))
+    is_in_hbm = at.name(node.func) == "nl.store" or _is_argument(moved.value, at)
+    if loop and is_one and is_in_hbm and _names(moved.slice) & _names(loop.target):
+        yield node, f"each iteration moves the one element {ast.unparse(moved)}"
+
+
+@rule("NKP602", group=Group.PERFORMANCE, nodes=(ast.Call,))
+def _same_load(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
+    moved = _moved(node, at)
+    loop = _loop(node, at)
+    if at.function is None or loop is None or moved is None or at.name(node.func) not in _LOADS:
+        return
+    base = moved.value if isinstance(moved, ast.Subscript) else moved
+    is_same = _names(moved).isdisjoint(at.source.kinds(at.function).bound_in(loop))
+    if is_same and _is_argument(base, at) and not _is_written(base, at.function, at):
+        tile = _tile(node, at)
+        if tile is not None and not _is_written(tile, loop, at, besides=node):
+            turn = ast.unparse(loop.target)
+            yield node, f"each iteration over {turn} loads {ast.unparse(moved)} again"
+
+
+def _is_argument(node: ast.AST, at: RuleContext) -> bool:
+    bound = at.source.kinds(at.function).bound if at.function else {}
+    own = bound.get(node.id, []) if isinstance(node, ast.Name) else []
+    return any(isinstance(binding.by, ast.arg) for binding in own)
+
+
+def _moved(node: ast.Call, at: RuleContext) -> ast.expr | None:
+    """What a call that moves data reads or writes in HBM."""
+    role, place = _MOVES.get(at.name(node.func) or "", ("", 0))
+    return at.given(node, role, place) if role else None
+
+
+def _tile(node: ast.Call, at: RuleContext) -> ast.expr | None:
+    """The tile that a load fills; None if it has no name."""
+    parent = at.source.parents[node]
+    if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
+        return parent.targets[0]
+    dst = at.given(node, "dst", 0)
+    base = dst.value if isinstance(dst, ast.Subscript) else dst
+    return base if isinstance(base, ast.Name) and isinstance(parent, ast.Expr) else None
+
+
+def _loop(node: ast.AST, at: RuleContext) -> ast.For | None:
+    """The loop that runs a statement in each of its turns; None below a condition."""
+    around = at.source.around(node) if at.function else iter(())
+    first = next((block for block in around if isinstance(block, (ast.For, *_CONDITIONS))), None)
+    return first if isinstance(first, ast.For) else None
+
+
+def _is_one(index: ast.expr) -> bool:
+    """Whether a slice is ``a : a + 1``."""
+    if not isinstance(index, ast.Slice) or index.lower is None or index.upper is None:
+        return False
+    first = getattr(index.lower, "value", None)
+    after = str(first + 1) if isinstance(first, int) else f"{ast.unparse(index.lower)} + 1"
+    return ast.unparse(index.upper) == after
+
+
+def _is_written(
+    base: ast.AST, block: ast.AST, at: RuleContext, besides: ast.AST | None = None
+) -> bool:
+    """Whether something in a block writes to what a name stands for."""
+    name = base.id if isinstance(base, ast.Name) else ""
+    for node in ast.walk(block):
+        written: list[ast.expr] = []
+        if isinstance(node, ast.Call) and node is not besides and at.name(node.func):
+            written = [key.value for key in node.keywords if (key.arg or "").startswith("dst")]
+            written += [] if at.name(node.func) == "nl.load" else node.args[:1]
+        elif isinstance(node, (ast.Assign, ast.AugAssign)):
+            written = [part for part in targets_of(node) if isinstance(part, ast.Subscript)]
+        if any(name in _names(part) for part in written if not isinstance(part, ast.Attribute)):
+            return True
+    return False
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}

@@ -1,0 +1,358 @@
+"""Rules of traces: instructions, accesses and device loops that a generation does not have.
+
+Sources: records of the compiler's answers, named with each rule.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import prod
+from typing import Any
+
+from difftest.analysis.detectors.partitions import START, partitions
+from difftest.analysis.detectors.races import TRIP_COUNTS, find_races
+from difftest.analysis.finding import Finding, InconclusiveFinding, Severity
+from difftest.simulator.machine import Machine
+from difftest.simulator.trace import Allocation, Engine, Event, Loop, LoopKind, Region, Space, Trace
+from difftest.tools.lint.rule import PARSER, TODAYS, Breach, Frontend, Group, trace_rule
+
+RECORDED: dict[str, Any] = {"group": Group.PORTABILITY, "frontends": TODAYS}
+"""What the compiler of today's dialect has answered to somebody."""
+WRONG: dict[str, Any] = {**RECORDED, "group": Group.CORRECTNESS}
+TRN1: dict[str, Any] = {**RECORDED, "targets": frozenset({"trn1"})}
+TRN2: dict[str, Any] = {**RECORDED, "targets": frozenset({"trn2"})}
+_ARITHMETIC = ("tensor_tensor", "tensor_scalar", "scalar_tensor_tensor")
+_FLOAT8 = {"float8_e4m3", "float8_e4m3fn"}
+_STEP_MAX = 2**15 - 1
+_ALIGNED = 32
+"""Bytes, of what a DMA transposes to."""
+_DESCRIPTORS_MAX = 16_777_200
+MANY_INSTRUCTIONS = 250_000
+
+
+def _each(id: str, **data: Any) -> Callable[[Callable[[Event], str | bool]], None]:
+    """Enter a rule that looks at events one by one: what it says of one, if it breaks it."""
+
+    def enter(says: Callable[[Event], str | bool]) -> None:
+        def reader(trace: Trace, machine: Machine) -> Iterator[Breach]:
+            return ((event, str(text)) for event in trace if (text := says(event)))
+
+        trace_rule(id, **data)(reader)
+
+    return enter
+
+
+def partition_elements(region: Region) -> int:
+    """Elements of a region in each partition."""
+    return region.elements // max(region.partitions, 1)
+
+
+@_each("NKI501", **TRN1)
+def _gpsimd(event: Event) -> str | bool:
+    is_chosen = "power" in (event.attributes.op or "")
+    are_integers = all(region.dtype.kind in "iu" for region in event.writes + event.reads)
+    is_own = is_chosen or are_integers  # which GpSimd has without being asked
+    is_on_it = event.engine is Engine.GPSIMD and event.opcode in _ARITHMETIC
+    return is_on_it and not is_own and f"{event.opcode} is to run on the GpSimd Engine of trn1"
+
+
+@_each("NKI502", **WRONG)
+def _copy_bias(event: Event) -> str | bool:
+    is_copy = event.attributes.op == "copy" and event.opcode.startswith("activation")
+    has_bias = is_copy and event.operand("bias") is not None
+    return has_bias and f"{event.opcode} of copy got a tile as bias"
+
+
+@_each("NKI503", **TRN1)
+def _mod(event: Event) -> str | bool:
+    has_mod = "mod" in (event.attributes.op or "").split("+")
+    return has_mod and f"{event.opcode} got the operator mod"
+
+
+@_each("NKI504", **TRN1)
+def _match_indices(event: Event) -> str | bool:
+    is_match = event.opcode == "nc_match_replace8"
+    return is_match and event.operand("dst_idx") is not None and "nc_match_replace8 got dst_idx"
+
+
+@_each("NKI505", **TRN1)
+def _transposed(event: Event) -> str | bool:
+    is_transpose = event.opcode == "nc_transpose" or bool(event.arguments.get("is_transpose"))
+    dst = event.operand("dst")
+    written = dst.dtype.name if dst is not None else "float32"
+    is_cast = is_transpose and event.engine is Engine.TENSOR and written != "float32"
+    return is_cast and f"{event.opcode} writes {written} to PSUM"
+
+
+@trace_rule("NKI506", **{**RECORDED, "targets": frozenset({"trn1", "trn2"})})
+def _float8(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    dtypes = {dtype.name for dtype in {tensor.dtype for tensor in trace.allocations}}
+    for tensor in trace.allocations if "float8_e4m3fn" in dtypes else ():
+        if tensor.dtype.name == "float8_e4m3fn" and (tensor.space.is_hbm or dtypes >= _FLOAT8):
+            beside = " beside float8_e4m3" if dtypes >= _FLOAT8 else ""
+            yield _place(trace, tensor), f"{tensor} is float8_e4m3fn{beside}"
+
+
+def _place(trace: Trace, tensor: Allocation) -> Event | Allocation:
+    """What tells the tensor's line: itself, or the first event that touches an argument."""
+    touches = (
+        event for event in trace for part in event.writes + event.reads if part.allocation is tensor
+    )
+    return tensor if tensor.location is not None else next(touches, tensor)
+
+
+@_each("NKI507", **TRN1)
+def _register_store(event: Event) -> str | bool:
+    kinds = [part.allocation.space for part in event.writes if event.opcode == "register_store"]
+    return any(not kind.is_hbm for kind in kinds) and f"register_store writes to {kinds[0].value}"
+
+
+@_each("NKI508", **TRN2)
+def _affine_select(event: Event) -> str | bool:
+    is_long = event.opcode == "affine_select" and len(event.writes[0].shape) > 3
+    return is_long and f"affine_select writes {list(event.writes[0].shape)}"
+
+
+@_each("NKI509", **TRN2)
+def _long_row(event: Event) -> str | bool:
+    data = event.operand("data")
+    total = event.operand("reduce_res")
+    is_scalar = event.engine is Engine.SCALAR and total is not None
+    length = partition_elements(data) if data is not None and is_scalar else 0
+    return length > 16384 and f"{event.opcode} reduces {length:,} elements a partition"
+
+
+@trace_rule("NKI510", **RECORDED)
+def _slot(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    for event in trace:
+        for region in event.writes:
+            step = region.allocation.partition_step
+            if region.allocation.space is Space.PSUM and region.view is None and step:
+                byte = region.offset % step * region.dtype.itemsize
+                if byte % machine.psum_min_align:
+                    yield event, f"{event.opcode} writes {region.dtype.name} at byte {byte} of PSUM"
+
+
+@_each("NKI511", **TRN1)
+def _collective_on_chip(event: Event) -> str | bool:
+    on_chip = any(not region.allocation.space.is_hbm for region in event.reads + event.writes)
+    is_collective = event.arguments.get("replica_group") is not None
+    return is_collective and on_chip and f"{event.opcode} has a tensor in SBUF"
+
+
+@trace_rule("NKI512", **TRN1)
+def _collective_of_argument(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    for event in collective_events(trace):
+        for region in event.reads + event.writes:
+            if region.allocation.location is None:
+                yield event, f"{event.opcode} has {region.allocation}, an argument of the kernel"
+
+
+def collective_events(trace: Trace) -> Iterator[Event]:
+    """The events in which ranks talk to each other."""
+    return (event for event in trace if event.arguments.get("replica_group") is not None)
+
+
+def on_chip(event: Event) -> Iterator[Region]:
+    """The operands of a compute instruction in SBUF and PSUM."""
+    if event.engine is not Engine.DMA:
+        yield from (part for part in event.writes + event.reads if not part.allocation.space.is_hbm)
+
+
+@trace_rule("NKI521", **WRONG)
+def _span(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    return _detected(partitions(trace, machine), START.id)
+
+
+def _detected(rows: Iterable[Finding | InconclusiveFinding], id: str) -> Iterator[Breach]:
+    """The errors that a detector of hazards tells of a trace, too."""
+    errors = (row for row in rows if isinstance(row, Finding) and row.severity is Severity.ERROR)
+    return ((finding, finding.happened) for finding in errors if finding.id == id)
+
+
+@trace_rule("NKI522", **WRONG)
+def _step(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    for event in trace:
+        for region in on_chip(event):
+            if max(map(abs, region.strides), default=0) <= _STEP_MAX:
+                continue  # of nearly all, sooner than by their axes
+            step = max((abs(step) for size, step in region.free_axes if size > 1), default=0)
+            if step > _STEP_MAX:
+                yield event, f"{event.opcode} has a step of {step:,} elements in {region.role}"
+
+
+@_each("NKI523", **TRN1)
+def _dynamic(event: Event) -> str | bool:
+    moved = [part.role for part in on_chip(event) if f"register of {part.role}" in event.arguments]
+    return bool(moved) and f"{event.opcode} has {moved[0]} at the offset of a register"
+
+
+@trace_rule("NKI524", **RECORDED)
+def _mixed(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    for space in (Space.SBUF, Space.PSUM):
+        own = [tile for tile in trace.allocations if tile.space is space and not tile.is_temporary]
+        placed = [tensor for tensor in own if tensor.address is not None]
+        for tile in own if placed else ():
+            if tile.address is None:
+                yield tile, f"{tile} has no address, and {placed[0]} has one"
+
+
+@_each("NKI525", **TRN1)
+def _indices(event: Event) -> str | bool:
+    index = event.operand("index")
+    count = partition_elements(index) if event.engine is Engine.DMA and index is not None else 0
+    return count > 1 and f"{event.opcode} got {count} indices a partition"
+
+
+@_each("NKI526", **TRN1)
+def _dma_transpose(event: Event) -> str | bool:
+    src = event.operand("src")
+    dst = event.operand("dst")
+    is_indirect = event.operand("index") is not None
+    if not event.opcode.startswith("dma_transpose") or src is None or dst is None:
+        return False
+    spaces = f"{src.allocation.space.value} to {dst.allocation.space.value}"
+    is_refused = is_indirect or not src.allocation.space.is_hbm
+    return is_refused and f"dma_transpose goes from {spaces}{' by indices' * is_indirect}"
+
+
+@trace_rule("NKI527", **RECORDED)
+def _rows(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    for event in trace:
+        for box in event.writes if event.opcode.startswith("dma_transpose") else ():
+            width = box.allocation.partition_step or box.elements
+            size = box.dtype.itemsize
+            first = box.offset % width * size
+            step = box.strides[0] * size if box.shape[0] > 1 and box.allocation.space.is_hbm else 0
+            if first % _ALIGNED:
+                yield event, f"dma_transpose writes from byte {first} of the rows on"
+            elif step % _ALIGNED:
+                yield event, f"dma_transpose writes rows {step} bytes apart"
+
+
+@_each("NKI528", **{**TRN2, "frontends": frozenset({Frontend.CLASSIC})})
+def _broadcast(event: Event) -> str | bool:
+    reads = [part for part in event.reads if part.whole and part.shape and part.shape[0] > 1]
+    repeated = [region.shape[0] for region in reads if region.strides[0] == 0]
+    is_told = bool(repeated) and event.engine is Engine.DMA
+    return is_told and f"{event.opcode} reads one row for {repeated[0]} partitions"
+
+
+@_each("NKI529", **TRN2)
+def _moved_on_chip(event: Event) -> str | bool:
+    if event.opcode != "dma_copy":
+        return False
+    src, dst, index = (event.operand(role) for role in ("src", "dst", "index"))
+    if src is None or dst is None or index is None:
+        return False
+    is_of_src = _is_part(src) and not _is_part(dst)  # what moves inside of it is no whole
+    is_on_chip = is_of_src and not src.allocation.space.is_hbm
+    return is_on_chip and "dma_copy reads SBUF at an offset that stands in a tile"
+
+
+def _is_part(region: Region) -> bool:
+    return region.elements < prod(region.allocation.shape)
+
+
+@trace_rule("NKI530", **TRN1)
+def _descriptors(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    total = 0
+    for event in trace:
+        if event.engine is Engine.DMA:
+            before = total
+            total = total + max(map(_runs, event.writes + event.reads), default=0)
+            if before <= _DESCRIPTORS_MAX < total:
+                yield event, f"the DMAs up to this one have {total:,} runs"
+
+
+def _runs(region: Region) -> int:
+    """Pieces of adjacent elements."""
+    length = 1
+    axes: Sequence[tuple[int, int]] = tuple(zip(region.shape, region.strides, strict=True))
+    for size, step in reversed(axes):
+        if size > 1 and step != length:
+            break
+        length *= size
+    return region.elements // max(length, 1)
+
+
+@trace_rule("NKI531", group=Group.PERFORMANCE, frontends=TODAYS)
+def _many(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    if len(trace) > MANY_INSTRUCTIONS:
+        generated = [  # a device loop has the instructions of its first turn alone
+            event
+            for event in trace
+            if not any(turn.number and turn.loop.kind is LoopKind.DYNAMIC for turn in event.loops)
+        ]
+        if len(generated) > MANY_INSTRUCTIONS:
+            lines = Counter(event.location for event in generated)
+            [(most, _)] = lines.most_common(1)
+            event = next(event for event in generated if event.location == most)
+            yield event, f"the kernel has {len(generated):,} instructions, most at this line"
+
+
+def enclosing_device_loops(event: Event) -> list[Loop]:
+    """The loops around an event that run on the device, outermost first."""
+    return [turn.loop for turn in event.loops if turn.loop.kind is LoopKind.DYNAMIC]
+
+
+@trace_rule("NKI541", **TRN1)
+def _psum(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    for event in trace:
+        loops = enclosing_device_loops(event)
+        for region in event.writes + event.reads if loops else ():
+            inside = {turn.loop.id for turn in region.allocation.loops}
+            if region.allocation.space is Space.PSUM and loops[-1].id not in inside:
+                yield event, f"{event.opcode} uses {region.allocation}, made outside of the loop"
+
+
+@trace_rule("NKI542", **TRN1)
+def _static(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    for event in trace:
+        is_static = event.engine is Engine.DMA and event.arguments.get("dge_mode") == "none"
+        if is_static and enclosing_device_loops(event):
+            for region in event.reads:
+                if region.allocation.space.is_hbm and not region.allocation.writes:
+                    yield event, f"{event.opcode} with dge_mode.none reads {region.allocation}"
+
+
+@trace_rule("NKI543", **{**TRN1, "frontends": PARSER})
+def _nested(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    for event in trace:
+        loops = enclosing_device_loops(event)
+        if len(loops) > 1:
+            outer = loops[0].location
+            where = f" of line {outer.line}" if outer else ""
+            yield event, f"{event.opcode} is inside of {len(loops)} device loops, the outer{where}"
+
+
+@trace_rule("NKI544", **{**WRONG, "targets": frozenset({"trn2", "trn3"})})
+def _programs(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    return _detected(find_races(trace, machine), TRIP_COUNTS.id)
+
+
+@trace_rule("NKI546", **TRN2)
+def _collective_of_one(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    programs = {event.program for event in trace}
+    issued = {program: Counter[str]() for program in programs}
+    events = list(collective_events(trace)) if len(programs) > 1 else []
+    for event in events:
+        issued[event.program][event.opcode] += 1
+    for event in events:
+        other = next((at for at in issued if not issued[at][event.opcode]), None)
+        if other is not None:
+            yield event, f"{event.opcode} is called by program {event.program}, not by {other}"
+
+
+@trace_rule("NKI545", **{**TRN1, "frontends": PARSER})
+def _copied(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    written: dict[int, frozenset[int]] = {}
+    for event in trace:
+        ids = frozenset(turn.loop.id for turn in event.loops if turn.loop.kind is LoopKind.STATIC)
+        is_inside = bool(enclosing_device_loops(event))
+        for region in event.reads if event.opcode == "tensor_copy" and not is_inside else ():
+            if written.get(region.allocation.id, frozenset()) & ids:
+                yield event, f"tensor_copy reads {region.allocation}, which a device loop wrote"
+        for part in event.writes:
+            written[part.allocation.id] = ids if is_inside else frozenset()

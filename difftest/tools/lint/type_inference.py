@@ -1,0 +1,293 @@
+"""What the names of a kernel are: tiles, indices, masks, numbers, or names of NKI.
+
+It follows from the lines above that bind a name. Where they do not agree, or are not understood,
+nothing is known, and a rule that asks says nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from enum import Enum
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from difftest.tools.api.documented import CLASSIC, TODAY, documented_names
+
+if TYPE_CHECKING:
+    from difftest.tools.lint.source import Source
+
+
+class ValueType(Enum):
+    """What an expression is. The first of two sides decides what both give together."""
+
+    TILE = "a tile"
+    MASK = "a mask"
+    INDEX = "an index"
+    LINE = "an index of one dimension"
+    TURN = "the index of a loop or a program"
+    NUMBER = "a number"
+    TENSOR = "a tensor in HBM"
+    GRID = "what nl.mgrid gives"
+
+
+MAKERS = ("nl.ndarray", "nl.zeros", "nl.ones", "nl.full", "nl.empty", "nl.zeros_like")
+TRACED_ONCE = ("nl.affine_range", "nl.sequential_range")
+"""Loops of the classic dialect that are not unrolled. Source: their stubs at v2.26.0."""
+_IN_HBM = {"nl.hbm", "nl.private_hbm", "nl.shared_hbm"}
+_NO_TILES = (
+    *("nl.ds", "nl.par_dim", "nl.num_programs", "nl.program_ndim", "nl.store", "nl.device_print"),
+    *("nl.static_range", "nl.dynamic_range", "nl.fori_loop", "nl.while_loop", "nl.no_reorder"),
+    *("nl.nc", "nl.spmd_dim", "nl.loop_reduce", "nisa.register_alloc", "nisa.get_nc_version"),
+    *TRACED_ONCE,
+)
+"""Functions of NKI that give no new tile: ``nl.loop_reduce`` adds to what it is assigned to."""
+_TILE_SECTIONS = frozenset(
+    {
+        *("Memory operations", "Creation operations", "Tensor operations", "Math operations"),
+        *("Bitwise operations", "Logical operations", "Comparison operations"),
+        *("Reduction operations", "Tensor manipulation operations", "Indexing operations"),
+        *("Indexing/Searching operations", "Collective communication operations", "NKI ISA"),
+        *("Activation and Backpropagation functions",),
+        *("Normalization and Regularization functions",),
+    }
+)
+"""Sections of AWS's lists of names whose functions return tiles, but for ``_NO_TILES``."""
+_TILE_METHODS = frozenset(
+    {
+        *("astype", "broadcast", "broadcast_to", "expand_dim", "expand_dims", "squeeze_dim"),
+        *("reshape", "reshape_dim", "flatten_dims", "permute", "rearrange", "view", "slice"),
+        *("select", "vector_select", "ap"),
+    }
+)
+"""Methods of tensors that return tensors, by the documented classes of both dialects."""
+_OF_NUMBERS = ("len", "int", "float", "min", "max", "abs", "round", "sum")
+_IDENTITY = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
+
+
+@cache
+def _tile_makers() -> frozenset[str]:
+    """Return the documented functions of ``nl`` and ``nisa`` that return a tile.
+
+    A function outside of the lists, such as ``nl.constants.sizeinbytes``, may return anything.
+    """
+    modules = {"nki.language": "nl", "nki.isa": "nisa"}
+    names = (entry for dialect in (CLASSIC, TODAY) for entry in documented_names(dialect))
+    makers = {
+        f"{modules[entry.module]}.{entry.name}"
+        for entry in names
+        if entry.module in modules and entry.section in _TILE_SECTIONS
+    }
+    return frozenset({*makers, *MAKERS}.difference(_NO_TILES))
+
+
+class Binding(NamedTuple):
+    """What binds a name: a statement, or a parameter; and the value, or what a loop goes over."""
+
+    by: ast.AST
+    value: ast.expr | None
+
+    @property
+    def end(self) -> tuple[int, int]:
+        """Where the name means the value from."""
+        last = self.by.target if isinstance(self.by, ast.For) else self.by
+        return getattr(last, "end_lineno", 0), getattr(last, "end_col_offset", 0)
+
+
+class TypeInference:
+    """What the expressions of a function are."""
+
+    def __init__(self, source: Source, function: ast.AST) -> None:
+        self._source = source
+        self._known: dict[ast.AST, ValueType | None] = {}
+        self.bound: dict[str, list[Binding]] = {}
+        """What binds each name, in no order."""
+        for node in ast.walk(function):
+            for target, value in _targets(node):
+                self._bind(node, target, value)
+
+    def of(self, node: ast.AST) -> ValueType | None:
+        """What an expression is; None where that is not to be seen."""
+        if node not in self._known:
+            self._known[node] = ValueType.NUMBER  # of what a name is computed from itself
+            self._known[node] = self._kind(node)
+        return self._known[node]
+
+    def value(self, node: ast.AST) -> ast.AST:
+        """The expression that a name stands for, if one line says so; else the node itself."""
+        while isinstance(node, ast.Name):
+            reaching = self._reaching(node)
+            if len(reaching) != 1 or reaching[0].value is None:
+                break
+            node = reaching[0].value
+        return node
+
+    def bound_in(self, block: ast.AST) -> dict[str, list[Binding]]:
+        """The names that the statements of a block bind, and what does."""
+        around = self._source.around
+        return {
+            name: own
+            for name, every in self.bound.items()
+            if (own := [item for item in every if item.by is block or block in around(item.by)])
+        }
+
+    def origins(self, node: ast.AST) -> set[str]:
+        """The names that an expression is computed from, directly or not."""
+        names: set[str] = set()
+        left: list[ast.AST | None] = [node]
+        while left:
+            read = {
+                part.id for part in ast.walk(left.pop() or ast.Pass()) if isinstance(part, ast.Name)
+            }
+            left += (binding.value for name in read - names for binding in self.bound.get(name, ()))
+            names |= read
+        return names
+
+    def _kind(self, node: ast.AST) -> ValueType | None:
+        if isinstance(node, ast.Constant):
+            return ValueType.NUMBER if isinstance(node.value, (int, float)) else None
+        if isinstance(node, ast.Name):
+            kinds = {self._of_binding(binding) for binding in self._reaching(node)}
+            return kinds.pop() if len(kinds) == 1 else None
+        if isinstance(node, ast.Call):
+            return self._of_call(node)
+        if isinstance(node, ast.Subscript):
+            return self._of_part(node)
+        if isinstance(node, ast.Attribute):
+            is_number = node.attr in ("shape", "ndim", "size") or "nl.tile_size" in self._named(
+                node
+            )
+            is_index = self.of(node.value) is ValueType.GRID
+            if is_index:
+                return ValueType.INDEX
+            if is_number:
+                return ValueType.NUMBER
+            return None
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            if any(isinstance(op, _IDENTITY) for op in node.ops) or any(map(_is_no_number, sides)):
+                return ValueType.NUMBER
+            both = self._together(node.left, *node.comparators)
+            return ValueType.MASK if both in (ValueType.INDEX, ValueType.LINE) else both
+        if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.IfExp)):
+            parts = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+            return self._together(*parts[isinstance(node, ast.IfExp) :])  # without its test
+        return None
+
+    def _of_binding(self, binding: Binding) -> ValueType | None:
+        if isinstance(binding.by, ast.For) and isinstance(binding.value, ast.Call):
+            called = self._named(binding.value.func) or ast.unparse(binding.value.func)
+            static = ValueType.NUMBER if called == "nl.static_range" else None
+            return ValueType.TURN if called in (*TRACED_ONCE, "range") else static
+        return self.of(binding.value) if binding.value else None
+
+    def _of_call(self, node: ast.Call) -> ValueType | None:
+        name = self._named(node.func)
+        if name in MAKERS:
+            values = [*node.args[2:], *(key.value for key in node.keywords if key.arg == "buffer")]
+            buffers = [self.value(value) for value in values]
+            if _IN_HBM.intersection(map(self._named, buffers)):
+                return ValueType.TENSOR
+            if any(isinstance(buffer, ast.Name) for buffer in buffers):
+                return None
+            return ValueType.TILE
+        if name in ("nl.arange", "nl.program_id"):
+            return ValueType.LINE if name == "nl.arange" else ValueType.TURN
+        if name:
+            return ValueType.TILE if name in _tile_makers() else None
+        if isinstance(node.func, ast.Name) and node.func.id in _OF_NUMBERS:
+            if self._together(*node.args) is ValueType.TURN:
+                return ValueType.TURN
+            return ValueType.NUMBER
+        if not isinstance(node.func, ast.Attribute) or node.func.attr not in _TILE_METHODS:
+            return None
+        receiver = self.of(node.func.value)
+        return receiver if receiver in (ValueType.TILE, ValueType.TENSOR) else None
+
+    def _of_part(self, node: ast.Subscript) -> ValueType | None:
+        if self._named(node.value) in ("nl.mgrid", "nl.ogrid"):
+            return ValueType.GRID
+        whole = self.of(node.value)
+        if whole is ValueType.LINE and any(
+            getattr(part, "value", 0) is None for part in parts_of(node)
+        ):
+            return ValueType.INDEX  # [:, None]
+        return ValueType.INDEX if whole is ValueType.GRID else whole
+
+    def _together(self, *nodes: ast.expr) -> ValueType | None:
+        kinds = {self.of(node) for node in nodes}
+        first = next((sort for sort in ValueType if sort in kinds), None)
+        is_open = None in kinds and first in (ValueType.LINE, ValueType.NUMBER)
+        return None if is_open or {ValueType.TENSOR, ValueType.GRID} & kinds else first
+
+    def _named(self, node: ast.AST) -> str:
+        return self._source.names.of(node) or ""
+
+    def _bind(self, node: ast.AST, target: ast.AST, value: ast.expr | None) -> None:
+        if isinstance(target, (ast.Tuple, ast.List)):
+            parts = getattr(value, "elts", ())
+            for number, element in enumerate(target.elts):
+                part = ast.Subscript(value, ast.Constant(number), ast.Load()) if value else None
+                self._bind(node, element, parts[number] if len(parts) == len(target.elts) else part)
+        elif name := getattr(target, "id", getattr(target, "arg", None)):
+            self.bound.setdefault(name, []).append(Binding(node, value))
+
+    def _reaching(self, name: ast.Name) -> list[Binding]:
+        """The bindings that a name can have where it stands."""
+        every = self.bound.get(name.id)
+        if every is None:
+            value = self._source.constants.get(name.id)
+            return [Binding(name, value)] if value is not None else []
+        above = [binding for binding in every if binding.end <= (name.lineno, name.col_offset)]
+        last = max(above, key=lambda binding: binding.end, default=None)
+        around = set(self._source.around(name))
+        if last is None or not self._is_before(last.by, around):
+            return every
+        turned = around.difference(self._source.around(last.by), [last.by])
+        loops = {block for block in turned if isinstance(block, (ast.For, ast.While))}
+        return [last, *(item for item in every if loops.intersection(self._source.around(item.by)))]
+
+    def _is_before(self, statement: ast.AST, around: set[ast.AST]) -> bool:
+        """Whether a statement runs before what stands inside of ``around``, each time."""
+        parent = self._source.parents.get(statement)
+        blocks = [getattr(parent, name, ()) for name in ("body", "orelse", "finalbody")]
+        own = [block for block in blocks if isinstance(block, list) and statement in block]
+        return statement in around or any(not around.isdisjoint(block) for block in own)
+
+
+def _is_no_number(node: ast.expr) -> bool:
+    """Return whether an expression is None or a string: Python compares it, and no engine."""
+    return isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, str))
+
+
+def targets_of(node: ast.Assign | ast.AugAssign) -> Iterator[ast.expr]:
+    """Yield the targets of an assignment, those inside of tuples and lists one by one."""
+    waiting: list[ast.expr] = []
+    waiting += reversed(node.targets) if isinstance(node, ast.Assign) else [node.target]
+    while waiting:
+        target = waiting.pop()
+        if isinstance(target, (ast.Tuple, ast.List)):
+            waiting += reversed(target.elts)
+        else:
+            yield target.value if isinstance(target, ast.Starred) else target
+
+
+def parts_of(node: ast.Subscript) -> list[ast.expr]:
+    """The parts of an index, one for each dimension."""
+    return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+
+
+def _targets(node: ast.AST) -> Iterator[tuple[ast.AST, ast.expr | None]]:
+    """What a node binds, and to what."""
+    if isinstance(node, ast.Assign):
+        yield from ((target, node.value) for target in node.targets)
+    elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
+        yield node.target, node.value
+    elif isinstance(node, ast.AugAssign):
+        yield node.target, ast.BinOp(node.target, node.op, node.value)
+    elif isinstance(node, (ast.For, ast.comprehension)):
+        yield node.target, node.iter
+    elif isinstance(node, ast.arg):
+        yield node, None
+    elif isinstance(node, ast.withitem) and node.optional_vars is not None:
+        yield node.optional_vars, None

@@ -1,0 +1,223 @@
+"""Rules of names and arguments: which SDK has them, since when, and what to write instead.
+
+They follow from the tables of the dialects: what the simulator's modules have, and the levels of
+:mod:`difftest.simulator.frontend.levels`.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from difftest.simulator.frontend.classic import isa as classic_isa
+from difftest.simulator.frontend.classic import language as classic_language
+from difftest.simulator.frontend.levels import GONE, LIFETIMES
+from difftest.simulator.frontend.nki import collectives, isa, language
+from difftest.tools.lint.rule import NEWEST, TODAYS, Frontend, Group, Refusal, rule
+from difftest.tools.lint.source import RuleContext
+
+_TODAYS: dict[str, Any] = {"group": Group.UPGRADE, "frontends": TODAYS}
+_FUNCTIONS: Mapping[bool, Mapping[str, Mapping[str, Any]]] = {
+    True: {"nl": vars(classic_language), "nisa": vars(classic_isa)},
+    False: {"nl": language.NAMES, "nisa": isa.NAMES, "ncc": collectives.NAMES},
+}
+"""By whether a name is classic, and by module: its names, those of all levels together."""
+_ENGINES = "gpsimd", "scalar", "tensor", "unknown", "vector"
+_DEPRECATED = {
+    **{f"nisa.{name}_engine": ("0.2", f"nisa.engine.{name}") for name in _ENGINES},
+    **dict.fromkeys(("nl.affine_range", "nl.sequential_range"), ("0.3", "range")),
+    "nl.dynamic_range": ("0.6", "nl.fori_loop"),
+    "nl.static_range": ("0.6", "range"),
+    "nl.tile_size.psum_fmax": ("0.4", "nl.tile_size.psum_bank_fmax"),
+    "nl.tile_size.total_available_sbuf_size": ("0.4", "nl.tile_size.sbuf_fmax_bytes"),
+}
+"""Names that pages and stubs of v2.32.0 call deprecated: since which NKI, and what is next."""
+_NOT_OF_PSUM = {
+    "nl.rsqrt": ("x", 0, "0.5", "nisa.activation(op=nl.rsqrt)"),
+    "nisa.dma_copy": ("src", 1, "0.3", "nisa.tensor_copy to SBUF first"),
+}
+"""Functions that took a tile in PSUM until an NKI (the same guide): the argument and its place."""
+_PASSED = {
+    "nisa.scalar_tensor_tensor(dtype)": NEWEST.minor,
+    "nisa.nc_matmul(is_moving_zero)": NEWEST.minor,
+    "nisa.nc_matmul(psumAccumulateFlag)": NEWEST.minor,
+    "nisa.tensor_copy(dtype)": 29,
+}
+"""Arguments that no page of their SDK has, and that kernels of AWS pass: until which SDK 2.x.
+
+Sources: aws-neuron/nki-library, releases 2.27 to 2.29 (moe_cte_utils.py, mlp_cte_transpose.py,
+qkv_cte.py); matrix_multiplication_nki_kernels.py of the documentation at v2.29.0.
+"""
+_LAST_ASSIGNED = 28
+"""The last SDK 2.x for which nki-library assigned an instruction's result (all_expert_impl.py)."""
+
+
+@rule("NKU301", nodes=(ast.Import, ast.ImportFrom), since="2.29", **_TODAYS)
+def _classic_import(node: ast.Import | ast.ImportFrom, at: RuleContext) -> Iterator[Refusal]:
+    if node is at.source.names.first_classic:
+        yield node, f"{ast.unparse(node)} is of the classic dialect"
+
+
+@rule("NKU302", nodes=(ast.Attribute, ast.Name), **_TODAYS)
+def _ended_name(node: ast.expr, at: RuleContext) -> Iterator[Refusal]:
+    name = at.name(node) or ""
+    row = LIFETIMES.get(name)
+    if row is not None and _reached(row.ended, at):
+        yield node, f"{name} ended with NKI {row.ended} (now: {row.instead})"
+    elif at.source.names.has_classic(node) and name in GONE:
+        reason, remedy = GONE[name]
+        yield node, f"{name}: {reason} ({remedy})"
+
+
+@rule("NKU303", nodes=(ast.Attribute, ast.Name), **_TODAYS)
+def _future_name(node: ast.expr, at: RuleContext) -> Iterator[Refusal]:
+    name = at.name(node)
+    row = LIFETIMES.get(name or "")
+    if row is not None and not _reached(row[0], at):
+        yield node, f"{name} exists since NKI {row[0]} (until then: {row[2]})"
+
+
+@rule("NKU309", nodes=(ast.Attribute,), since="2.30", **_TODAYS)
+def _deprecated(node: ast.Attribute, at: RuleContext) -> Iterator[Refusal]:
+    name = at.name(node) or ""
+    since, instead = _DEPRECATED.get(name, (None, ""))
+    row = LIFETIMES.get(name)
+    if _reached(since, at) and not (row and _reached(row.ended, at)):
+        yield node, f"{name} is deprecated since NKI {since} (now: {instead})"
+
+
+@rule("NKU310", nodes=(ast.Call,), **_TODAYS)
+def _of_psum(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
+    name = at.name(node.func) or ""
+    argument, place, ended, instead = _NOT_OF_PSUM.get(name, ("", 0, None, ""))
+    tile = at.given(node, argument, place) if _reached(ended, at) else None
+    tile = tile.value if isinstance(tile, ast.Subscript) else tile
+    call = at.value(tile) if tile is not None else None
+    buffer = at.argument(call, "buffer", 2) if isinstance(call, ast.Call) else None
+    if buffer is not None and at.name(buffer) == "nl.psum":
+        yield node, f"{name} of a tile in PSUM ended with NKI {ended} (now: {instead})"
+
+
+@rule("NKU304", nodes=(ast.Call,), **_TODAYS)
+def _argument(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
+    name = at.name(node.func)
+    for keyword in node.keywords if name else ():
+        row = LIFETIMES.get(f"{name}({keyword.arg})")
+        said = f"{name}({keyword.arg}=)"
+        if _is_passed(f"{name}({keyword.arg})", at):
+            continue
+        if row and _reached(row.ended, at):
+            yield keyword, f"{said} ended with NKI {row.ended} (now: {row.instead})"
+        elif row and not _reached(row.since, at):
+            yield keyword, f"{said} exists since NKI {row.since} (until then: {row.instead})"
+
+
+@rule("NKU305", group=Group.CORRECTNESS, nodes=(ast.Attribute,))
+def _unknown_name(node: ast.Attribute, at: RuleContext) -> Iterator[Refusal]:
+    module, _, rest = (at.name(node) or "").partition(".")
+    names = _FUNCTIONS[at.source.names.has_classic(node)].get(module)
+    is_todays = rest in _FUNCTIONS[False].get(module, {})  # which AWS's last classic tests use
+    name = f"{module}.{rest}"
+    is_part = not rest or "." in rest  # the module itself, or an attribute of a name of it
+    if not (names is None or is_part or rest in names or is_todays or name in LIFETIMES):
+        yield node, f"{name} is no name of NKI"
+
+
+@rule("NKU307", group=Group.CORRECTNESS, nodes=(ast.Call,))
+def _signature(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
+    name = at.name(node.func) or ""
+    signature = _signature_of(name, at.source.names.has_classic(node.func))
+    arguments = [*node.args, *(keyword.arg for keyword in node.keywords)]
+    if signature is None or any(arg is None or isinstance(arg, ast.Starred) for arg in arguments):
+        return
+    if _is_assigned_result(node, signature, at):
+        return
+    is_classic = at.source.names.has_classic(node.func)  # AWS's classic stubs have **kwargs
+    keywords = [
+        keyword
+        for keyword in node.keywords
+        if f"{name}({keyword.arg})" not in LIFETIMES
+        and not _is_passed(f"{name}({keyword.arg})", at)
+    ]
+    own = [keyword for keyword in keywords if not is_classic or keyword.arg in signature.parameters]
+    try:
+        signature.bind(*node.args, **{keyword.arg: keyword for keyword in own if keyword.arg})
+    except TypeError as error:
+        yield node, f"{name}{signature}: {error}"
+
+
+@rule("NKU308", group=Group.CORRECTNESS, nodes=(ast.Call,))
+def _undocumented(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
+    name = at.name(node.func) or ""
+    is_classic = at.source.names.has_classic(node.func)
+    signature = _signature_of(name, is_classic)
+    if signature is None or (is_classic and at.sdk.frontend is not Frontend.CLASSIC):
+        return
+    for keyword in node.keywords:
+        row = LIFETIMES.get(f"{name}({keyword.arg})")
+        is_documented = row is not None and not _reached(row.ended, at)
+        is_passed = _is_passed(f"{name}({keyword.arg})", at) and not is_documented
+        is_open = is_classic or is_passed
+        if keyword.arg and is_open and keyword.arg not in signature.parameters:
+            yield keyword, f"{name} got {keyword.arg}="
+    if _is_assigned_result(node, signature, at):
+        yield node, f"{name} got no dst, and its result is assigned"
+
+
+def _is_passed(argument: str, at: RuleContext) -> bool:
+    """Return whether kernels that AWS released for an SDK, or a later one, pass an argument."""
+    return at.sdk.minor <= _PASSED.get(argument, 0)
+
+
+def _is_assigned_result(node: ast.Call, signature: inspect.Signature, at: RuleContext) -> bool:
+    """Return whether a call of today's dialect has no ``dst`` and assigns its result to a part.
+
+    The form ends with NKI 0.3.
+    """
+    parent = at.source.parents[node]
+    is_part = isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Subscript)
+    is_early = at.sdk.minor <= _LAST_ASSIGNED and not at.source.names.has_classic(node.func)
+    if not (is_part and is_early) or "dst" not in signature.parameters:
+        return False
+    given = {keyword.arg: keyword for keyword in node.keywords if keyword.arg}
+    others = [one for one in signature.parameters.values() if one.name != "dst"]
+    try:
+        inspect.Signature(others).bind(*node.args, **given)
+    except TypeError:
+        return False
+    return "dst" not in given
+
+
+@rule("NKU306", nodes=(ast.Call,), **_TODAYS)
+def _mask(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
+    is_of_nki = (at.name(node.func) or "").startswith(("nl.", "nisa.", "ncc."))
+    for keyword in node.keywords if is_of_nki else ():
+        if keyword.arg == "mask":
+            yield keyword, f"{at.name(node.func)} got mask="
+
+
+@cache
+def _signature_of(name: str, is_classic: bool) -> inspect.Signature | None:
+    """The signature of a function of NKI with the defaults left out; None for what has none."""
+    module, _, own = name.partition(".")
+    functions = _FUNCTIONS[is_classic].get(module, {})
+    if own not in functions or not callable(functions[own]):
+        return None
+    try:
+        every = list(inspect.signature(functions[own]).parameters.values())
+    except ValueError:
+        return None
+    if any(one.kind is one.VAR_POSITIONAL for one in every):
+        return None  # a range takes what Python's does, and hints
+    blank = inspect.Parameter.empty
+    bare = (one.replace(annotation=blank) for one in every)
+    shown = [one if one.default is blank else one.replace(default=None) for one in bare]
+    return inspect.Signature(shown)
+
+
+def _reached(level: str | None, at: RuleContext) -> bool:
+    """Whether the SDK that is asked for has this level of NKI, or a later one; None has none."""
+    return level is not None and at.sdk.level is not None and level <= at.sdk.level

@@ -1,0 +1,244 @@
+"""What the names of NKI's modules are in a file, and their imports in today's dialect."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import libcst as cst
+from libcst import matchers as m
+from libcst.helpers import get_full_name_for_node
+
+from difftest.tools.migration.rules import IMPORT, OTHERS
+
+CLASSIC = "neuronxcc"
+WITHOUT_NKI = (
+    *("nki", "numpy", "ml_dtypes", "scipy", "torch", "torch_xla", "torchvision", "jax", "jaxlib"),
+    *("pytest", "hypothesis"),
+)
+"""Packages that hold no code in the classic dialect, beside Python's own."""
+MODULES = {
+    "neuronxcc.nki": "nki",
+    "neuronxcc.nki.isa": "nisa",
+    "neuronxcc.nki.language": "nl",
+    "neuronxcc.nki.typing": "nt",
+    "numpy": "np",
+}
+TODAY = {"nki": "nki", "nisa": "nki.isa", "nl": "nki.language"}
+
+
+class ModuleNames:
+    """How a file calls NKI's modules; the rules call them nki, nisa, nl, nt and np.
+
+    ``today`` has the new name of a module that is rewritten too, and None for any other.
+    """
+
+    def __init__(
+        self, module: cst.Module, today: Callable[[str], str | None] | None = None
+    ) -> None:
+        self._module_of: dict[str, str] = {}
+        self._is_package = today is not None
+        self._renamed = today or (lambda name: None)
+        self._new_names: set[str] = set()
+        for statement in m.findall(module, m.Import() | m.ImportFrom()):
+            for name, local in _imported(statement):
+                if name in MODULES:
+                    self._module_of[local] = MODULES[name]
+
+    def local(self, module: str) -> str:
+        """What the file calls ``nisa`` or ``nl``; itself, where it does not import that."""
+        own = (local for local, meant in self._module_of.items() if meant == module)
+        return next(own, module)
+
+    def of(self, node: cst.CSTNode | None) -> str | None:
+        """``nl.load`` for what the file calls it; None for what is no module's."""
+        is_dotted = isinstance(node, cst.Attribute)
+        return self._meant(get_full_name_for_node(node) or "") if is_dotted else None  # type: ignore[arg-type]
+
+    def meant(self, node: ast.AST) -> str | None:
+        """The same of a syntax tree of Python's own."""
+        return self._meant(ast.unparse(node)) if isinstance(node, ast.Attribute) else None
+
+    def has_type(self, annotation: ast.AST) -> bool:
+        """Return whether an annotation, or the text in it, names one of NKI's types."""
+        for node in ast.walk(annotation):
+            if (self.meant(node) or "").startswith("nt."):
+                return True
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                with contextlib.suppress(SyntaxError):
+                    if self.has_type(ast.parse(node.value, mode="eval")):
+                        return True
+        return False
+
+    def _meant(self, full: str) -> str | None:
+        fitting = [local for local in self._module_of if full.startswith(f"{local}.")]
+        longest = max(fitting, key=len, default="")
+        return f"{self._module_of[longest]}{full[len(longest) :]}" if fitting else None
+
+    def rules_broken(self, statement: Any) -> list[tuple[str, str]]:
+        """The rules for imports of NKI that no rule rewrites, and for those of other modules."""
+        is_from = isinstance(statement, cst.ImportFrom)
+        if is_from and (statement.relative or statement.module is None):
+            return [] if self._is_package else [OTHERS]
+        named = [statement.module] if is_from else [alias.name for alias in statement.names]
+        names = {get_full_name_for_node(name) or "" for name in named}
+        if names <= self._new_names:
+            return []
+        packages = {name.partition(".")[0] for name in names}
+        if CLASSIC in packages or (is_from and "nki" in packages):
+            return [IMPORT]
+        return [] if packages <= {*sys.stdlib_module_names, *WITHOUT_NKI} else [OTHERS]
+
+    def with_new_names(self, module: cst.Module) -> cst.Module:
+        """The file with the new names of the modules that are rewritten too."""
+        renamed = module.visit(_Renaming(self._renamed, self._new_names))
+        assert isinstance(renamed, cst.Module)
+        return renamed
+
+    def with_modules_named(self, module: cst.Module) -> cst.Module:
+        """The file with ``nl.par_dim`` for a ``par_dim`` that it imported by itself.
+
+        A name that the file also binds otherwise is left alone.
+        """
+        bound = _bound_names(module)
+        meant: dict[str, str] = {}
+        body = []
+        for line in module.body:
+            statement = line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
+            single = self._single_names(statement)
+            if not single or bound & set(single):
+                body.append(line)
+                continue
+            meant |= single
+            modules = {name.partition(".")[0] for name in single.values()}
+            body += self._missing_imports(modules, line)
+        if not meant:
+            return module
+        whole = module.with_changes(body=body).visit(_Naming(meant))
+        assert isinstance(whole, cst.Module)
+        return whole
+
+    def _single_names(self, statement: Any) -> dict[str, str]:
+        """``{"par_dim": "nl.par_dim"}`` for an import of single names of NKI's modules."""
+        single = {}
+        for full, local in _imported(statement) if isinstance(statement, cst.ImportFrom) else ():
+            module, _, name = full.rpartition(".")
+            if module.startswith(CLASSIC) and MODULES.get(module, "nki") != "nki":
+                single[local] = f"{self.local(MODULES[module])}.{name}"
+        return single
+
+    def _missing_imports(self, modules: set[str], line: Any) -> list[Any]:
+        """The imports of whole modules that stand for one of single names."""
+        lines = []
+        for name, local in MODULES.items():
+            if local in modules and local not in self._module_of:
+                self._module_of[local] = local
+                new = cst.parse_statement(f"import {name} as {local}")
+                lines.append(new.with_changes(leading_lines=line.leading_lines))
+        return lines
+
+    def imported_today(self, body: Any) -> list[Any]:
+        """The statements of a module with the imports of NKI in today's words."""
+        statements: list[Any] = []
+        have = {MODULES[name] for line in body for name, _ in _nki_modules(line)}
+        for line in body:
+            modules = [(MODULES[name], local) for name, local in _nki_modules(line)]
+            named = [(TODAY[module], local) for module, local in modules if module in TODAY]
+            if "nisa" not in have and any(module == "nl" for module, _ in modules):
+                named.insert(0, (TODAY["nisa"], "nisa"))
+            lines = [
+                cst.parse_statement(f"import {name}" + (f" as {local}" if local != name else ""))
+                for name, local in named
+            ]
+            if lines:
+                lines[0] = lines[0].with_changes(leading_lines=line.leading_lines)
+            statements += lines if modules else [line]
+        return statements
+
+
+def _imported(node: Any) -> list[tuple[str, str]]:
+    """What an import names: the module or its name, dotted, and what it is called here."""
+    if not isinstance(node, (cst.Import, cst.ImportFrom)) or isinstance(node.names, cst.ImportStar):
+        return []
+    prefix = ""
+    if isinstance(node, cst.ImportFrom):
+        if node.module is None:
+            return []
+        prefix = f"{get_full_name_for_node(node.module)}."
+    return [
+        (f"{prefix}{alias.evaluated_name}", alias.evaluated_alias or str(alias.evaluated_name))
+        for alias in node.names
+    ]
+
+
+def _nki_modules(line: Any) -> list[tuple[str, str]]:
+    """What a line imports, if that is modules of NKI alone which all have a place today."""
+    if not isinstance(line, cst.SimpleStatementLine) or len(line.body) != 1:
+        return []
+    modules = _imported(line.body[0])
+    is_known = all(
+        name in MODULES and name.startswith(CLASSIC) and local.isidentifier()
+        for name, local in modules
+    )
+    return modules if is_known else []
+
+
+class _Renaming(cst.CSTTransformer):
+    """Puts new names of modules into imports, and notes them."""
+
+    def __init__(self, today: Callable[[str], str | None], noted: set[str]) -> None:
+        super().__init__()
+        self.today = today
+        self.noted = noted
+
+    def leave_ImportFrom(self, original_node: cst.ImportFrom, updated_node: cst.ImportFrom) -> Any:
+        if updated_node.relative or updated_node.module is None:
+            return updated_node
+        return self._renamed(updated_node, "module")
+
+    def leave_ImportAlias(
+        self, original_node: cst.ImportAlias, updated_node: cst.ImportAlias
+    ) -> Any:
+        return self._renamed(updated_node, "name")
+
+    def _renamed(self, node: Any, part: str) -> Any:
+        new = self.today(get_full_name_for_node(getattr(node, part)) or "")
+        if new is None:
+            return node
+        self.noted.add(new)
+        return node.with_changes(**{part: cst.parse_expression(new)})
+
+
+class _Naming(cst.CSTTransformer):
+    """Puts a name with its module for one that was imported by itself."""
+
+    def __init__(self, meant: dict[str, str]) -> None:
+        super().__init__()
+        self.meant = meant
+
+    def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> Any:
+        return updated_node.with_changes(attr=original_node.attr)
+
+    def leave_Arg(self, original_node: cst.Arg, updated_node: cst.Arg) -> Any:
+        return updated_node.with_changes(keyword=original_node.keyword)
+
+    def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> Any:
+        if updated_node.value in self.meant:
+            return cst.parse_expression(self.meant[updated_node.value])
+        return updated_node
+
+
+def _bound_names(module: cst.Module) -> set[str]:
+    """The names that a file binds by other means than imports."""
+    bound = set()
+    for node in ast.walk(ast.parse(module.code)):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            bound.add(node.id)
+        elif isinstance(node, ast.arg):
+            bound.add(node.arg)
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            bound.add(node.name)
+    return bound

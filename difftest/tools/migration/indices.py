@@ -1,0 +1,409 @@
+"""Index grids of the classic dialect: ``nl.arange`` and ``nl.mgrid`` and what is made of them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import reduce
+from operator import add, and_, mul, sub
+from typing import NamedTuple, cast
+
+from difftest.simulator.frontend.levels import GONE
+from difftest.tools.migration.imports import ModuleNames
+from difftest.tools.migration.rules import LOST, MASK, NOT_AFFINE, NotMechanicalError
+
+
+class Monomial(tuple[str, ...]):
+    """The factors that are no number, none for the constant; their order does not matter."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Monomial) and sorted(self) == sorted(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(sorted(self)))
+
+
+@dataclass(frozen=True)
+class Term:
+    """An integer expression: its monomials with their factors, in the order that they came in.
+
+    What is no sum, difference or product counts as one factor, by its text.
+    """
+
+    parts: tuple[tuple[Monomial, int], ...]
+
+    @classmethod
+    def number(cls, value: int) -> Term:
+        return cls(((Monomial(), value),) if value else ())
+
+    @classmethod
+    def of(cls, node: ast.expr) -> Term:
+        """The term of an expression."""
+        if isinstance(node, ast.Constant) and type(node.value) is int:
+            return cls.number(node.value)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return Term.number(-1) * cls.of(node.operand)
+        if isinstance(node, ast.BinOp):
+            sides = cls.of(node.left), cls.of(node.right)
+            operation = {ast.Add: add, ast.Sub: sub, ast.Mult: mul}.get(type(node.op))
+            if operation is not None:
+                return cast(Term, operation(*sides))
+        return cls(((Monomial([ast.unparse(node)]), 1),))
+
+    @classmethod
+    def parse(cls, text: str) -> Term:
+        """The term of an expression's text."""
+        return cls.of(ast.parse(text, mode="eval").body)
+
+    @property
+    def constant(self) -> int | None:
+        """The number that it is; None if it is none."""
+        if not self.parts:
+            return 0
+        [(first, factor), *others] = self.parts
+        return None if first or others else factor
+
+    def __add__(self, other: Term) -> Term:
+        return _summed([*self.parts, *other.parts])
+
+    def __sub__(self, other: Term) -> Term:
+        return self + Term.number(-1) * other
+
+    def __mul__(self, other: Term) -> Term:
+        return _summed(
+            (Monomial([*first, *second]), factor * two)
+            for first, factor in self.parts
+            for second, two in other.parts
+        )
+
+    def text(self) -> str:
+        """The expression, as Python."""
+        written = ""
+        # A sum begins with a part that is not subtracted, where there is one.
+        for monomial, factor in sorted(self.parts, key=lambda part: part[1] < 0):
+            factors = [_wrapped(name) for name in monomial]
+            if abs(factor) != 1 or not factors:
+                factors.append(str(abs(factor)))
+            sign = " - " if factor < 0 else " + "
+            written += (sign if written else sign.strip(" +")) + " * ".join(factors)
+        return written or "0"
+
+    def names(self) -> set[str]:
+        """The names that occur in it."""
+        tree = ast.parse(self.text(), mode="eval")
+        return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+
+
+def _summed(parts: Iterable[tuple[Monomial, int]]) -> Term:
+    totals: dict[Monomial, int] = {}
+    for monomial, factor in parts:
+        totals[monomial] = totals.get(monomial, 0) + factor
+    return Term(tuple((monomial, factor) for monomial, factor in totals.items() if factor))
+
+
+def _wrapped(text: str) -> str:
+    """A factor in parentheses, if its operators bind less than a product does."""
+    node = ast.parse(text, mode="eval").body
+    loose = isinstance(node, (ast.BinOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.UnaryOp))
+    return f"({text})" if loose else text
+
+
+def min_or_max(function: Callable[[list[int]], int], terms: Iterable[Term]) -> Term:
+    """``min`` or ``max`` of some terms: a number where they are numbers, else a call of it."""
+    different = list(dict.fromkeys(terms))
+    numbers = [term.constant for term in different if term.constant is not None]
+    others = [Term.number(function(numbers))] if numbers else []
+    others += [term for term in different if term.constant is None]
+    if len(others) == 1:
+        return others[0]
+    text = f"{function.__name__}({', '.join(term.text() for term in others)})"
+    return Term(((Monomial([text]), 1),))
+
+
+ZERO = Term.number(0)
+ONE = Term.number(1)
+
+
+AXES = {"p": 0, "x": 1, "y": 2, "z": 3}
+"""The attributes of what ``nl.mgrid[...]`` returns, and the axis that each stands for."""
+
+
+class GridAxis(NamedTuple):
+    """An axis of a grid in an index: ``step`` times 0, 1, ... ``size`` - 1."""
+
+    step: Term
+    size: Term
+
+
+@dataclass(frozen=True)
+class GridIndex:
+    """``offset`` plus its axes, by their places in the shape that the index has.
+
+    Attributes
+    ----------
+    offset : added to all.
+    axes : place -> axis. A place counts from the last dimension, -1, as shapes are broadcast.
+    ndim : dimensions of the index.
+    """
+
+    offset: Term
+    axes: dict[int, GridAxis]
+    ndim: int
+
+    @classmethod
+    def scalar(cls, node: ast.expr) -> GridIndex:
+        return cls(Term.of(node), {}, 0)
+
+    def names(self) -> set[str]:
+        """The names that its terms use."""
+        terms = [self.offset, *(term for axis in self.axes.values() for term in axis)]
+        return set().union(*(term.names() for term in terms))
+
+    def plus(self, other: GridIndex) -> GridIndex:
+        if set(self.axes) & set(other.axes):
+            raise NotMechanicalError(*NOT_AFFINE)
+        return GridIndex(
+            self.offset + other.offset, self.axes | other.axes, max(self.ndim, other.ndim)
+        )
+
+    def times(self, factor: Term) -> GridIndex:
+        axes = {place: GridAxis(axis.step * factor, axis.size) for place, axis in self.axes.items()}
+        return GridIndex(self.offset * factor, axes, self.ndim)
+
+    def at(self, items: list[ast.expr]) -> GridIndex:
+        """With new dimensions: ``index[:, None]``."""
+        slices = [n - len(items) for n, item in enumerate(items) if isinstance(item, ast.Slice)]
+        new = [item for item in items if isinstance(item, ast.Constant) and item.value is None]
+        if len(slices) != self.ndim or self.ndim > 1 or len(slices) + len(new) != len(items):
+            raise NotMechanicalError(*GONE["nl.arange"])
+        return GridIndex(self.offset, dict.fromkeys(slices, self.axes[-1]), len(items))
+
+
+Grid = GridIndex | tuple[GridIndex, ...]
+"""What a name stands for: an index, or all those of an ``nl.mgrid``."""
+
+
+class Grids:
+    """The indices that the names of a function stand for."""
+
+    def __init__(self, names: ModuleNames) -> None:
+        self.names = names
+        self.known: dict[str, Grid] = {}
+        self.masks: dict[str, ast.expr] = {}
+        self.lost: set[str] = set()
+        """Names of indices that depend on what has changed since."""
+
+    def define(self, name: str, meant: Grid | ast.expr) -> None:
+        """A name stands for an index, or for a mask."""
+        self.forget({name})
+        self.lost.discard(name)
+        if isinstance(meant, ast.expr):
+            self.masks[name] = meant
+        else:
+            self.known[name] = meant
+
+    def forget(self, changed: set[str]) -> None:
+        """Names were bound anew: what they and all that depends on them stood for is lost."""
+        for name, mask in list(self.masks.items()):
+            used = {part.id for part in ast.walk(mask) if isinstance(part, ast.Name)}
+            if name in changed or used & (changed | self.lost):
+                del self.masks[name]
+                self.lost.add(name)
+        for name, grid in list(self.known.items()):
+            parts = (grid,) if isinstance(grid, GridIndex) else grid
+            if name in changed or any(part.names() & changed for part in parts):
+                del self.known[name]
+                self.lost.add(name)
+
+    def uses(self, node: ast.AST) -> bool:
+        """Whether an expression has an index in it."""
+        return any(
+            (isinstance(part, ast.Name) and part.id in {*self.known, *self.masks, *self.lost})
+            or self.names.meant(part) in ("nl.arange", "nl.mgrid")
+            for part in ast.walk(node)
+        )
+
+    def is_index(self, node: ast.expr) -> bool:
+        """Whether an expression is an index or a grid, and no use of one."""
+        if isinstance(node, ast.Name):
+            return node.id in {*self.known, *self.lost}
+        if isinstance(node, ast.BinOp):
+            return self.is_index(node.left) or self.is_index(node.right)
+        if isinstance(node, ast.Call):
+            return self.names.meant(node.func) == "nl.arange"
+        if not isinstance(node, (ast.Attribute, ast.Subscript)):
+            return False
+        return self.names.meant(node.value) == "nl.mgrid" or self.is_index(node.value)
+
+    def defined(self, node: ast.expr) -> Grid | None:
+        """What an expression makes: one index, or all of a grid; None if it is no index."""
+        if isinstance(node, ast.Subscript) and self.names.meant(node.value) == "nl.mgrid":
+            return _mgrid(node)
+        if isinstance(node, ast.Name) and isinstance(self.known.get(node.id), tuple):
+            return self.known[node.id]
+        index = self.parse(node)
+        return index if index.axes or self.uses(node) else None
+
+    def parse(self, node: ast.expr) -> GridIndex:
+        """The index that an expression is; one without axes for a number."""
+        if not self.uses(node):
+            return GridIndex.scalar(node)
+        if isinstance(node, ast.Name):
+            index = self.known.get(node.id)
+            if isinstance(index, GridIndex):
+                return index
+            if node.id in self.lost:
+                raise NotMechanicalError(*LOST)
+        if isinstance(node, ast.Attribute) and node.attr in AXES:
+            grid = self.defined(node.value)
+            if grid is not None and not isinstance(grid, GridIndex) and AXES[node.attr] < len(grid):
+                return grid[AXES[node.attr]]
+        if isinstance(node, ast.Call) and self.names.meant(node.func) == "nl.arange":
+            return _arange(node)
+        if isinstance(node, ast.Subscript) and not self.uses(node.slice):
+            return self.parse(node.value).at(items_of(node))
+        if isinstance(node, ast.BinOp):
+            return self._combined(node)
+        raise NotMechanicalError(*NOT_AFFINE)
+
+    def _combined(self, node: ast.BinOp) -> GridIndex:
+        left = self.parse(node.left)
+        right = self.parse(node.right)
+        if isinstance(node.op, ast.Add):
+            return left.plus(right)
+        if isinstance(node.op, ast.Sub) and not right.axes:
+            return left.plus(right.times(Term.number(-1)))
+        if isinstance(node.op, ast.Mult):
+            for index, number in ((left, right), (right, left)):
+                if not number.axes and not number.ndim:
+                    return index.times(number.offset)
+        raise NotMechanicalError(*NOT_AFFINE)
+
+
+def items_of(node: ast.Subscript) -> list[ast.expr]:
+    """What stands between the brackets, one for each dimension."""
+    return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+
+
+def _arange(node: ast.Call) -> GridIndex:
+    bounds = [Term.of(argument) for argument in node.args]
+    if node.keywords or not 1 <= len(bounds) <= 2:
+        raise NotMechanicalError(*GONE["nl.arange"])
+    first, last = (ZERO, *bounds) if len(bounds) == 1 else bounds
+    return GridIndex(first, {-1: GridAxis(ONE, last - first)}, 1)
+
+
+def _mgrid(node: ast.Subscript) -> tuple[GridIndex, ...]:
+    items = items_of(node)
+    axes = []
+    for number, item in enumerate(items):
+        if not isinstance(item, ast.Slice) or item.step is not None or item.upper is None:
+            raise NotMechanicalError(*GONE["nl.mgrid"])
+        first = ZERO if item.lower is None else Term.of(item.lower)
+        axis = GridAxis(ONE, Term.of(item.upper) - first)
+        axes.append(GridIndex(first, {number - len(items): axis}, len(items)))
+    return tuple(axes)
+
+
+_SWAPPED = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE}
+
+
+class MaskBox(NamedTuple):
+    """What a mask leaves of a grid: for each place the ends that its comparisons set.
+
+    Attributes
+    ----------
+    ndim : dimensions of the grid.
+    sizes : of the grid's axes, by place.
+    uppers, lowers : by place, what 0, 1, ... of the axis stays below, and is not below.
+    """
+
+    ndim: int
+    sizes: dict[int, Term]
+    uppers: dict[int, tuple[Term, ...]]
+    lowers: dict[int, tuple[Term, ...]]
+
+    def limits(self, place: int) -> bool:
+        """Whether the mask leaves something out at a place."""
+        return place in self.uppers or place in self.lowers
+
+    def end(self, place: int) -> Term:
+        """How many of an axis, from its first element, are not cut off at the end."""
+        return min_or_max(min, [self.sizes[place], *self.uppers.get(place, ())])
+
+    def range(self, place: int, first: Term, step: Term, size: Term) -> tuple[Term, Term]:
+        """Start and stop of the slice that is left of ``first``, ``first + step``, ..."""
+        end = self.end(place) if place in self.uppers else size
+        lowers = self.lowers.get(place, ())
+        if step == ONE:
+            start = min_or_max(max, [first, *(first + low for low in lowers)]) if lowers else first
+            return start, first + end
+        if lowers:
+            raise NotMechanicalError(*MASK)
+        return first, first + (end - ONE) * step + ONE
+
+    def __and__(self, other: MaskBox) -> MaskBox:
+        """What both leave."""
+        return MaskBox(
+            max(self.ndim, other.ndim),
+            self.sizes | other.sizes,
+            _both(self.uppers, other.uppers),
+            _both(self.lowers, other.lowers),
+        )
+
+    def with_ends(self, named: Callable[[Term], Term]) -> MaskBox:
+        """The same with other terms for the ends."""
+        ends = {place: named(self.end(place)) for place in self.uppers}
+        uppers = {place: (end,) for place, end in ends.items()}
+        return MaskBox(self.ndim, self.sizes | ends, dict(uppers), self.lowers)
+
+
+EVERYTHING = MaskBox(0, {}, {}, {})
+"""No mask."""
+
+
+def _both(
+    first: dict[int, tuple[Term, ...]], second: dict[int, tuple[Term, ...]]
+) -> dict[int, tuple[Term, ...]]:
+    return {place: first.get(place, ()) + second.get(place, ()) for place in {**first, **second}}
+
+
+def box(mask: ast.expr, grids: Grids) -> MaskBox:
+    """The box that a mask is."""
+    if isinstance(mask, ast.BinOp) and isinstance(mask.op, ast.BitAnd):
+        return box(mask.left, grids) & box(mask.right, grids)
+    if isinstance(mask, ast.BoolOp) and isinstance(mask.op, ast.And):
+        return reduce(and_, [box(value, grids) for value in mask.values])
+    if isinstance(mask, ast.Name) and mask.id in grids.masks:
+        return box(grids.masks[mask.id], grids)
+    if isinstance(mask, ast.Constant) and mask.value is None:
+        return EVERYTHING
+    if not isinstance(mask, ast.Compare):
+        raise NotMechanicalError(*MASK)
+    sides = [mask.left, *mask.comparators]
+    triples = zip(sides, mask.ops, sides[1:], strict=False)
+    return reduce(and_, [_compared(*triple, grids) for triple in triples])
+
+
+def _compared(left: ast.expr, operator: ast.cmpop, right: ast.expr, grids: Grids) -> MaskBox:
+    """``left < right`` and its kin, where one side is an index of one axis."""
+    kind = type(operator)
+    if kind not in _SWAPPED:
+        raise NotMechanicalError(*MASK)
+    index = grids.parse(left)
+    bound = grids.parse(right)
+    if bound.axes:
+        index, bound, kind = bound, index, _SWAPPED[kind]
+    if len(index.axes) != 1 or bound.axes:
+        raise NotMechanicalError(*MASK)
+    [(place, axis)] = index.axes.items()
+    if axis.step != ONE:
+        raise NotMechanicalError(*MASK)
+    end = bound.offset - index.offset
+    ends: dict[int, tuple[Term, ...]] = {place: (end if kind in (ast.Lt, ast.GtE) else end + ONE,)}
+    if kind in (ast.Lt, ast.LtE):
+        return MaskBox(index.ndim, {place: axis.size}, ends, {})
+    return MaskBox(index.ndim, {place: axis.size}, {}, ends)

@@ -1,0 +1,257 @@
+"""The operands of instructions: masked, in the memory and in the dtype that today asks for."""
+
+from __future__ import annotations
+
+import ast
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+from difftest.simulator.frontend.nki import language
+from difftest.tools.migration import views
+from difftest.tools.migration.calls import NAMES
+from difftest.tools.migration.indices import AXES, EVERYTHING, ONE, MaskBox, Term, box, items_of
+from difftest.tools.migration.rules import MASK, NotMechanicalError
+from difftest.tools.migration.scope import (
+    PARTITIONS,
+    KnownTile,
+    Scope,
+    Shape,
+    picks_one,
+    sizes_of_slices,
+)
+
+_VIEWS = ("reshape", "reshape_dim", "permute", "expand_dim", "broadcast")
+"""Methods whose result has the dtype of the tensor."""
+
+
+class NewOperand(NamedTuple):
+    """An operand in today's words, and what is known of it without its mask; None: no tile."""
+
+    text: str
+    tile: KnownTile | None = None
+
+    @property
+    def shape(self) -> Shape | None:
+        return None if self.tile is None else self.tile.shape
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether it has one element a partition."""
+        return self.shape is not None and all(size == ONE for size in self.shape[1:])
+
+
+class OperandWriter(ABC):
+    """The new lines of one statement, and expressions as operands in them.
+
+    Each line that is written adds to what is known of the function's names.
+    """
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.names = scope.names
+        self.lines: list[str] = []
+
+    @abstractmethod
+    def value(self, node: ast.expr, wish: str | None = None) -> ast.expr:
+        """An expression in today's words; what it is made of comes on lines before it.
+
+        ``wish`` names a new tile, where the whole expression is one.
+        """
+
+    def emit(self, text: str) -> None:
+        """Write a line."""
+        self.lines.append(text)
+        self.scope.learn(ast.parse(text).body[0])
+
+    def nl(self, name: str) -> str:
+        """A name of today's ``nl``, as the file calls that."""
+        return f"{self.names.local('nl')}.{name}"
+
+    def issue(self, name: str, dst: str, operands: dict[str, str]) -> None:
+        """Write an instruction, ``nisa.tensor_copy``, with its operands by name."""
+        module, function = name.split(".")
+        parts = [f"dst={dst}", *(f"{role}={text}" for role, text in operands.items())]
+        self.emit(f"{self.names.local(module)}.{function}({', '.join(parts)})")
+
+    def allocate(self, name: str, shape: str, dtype: str, buffer: str = "sbuf") -> str:
+        """Write the allocation of a tile; its name."""
+        place = self.nl(buffer)
+        self.emit(f"{name} = {self.nl('ndarray')}({shape}, dtype={dtype}, buffer={place})")
+        return name
+
+    def named(self, text: str, wish: str) -> str:
+        """A name for what new lines need more than once."""
+        if text.isidentifier():
+            return text
+        name = self.scope.new_name(wish)
+        self.emit(f"{name} = {text}")
+        return name
+
+    def fresh(self, wish: str | None, source: ast.AST, name: str) -> str:
+        """The name of a new tile: the one that is wished for, unless ``source`` reads it."""
+        if wish is None:
+            return self.scope.new_name(f"{name}_result")
+        used = {part.id for part in ast.walk(source) if isinstance(part, ast.Name)}
+        return self.scope.new_name(f"new_{wish}") if wish in used else wish
+
+    def limits(self, mask: ast.expr | None) -> MaskBox:
+        """The box that a mask leaves; what is counted gets a name."""
+        if mask is None:
+            return EVERYTHING
+        return box(mask, self.scope.grids).with_ends(self._counted)
+
+    def _counted(self, count: Term) -> Term:
+        """The name of what a mask leaves of an axis."""
+        if count.constant is not None or count.text().isidentifier():
+            return count
+        if count not in self.scope.counts:
+            name = self.scope.new_name("count")
+            self.emit(f"{name} = {count.text()}")
+            self.scope.counts[count] = name
+        return Term.parse(self.scope.counts[count])
+
+    def items(self, node: ast.Subscript) -> list[ast.expr]:
+        """What stands between the brackets; block dimensions come behind the partitions."""
+        items = [axis for item in items_of(node) for axis in self._axes(item)]
+        base = node.value
+        if isinstance(base, ast.Name) and base.id in self.scope.blocks:
+            count = self.scope.blocks[base.id]
+            partitions, *others = items[count:] or [ast.Slice()]
+            items = [partitions, *items[:count], *others]
+        return items
+
+    def _axes(self, item: ast.expr) -> list[ast.expr]:
+        """An item between brackets; all axes of an ``nl.mgrid``, one for each dimension."""
+        if not self.scope.grids.is_index(item):
+            return [item]
+        grid = self.scope.grids.defined(item)
+        if not isinstance(grid, tuple) or len(grid) > len(AXES):
+            return [item]
+        return [ast.Attribute(item, name, ast.Load()) for name in list(AXES)[: len(grid)]]
+
+    def operand(self, node: ast.expr, limits: MaskBox = EVERYTHING) -> NewOperand:
+        """An argument in today's words, masked."""
+        grids = self.scope.grids
+        if isinstance(node, ast.Subscript) and not grids.uses(node.value):
+            items = self.items(node)
+            if any(grids.uses(item) for item in items):
+                base = self.value(node.value)
+                text, shape = views.view(ast.unparse(base), items, grids, limits)
+                tile = self.scope.tile(base) or KnownTile()
+                return NewOperand(text, KnownTile(tuple(shape), tile.dtype, tile.buffer))
+        return self._masked(self.value(node), limits)
+
+    def _masked(self, node: ast.expr, limits: MaskBox) -> NewOperand:
+        tile = self.scope.tile(node)
+        text = ast.unparse(node)
+        if limits is EVERYTHING or isinstance(node, ast.Constant):
+            return NewOperand(text, tile)
+        text = text.removesuffix("[...]")
+        if tile is None or (isinstance(expression(text), ast.Subscript)):
+            raise NotMechanicalError(*MASK)
+        return NewOperand(views.whole(self.named(text, "masked"), tile.shape, limits), tile)
+
+    def masked(self, name: str, limits: MaskBox) -> str:
+        """Where a mask lets a new tile be written."""
+        if limits is EVERYTHING:
+            return name
+        return views.whole(name, self.scope.tiles.get(name, KnownTile()).shape, limits)
+
+    def dtype_of(self, operand: NewOperand) -> str:
+        """The expression of an operand's dtype."""
+        if operand.tile is not None and operand.tile.dtype:
+            return operand.tile.dtype
+        node = expression(operand.text)
+        while True:
+            if isinstance(node, ast.Subscript) and not picks_one(node.slice):
+                node = node.value
+            elif (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr in _VIEWS
+            ):
+                node = node.func.value
+            else:
+                return f"{ast.unparse(node)}.dtype"
+
+    def shape_of(self, operand: NewOperand) -> str:
+        """The expression of an operand's shape."""
+        shape = operand.shape
+        if shape is not None and len(shape) > 1 and PARTITIONS not in shape:
+            return written(shape)
+        node = expression(operand.text)
+        if shape is None and isinstance(node, ast.Subscript):
+            sizes = sizes_of_slices(items_of(node))
+            if sizes is not None:  # a tensor of more dimensions would not fit, and say so
+                return written(sizes)
+        return f"{operand.text}.shape"
+
+    def size_of(self, operand: NewOperand, dim: int) -> str:
+        """The expression of one size of an operand."""
+        shape = operand.shape
+        if shape is not None and len(shape) > dim and shape[dim] != PARTITIONS:
+            return shape[dim].text()
+        return f"{operand.text}.shape[{dim}]"
+
+    def dtype(self, node: ast.expr | None) -> str | None:
+        """What an argument ``dtype=`` is today."""
+        return None if node is None else ast.unparse(self.of_numpy(node))
+
+    def of_numpy(self, node: ast.expr) -> ast.expr:
+        """``nl.float32`` for ``np.float32``, and ``nl.maximum`` for ``np.max``."""
+        module, _, name = (self.names.meant(node) or "").partition(".")
+        name = NAMES.get(name, name)
+        if module == "np" and hasattr(language, name):
+            return expression(self.nl(name))
+        return self.value(node)
+
+    def operator_name(self, node: ast.expr) -> str:
+        """An argument ``op=`` as today's dialect names it."""
+        module, _, name = (self.names.meant(node) or "").partition(".")
+        if module in ("np", "nl"):
+            return self.nl(NAMES.get(name, name))
+        return ast.unparse(self.value(node))
+
+    def column(self, operand: NewOperand) -> NewOperand:
+        """A float32 copy of a tile, unless it is float32: what ``tensor_scalar`` takes."""
+        float32 = self.nl("float32")
+        if operand.tile is not None and operand.tile.dtype == float32:
+            return operand
+        source = operand.text
+        if not source.replace(".", "").replace("[", "").replace("]", "").isidentifier():
+            source = self.named(source, "narrow")
+        shape = None if operand.shape is None else operand.shape[:2]
+        return self._copy(source, "column", float32, shape)
+
+    def in_sbuf(self, operand: NewOperand) -> NewOperand:
+        """A copy in SBUF of what lies in PSUM, where no DMA reaches."""
+        if operand.tile is None or operand.tile.buffer != "psum":
+            return operand
+        wanted = self.dtype_of(operand)
+        return self._copy(self.named(operand.text, "product"), "copied", wanted, operand.shape)
+
+    def _copy(self, source: str, wish: str, dtype: str, shape: Shape | None) -> NewOperand:
+        name = self.allocate(self.scope.new_name(wish), f"{source}.shape", dtype)
+        self.issue("nisa.tensor_copy", name, {"src": source})
+        return NewOperand(name, KnownTile(shape, dtype, "sbuf"))
+
+    def has_dtype(self, dst: str, wanted: str | None) -> bool:
+        """Whether a destination is seen to have the dtype that a call asks for."""
+        if wanted is None:
+            return True
+        node = expression(dst)
+        while isinstance(node, ast.Subscript):
+            node = node.value
+        tile = self.scope.tile(node)
+        return wanted in (f"{ast.unparse(node)}.dtype", tile and tile.dtype)
+
+
+def written(shape: Shape) -> str:
+    """A shape as Python."""
+    inner = ", ".join(size.text() for size in shape)
+    return f"({inner},)" if len(shape) == 1 else f"({inner})"
+
+
+def expression(text: str) -> ast.expr:
+    """The syntax tree of an expression."""
+    return ast.parse(text, mode="eval").body

@@ -1,0 +1,394 @@
+"""A classic kernel file in today's words, statement by statement, with LibCST.
+
+Needs LibCST, the extra ``migrate``. Comments, blank lines and whatever is no NKI
+stay as they are. What is not mechanical stays too, under a comment with the rule and the remedy.
+"""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import libcst as cst
+from libcst import matchers as m
+
+from difftest.tools.migration.calls import RANGES
+from difftest.tools.migration.imports import ModuleNames
+from difftest.tools.migration.indices import Grids
+from difftest.tools.migration.rules import NotMechanicalError, Rule
+from difftest.tools.migration.scope import KnownTile, Scope, bound_names, tiled_blocks
+from difftest.tools.migration.statements import StatementWriter
+from difftest.tools.migration.unmigrated import Definitions, commented, nodes, rules_broken
+from difftest.tools.migration.validation import Sources
+
+CLAUSES = ("orelse", "finalbody")
+"""Blocks of a compound statement beside its body."""
+ITEMSIZE = "itemsize_of"
+"""The new file's function for ``tensor.itemsize``."""
+_ITEMSIZE = '''
+
+def {name}(dtype):
+    """Bytes of an element: tensors of today have no itemsize."""
+    if dtype in ({nl}.float32, {nl}.int32, {nl}.uint32):
+        return 4
+    return 2 if dtype in ({nl}.bfloat16, {nl}.float16, {nl}.int16, {nl}.uint16) else 1
+'''
+
+
+class MigrationResult(NamedTuple):
+    """The rewritten file, and what was left under a comment.
+
+    Attributes
+    ----------
+    text : of the new file.
+    left : rule and remedy of each comment, in order.
+    kernels : the names of its kernels.
+    returns : what its functions return, where that is a tile.
+    """
+
+    text: str
+    left: tuple[Rule, ...]
+    kernels: frozenset[str]
+    returns: dict[str, KnownTile]
+
+
+class ProjectModules(Protocol):
+    """The other files that are rewritten at the same time."""
+
+    def today(self, name: str) -> str | None:
+        """The new name of a module; None if it is not among the files."""
+
+    def returns(self, name: str) -> dict[str, KnownTile]:
+        """What the functions of a module return."""
+
+
+def migrate_source(text: str, others: ProjectModules | None = None) -> MigrationResult:
+    """Rewrite a classic kernel file in today's dialect, as far as rules go."""
+    module = cst.parse_module(text)
+    names = ModuleNames(module, None if others is None else others.today)
+    imported = {} if others is None else _imported(module, others)
+    module = names.with_new_names(names.with_modules_named(module))
+    taken = {name.value for name in nodes(module, cst.Name)}
+    called = {_code(call.func) for call in nodes(module, cst.Call)}
+    returns = imported
+    for _ in range(2):  # what a function returns is known when a kernel above it is read again
+        rewriting = _Rewriting(names, returns, taken)
+        body = rewriting.block(names.imported_today(module.body), rewriting.new_scope(set()))
+        returns = imported | rewriting.returns
+        if not called & rewriting.returns.keys():
+            break
+    whole = module.with_changes(body=body)
+    if f"{ITEMSIZE}(" in whole.code:  # the function that stands for it comes before the first one
+        text = _ITEMSIZE.format(name=ITEMSIZE, nl=names.local("nl"))
+        body = list(whole.body)
+        kinds = (cst.FunctionDef, cst.ClassDef)
+        place = next(n for n, statement in enumerate(body) if isinstance(statement, kinds))
+        body[place:place] = cst.parse_module(text).body
+        whole = whole.with_changes(body=body)
+    code = whole.code
+    return MigrationResult(code, tuple(rewriting.left), kernels_of(code), rewriting.returns)
+
+
+def _imported(module: cst.Module, others: ProjectModules) -> dict[str, KnownTile]:
+    """What the functions return that a file imports from others."""
+    tiles: dict[str, KnownTile] = {}
+    for node in ast.walk(ast.parse(module.code)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            returned = others.returns(node.module)
+            for alias in node.names:
+                if alias.name in returned:
+                    tiles[alias.asname or alias.name] = returned[alias.name]
+    return tiles
+
+
+def kernels_of(code: str) -> frozenset[str]:
+    """The functions of a file that a decorator makes a kernel."""
+    functions = (node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.FunctionDef))
+    return frozenset(
+        function.name
+        for function in functions
+        if any("jit" in ast.unparse(decorator) for decorator in function.decorator_list)
+    )
+
+
+class _Rewriting:
+    """The walk over the statements of a file; an earlier walk found what its functions return."""
+
+    def __init__(self, names: ModuleNames, returns: dict[str, KnownTile], taken: set[str]) -> None:
+        self.names = names
+        self.known_returns = returns
+        self.taken = taken
+        self.returns: dict[str, KnownTile] = {}
+        self.left: list[Rule] = []
+        self.definitions = Definitions()
+
+    def new_scope(self, taken: set[str]) -> Scope:
+        return Scope(self.names, Grids(self.names), taken=taken, returns=self.known_returns)
+
+    def block(self, statements: Any, scope: Scope) -> list[Any]:
+        """The statements, rewritten; one may become several."""
+        return [new for old in statements for new in self._statement(old, scope)]
+
+    def _statement(self, statement: Any, scope: Scope) -> list[Any]:
+        if isinstance(statement, cst.SimpleStatementLine):
+            return self._line(statement, scope)
+        if isinstance(statement, cst.Match):
+            return [self._commented(statement, rules_broken(statement, scope))]
+        if isinstance(statement, cst.FunctionDef):
+            return [self._function(statement)]
+        targets = nodes(statement, cst.AssignTarget, cst.AnnAssign, cst.For)
+        changed = _target_names(targets), _target_names(nodes(statement, cst.AugAssign))
+        if isinstance(statement, (cst.For, cst.While)):
+            scope.loosen(*changed)
+        result = self._compound(statement, scope)
+        if not isinstance(statement, (cst.For, cst.While, cst.With)):
+            scope.loosen(*changed)
+        return [result]
+
+    def _compound(self, statement: Any, scope: Scope) -> Any:
+        """A statement with blocks, each rewritten; what is counted in one is known there alone."""
+        counts = dict(scope.counts)
+        rules = rules_broken(_header(statement), scope)
+        changes: dict[str, Any] = {}
+        if isinstance(statement, cst.For):
+            changes["iter"] = self._iterated(statement.iter)
+            is_counted = m.matches(changes["iter"], m.Call(func=m.Name("range")))
+            if is_counted and isinstance(statement.target, cst.Name):
+                scope.integers.add(statement.target.value)
+        if isinstance(statement.body, cst.IndentedBlock):
+            inner = self.block(statement.body.body, scope)
+            scope.counts = {key: name for key, name in counts.items() if key in scope.counts}
+            changes["body"] = statement.body.with_changes(body=inner)
+        for clause in CLAUSES:
+            if getattr(statement, clause, None) is not None:
+                [changes[clause]] = self._statement(getattr(statement, clause), scope)
+        if hasattr(statement, "handlers"):
+            changes["handlers"] = self.block(statement.handlers, scope)
+        scope.counts = {key: name for key, name in counts.items() if key in scope.counts}
+        return self._commented(statement.with_changes(**changes), rules)
+
+    def _function(self, function: cst.FunctionDef) -> Any:
+        """A function, in a scope of its own; its index grids go where nothing uses them."""
+        if any(self.names.of(node) for node in nodes(function, cst.Attribute)):
+            visited = function.visit(_Preparing())
+            assert isinstance(visited, cst.FunctionDef)
+            function = visited
+        scope = self.new_scope(set(self.taken))
+        scope.function = function.name.value
+        scope.blocks = tiled_blocks(ast.parse(textwrap.dedent(_code(function))), self.names)
+        outer = self.definitions
+        self.definitions = Definitions()
+        result = self._compound(self._signature(function), scope)
+        result, rules = self.definitions.settled(result)
+        self.left += rules
+        self.definitions = outer
+        return result
+
+    def _signature(self, function: cst.FunctionDef) -> cst.FunctionDef:
+        """Without the classic decorators, their arguments and annotations."""
+        decorators = []
+        for decorator in function.decorators:
+            inner = decorator.decorator
+            name = self.names.of(inner.func if isinstance(inner, cst.Call) else inner)
+            if name == "nki.compiler.skip_middle_end_transformations":
+                continue
+            if name == "nki.jit" and isinstance(inner, cst.Call):
+                kept = [a for a in inner.args if a.keyword is None or a.keyword.value != "mode"]
+                bare = inner.with_changes(args=kept) if kept else inner.func
+                decorator = decorator.with_changes(decorator=bare)
+            decorators.append(decorator)
+        parameters = [
+            param.with_changes(annotation=None)
+            if param.annotation and self._is_typing(param.annotation.annotation)
+            else param
+            for param in function.params.params
+        ]
+        return function.with_changes(
+            decorators=decorators, params=function.params.with_changes(params=parameters)
+        )
+
+    def _is_typing(self, node: cst.BaseExpression) -> bool:
+        text = cst.Module([]).code_for_node(node)
+        return self.names.has_type(ast.parse(text, mode="eval"))
+
+    def _iterated(self, node: cst.BaseExpression) -> cst.BaseExpression:
+        if isinstance(node, cst.Call) and self.names.of(node.func) in RANGES:
+            return node.with_changes(func=cst.Name("range"))
+        return node
+
+    def _commented(self, statement: Any, rules: list[Rule]) -> Any:
+        """The statement under a comment for each rule that it breaks."""
+        self.left.extend(dict.fromkeys(rules))
+        return commented(statement, rules)
+
+    def _line(self, line: cst.SimpleStatementLine, scope: Scope) -> list[Any]:
+        """A line of statements; what was written in one line stays together above a comment."""
+        parsed = ast.parse(_code(line.with_changes(leading_lines=[])).strip()).body
+        statements = StatementWriter(scope)
+        try:
+            if len(parsed) == 1 and statements.defines_grid(parsed[0]):
+                self.definitions.lines.append(line)
+                return [line]
+            new = statements.statement(parsed[0]) if len(parsed) == 1 else None
+        except NotMechanicalError as problem:
+            scope.loosen(set().union(*map(bound_names, parsed)), set())
+            rule, remedy = problem.args
+            return [self._commented(line, [(rule, remedy)])]
+        if new is None:
+            for statement in parsed:
+                scope.learn(statement)
+                self._note_return(statement, scope)
+            return [self._commented(line, rules_broken(line, scope))]
+        self._note_return(ast.parse(new[-1].strip()).body[0], scope)
+        lines: list[Any] = [cst.parse_statement(text) for text in new]
+        rules = [rule for part in lines for rule in rules_broken(part, scope)]
+        lines[-1] = lines[-1].with_changes(trailing_whitespace=line.trailing_whitespace)
+        lines[0] = lines[0].with_changes(leading_lines=line.leading_lines)
+        return [self._commented(lines[0], rules), *lines[1:]]
+
+    def _note_return(self, statement: ast.stmt, scope: Scope) -> None:
+        """What a function returns, as far as it does not depend on its own names."""
+        if not isinstance(statement, ast.Return) or statement.value is None:
+            return
+        tile = scope.tile(statement.value)
+        if tile is None or scope.function is None:
+            return
+        dtype = tile.dtype if (tile.dtype or "").startswith(f"{self.names.local('nl')}.") else None
+        result = KnownTile(None, dtype, tile.buffer)
+        before = self.returns.get(scope.function, result)
+        self.returns[scope.function] = result if before == result else KnownTile()
+
+
+def _code(node: cst.CSTNode) -> str:
+    return str(cst.Module([]).code_for_node(node))
+
+
+def _target_names(several: list[Any]) -> set[str]:
+    whole = [target.target for target in several if not isinstance(target.target, cst.Subscript)]
+    return {name.value for target in whole for name in nodes(target, cst.Name)}
+
+
+class _Preparing(cst.CSTTransformer):
+    """Gives each statement a line of its own, and puts a call for ``tensor.itemsize``.
+
+    ``a = 1; b = 2`` and ``for i in r: a = i`` are split, so that lines can go before each.
+    """
+
+    def leave_SimpleStatementLine(
+        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+    ) -> Any:
+        if len(updated_node.body) == 1:
+            return updated_node
+        lines = _lines(updated_node)
+        lines[0] = lines[0].with_changes(leading_lines=updated_node.leading_lines)
+        return cst.FlattenSentinel(lines)
+
+    def leave_SimpleStatementSuite(
+        self, original_node: cst.SimpleStatementSuite, updated_node: cst.SimpleStatementSuite
+    ) -> Any:
+        return cst.IndentedBlock(_lines(updated_node))
+
+    def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> Any:
+        if updated_node.attr.value != "itemsize":
+            return updated_node
+        dtype = updated_node.with_changes(attr=cst.Name("dtype"))
+        return cst.Call(cst.Name(ITEMSIZE), [cst.Arg(dtype)])
+
+
+def _lines(several: Any) -> list[cst.SimpleStatementLine]:
+    bare = cst.MaybeSentinel.DEFAULT
+    lines = [cst.SimpleStatementLine([part.with_changes(semicolon=bare)]) for part in several.body]
+    lines[-1] = lines[-1].with_changes(trailing_whitespace=several.trailing_whitespace)
+    return lines
+
+
+def _header(statement: Any) -> Any:
+    """A compound statement without the blocks that are looked at one by one."""
+    empty: dict[str, Any] = {clause: None for clause in CLAUSES if hasattr(statement, clause)}
+    if isinstance(statement.body, cst.IndentedBlock):
+        empty["body"] = cst.IndentedBlock([])
+    if hasattr(statement, "handlers"):
+        empty |= {"handlers": [], "finalbody": cst.Finally(cst.IndentedBlock([]))}
+    return statement.with_changes(**empty)
+
+
+class Package:
+    """Python files below a folder, and where their new forms go.
+
+    An import of ``kernels.classic.conv2d`` in ``kernels/classic`` becomes one of
+    ``kernels.nki.conv2d`` if the new files go to ``.../kernels/nki``: as many parts of the name
+    are taken from the new folder's path as stood for the old one.
+    """
+
+    def __init__(self, folder: Path, output: Path, files: Iterable[Path]) -> None:
+        self.folder = folder.resolve()
+        self.output = output.resolve()
+        self.files = sorted(self.folder / file.relative_to(folder) for file in files)
+        self._results: dict[Path, MigrationResult | None] = {}
+
+    def migrated(self) -> dict[Path, MigrationResult]:
+        """The new files, by their places in the folder."""
+        return {file.relative_to(self.folder): self._migrated(file) for file in self.files}
+
+    def _migrated(self, file: Path) -> MigrationResult:
+        result = self._results.get(file)
+        if result is None:
+            self._results[file] = None  # for what it imports and is imported by
+            try:
+                result = self._results[file] = migrate_source(
+                    file.read_text(encoding="utf-8"), self
+                )
+            except (cst.ParserSyntaxError, UnicodeDecodeError) as error:
+                vars(error).setdefault("place", file.relative_to(self.folder))
+                raise
+        return result
+
+    def _named(self, name: str) -> Iterator[tuple[int, list[str]]]:
+        """Where the folder stands in a module's dotted name, and what follows it there."""
+        parts = name.split(".")
+        for count, part in enumerate(parts, 1):
+            if part == self.folder.name and list(self.folder.parts[-count:]) == parts[:count]:
+                yield count, parts[count:]
+
+    def file_of(self, name: str) -> Path | None:
+        """The file of a module's dotted name; None if it is not in the folder."""
+        parts = [name.split("."), *(rest for _, rest in self._named(name))]
+        places = [self.folder.joinpath(*part) for part in parts]
+        files = [place for at in places for place in (at.with_suffix(".py"), at / "__init__.py")]
+        return next((file for file in files if file in self.files), None)
+
+    def sources(self, folder: Path, place: Path) -> Sources:
+        """A file of the old folder or the new one, with what it may import there."""
+        folder = folder.resolve()
+        depth = max((self._depth(file) for file in self.files), default=0)
+        if not depth:
+            return Sources(folder / place, folder)
+        root = folder.parents[depth - 1]
+        return Sources(folder / place, root, folder.relative_to(root).parts[0])
+
+    def _depth(self, file: Path) -> int:
+        """How many parts of the folder's path stand in the imports of a file."""
+        text = file.read_text(encoding="utf-8")
+        depth = 0
+        for count in range(1, len(self.folder.parts)):
+            name = ".".join(self.folder.parts[-count:])
+            if f"from {name}" in text or f"import {name}" in text:
+                depth = count
+        return depth
+
+    def today(self, name: str) -> str | None:
+        """The dotted name of a module among the new files; None if it is not in the folder."""
+        if self.file_of(name) is None:
+            return None
+        for count, rest in self._named(name):
+            return ".".join([*self.output.parts[-count:], *rest])
+        return name
+
+    def returns(self, name: str) -> dict[str, KnownTile]:
+        """What a module's functions return; nothing is known of one that is being read itself."""
+        file = self.file_of(name)
+        is_read = file in self._results and self._results[file] is None
+        return {} if file is None or is_read else self._migrated(file).returns

@@ -1,0 +1,358 @@
+"""What is known of the names of one function: tiles, their shapes, and where they lie."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from difftest.tools.migration.calls import ELEMENTWISE, MAKERS, NO_TILE, REDUCTIONS, positional
+from difftest.tools.migration.imports import ModuleNames
+from difftest.tools.migration.indices import ONE, ZERO, Grids, Term, items_of
+
+Shape = tuple[Term, ...]
+PARTITIONS = Term.parse("PARTITIONS")
+"""The partitions of a tile of which nothing else is known; it is never written."""
+
+
+class KnownTile(NamedTuple):
+    """A tensor; None is what is not known of it.
+
+    Attributes
+    ----------
+    shape : as today's dialect has it.
+    dtype : the expression of it.
+    buffer : ``sbuf``, ``psum``, ``shared_hbm`` ...
+    is_zero : it starts with zeros.
+    """
+
+    shape: Shape | None = None
+    dtype: str | None = None
+    buffer: str | None = None
+    is_zero: bool = False
+
+    @property
+    def in_hbm(self) -> bool:
+        return self.buffer is not None and self.buffer.endswith("hbm")
+
+    def names(self) -> set[str]:
+        """The names that its shape uses."""
+        return set().union(*(size.names() for size in self.shape or ()))
+
+
+@dataclass
+class Scope:
+    """The names of a function."""
+
+    names: ModuleNames
+    grids: Grids
+    tiles: dict[str, KnownTile] = field(default_factory=dict)
+    blocks: dict[str, int] = field(default_factory=dict)
+    """Tiles with block dimensions: how many stand before the partitions."""
+    moves_blocks: bool = False
+    """Whether the tile that is being made is one of them."""
+    counts: dict[Term, str] = field(default_factory=dict)
+    """What a mask leaves of an axis, and the name that it got."""
+    returns: dict[str, KnownTile] = field(default_factory=dict)
+    """What the file's functions return, where that is a tile."""
+    integers: set[str] = field(default_factory=set)
+    """Names of sizes, of loop variables, and of what is computed from them."""
+    function: str | None = None
+    """The function's name."""
+    taken: set[str] = field(default_factory=set)
+    """Every name that occurs: a new one is none of them."""
+
+    def new_name(self, wish: str) -> str:
+        """``wish``, with a number if the function has such a name."""
+        name = wish
+        number = 1
+        while name in self.taken:
+            number += 1
+            name = f"{wish}_{number}"
+        self.taken.add(name)
+        return name
+
+    def forget(self, changed: set[str]) -> None:
+        """Names were bound anew."""
+        self.grids.forget(changed)
+        self.integers -= changed
+        for count, name in list(self.counts.items()):
+            if name in changed or count.names() & changed:
+                del self.counts[count]
+        for name, tile in list(self.tiles.items()):
+            if name in changed:
+                del self.tiles[name]
+            elif tile.names() & changed:
+                self.tiles[name] = tile._replace(shape=None)
+
+    def loosen(self, assigned: set[str], updated: set[str]) -> None:
+        """Names may have been bound anew, or updated: tiles stay tiles, whatever their shapes."""
+        tiles = {name: KnownTile() for name in assigned & set(self.tiles)}
+        kept = {name: self.tiles[name] for name in updated - assigned if name in self.tiles}
+        self.forget(assigned | updated)
+        self.tiles |= tiles | kept
+
+    def is_integer(self, node: ast.expr) -> bool:
+        """Whether an expression is seen to be an integer."""
+        if isinstance(node, ast.Constant):
+            return type(node.value) is int
+        if isinstance(node, ast.Name):
+            return node.id in self.integers
+        if isinstance(node, ast.BinOp):
+            whole = not isinstance(node.op, (ast.Div, ast.Pow))
+            return whole and self.is_integer(node.left) and self.is_integer(node.right)
+        if isinstance(node, ast.UnaryOp):
+            return self.is_integer(node.operand)
+        of = node.value if isinstance(node, ast.Subscript) else None
+        return isinstance(of, ast.Attribute) and of.attr == "shape"
+
+    def learn(self, line: ast.stmt) -> None:
+        """A statement of the new file was written."""
+        if isinstance(line, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+            if isinstance(line, ast.AugAssign) and self.tile(line.target) is not None:
+                return  # in place
+            targets = line.targets if isinstance(line, ast.Assign) else [line.target]
+            self._bind(list(targets), line.value)
+            return
+        self.forget(bound_names(line))
+
+    def _bind(self, targets: list[ast.expr], value: ast.expr | None) -> None:
+        if len(targets) == 1 and isinstance(targets[0], ast.Tuple):
+            parts = value.elts if isinstance(value, ast.Tuple) else []
+            if len(parts) == len(targets[0].elts):
+                for target, part in zip(targets[0].elts, parts, strict=True):
+                    self._bind([target], part)
+                return
+        tile = None if value is None else self.tile(value)
+        is_integer = value is not None and self.is_integer(value)
+        self.forget({name for target in targets for name in bound_names(target)})
+        for target in targets:
+            if isinstance(target, ast.Name) and tile is not None:
+                self.tiles[target.id] = tile
+            elif isinstance(target, ast.Name) and is_integer:
+                self.integers.add(target.id)
+            elif isinstance(target, ast.Tuple):
+                self._unpack(target, value)
+
+    def _unpack(self, target: ast.Tuple, value: ast.expr | None) -> None:
+        """``rows, columns = a.shape`` names the sizes of a tensor."""
+        sizes = [item.id for item in target.elts if isinstance(item, ast.Name) and item.id != "_"]
+        if len(sizes) != len(target.elts) or getattr(value, "attr", "") != "shape":
+            return
+        assert isinstance(value, ast.Attribute)
+        self.integers |= set(sizes)
+        if isinstance(value.value, ast.Name):
+            old = self.tiles.get(value.value.id, KnownTile(buffer="hbm"))
+            self.tiles[value.value.id] = old._replace(shape=tuple(map(Term.parse, sizes)))
+
+    def tile(self, node: ast.expr) -> KnownTile | None:
+        """What is known of an expression of today's dialect; None if it is not seen to be one."""
+        if isinstance(node, ast.Name):
+            return self.tiles.get(node.id)
+        if isinstance(node, ast.Subscript):
+            base = self.tile(node.value)
+            return None if base is None else self._sliced(base, items_of(node))
+        if not isinstance(node, ast.Call):
+            return None
+        name = self.names.meant(node.func) or ""
+        if isinstance(node.func, ast.Name):
+            return self.returns.get(node.func.id)
+        if isinstance(node.func, ast.Attribute) and not name:
+            return self._viewed(node.func, node)
+        if name.startswith(("nl.", "nisa.")) and name not in NO_TILE:
+            return self._made(name, node)
+        return None
+
+    def _sliced(self, base: KnownTile, items: list[ast.expr]) -> KnownTile:
+        if len(items) == 1 and isinstance(items[0], ast.Constant) and items[0].value is ...:
+            return base
+        if base.shape is None or len(items) > len(base.shape):
+            return KnownTile(_by_slices(items), base.dtype, base.buffer)
+        shape: list[Term] = []
+        for number, (item, size) in enumerate(zip(items, base.shape, strict=False)):
+            selected = _selected(item, size)
+            is_number = isinstance(item, (ast.BinOp, ast.UnaryOp)) or (
+                isinstance(item, ast.Constant) and type(item.value) is int
+            )
+            if selected is not None:
+                shape.append(selected)
+            elif number == 0 and not base.in_hbm and (is_number or isinstance(item, ast.Name)):
+                shape.append(ONE)
+            elif not is_number:  # a name may hold a slice: ``rows = slice(0, 8)``
+                return KnownTile(None, base.dtype, base.buffer)
+        shape += base.shape[len(items) :]
+        if not base.in_hbm:
+            shape += [ONE] * (2 - len(shape))
+        return KnownTile(tuple(shape), base.dtype, base.buffer)
+
+    def _viewed(self, function: ast.Attribute, call: ast.Call) -> KnownTile | None:
+        """A view of a tensor."""
+        base = self.tile(function.value)
+        if base is None:
+            return None
+        shape = None
+        if function.attr == "reshape" and len(call.args) == 1:
+            shape = _sizes(call.args[0])
+        if function.attr == "expand_dim" and base.shape is not None and len(call.args) == 1:
+            place = Term.of(call.args[0]).constant
+            shape = None if place is None else (*base.shape[:place], ONE, *base.shape[place:])
+        return KnownTile(shape, base.dtype, base.buffer)
+
+    def _made(self, name: str, call: ast.Call) -> KnownTile:
+        """What a function of NKI returns."""
+        keywords = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
+        dtype = ast.unparse(keywords["dtype"]) if "dtype" in keywords else None
+        operands = [self.tile(node) for node in [*call.args, *keywords.values()]]
+        tiles = [tile for tile in operands if tile is not None]
+        first = tiles[0] if tiles else KnownTile()
+        if name in MAKERS:
+            return self._new(name, call, keywords)
+        if name in ELEMENTWISE:
+            return KnownTile(first.shape, dtype or first.dtype, "sbuf")
+        if name in REDUCTIONS:
+            axis = keywords.get("axis", call.args[1] if len(call.args) > 1 else None)
+            keeps = "keepdims" in keywords and ast.unparse(keywords["keepdims"]) == "True"
+            return KnownTile(reduced(first.shape, axis, keeps), dtype or first.dtype, "sbuf")
+        if name == "nl.transpose":
+            turned = None if first.shape is None or len(first.shape) != 2 else first.shape[::-1]
+            return KnownTile(turned, dtype or first.dtype, "psum")
+        if name == "nl.matmul":
+            return KnownTile(self._product(call), f"{self.names.local('nl')}.float32", "psum")
+        if name == "nl.broadcast_to" and len(call.args) > 1:
+            return KnownTile(_sizes(call.args[1]), dtype or first.dtype, "sbuf")
+        return KnownTile(None, dtype, None)
+
+    def _product(self, call: ast.Call) -> Shape | None:
+        """The shape of ``nl.matmul(x, y, transpose_x=...)``."""
+        keywords = {keyword.arg: keyword.value for keyword in call.keywords}
+        sides = [*call.args, *(keywords[name] for name in ("x", "y") if name in keywords)]
+        tiles = [self.tile(side) for side in sides[:2]]
+        if len(tiles) != 2 or any(tile is None or len(tile.shape or ()) != 2 for tile in tiles):
+            return None
+        x, y = (tile.shape or () for tile in tiles if tile is not None)
+        turned = keywords.get("transpose_x", call.args[2] if len(call.args) > 2 else None)
+        is_turned = turned is not None and ast.unparse(turned) == "True"
+        return (x[1] if is_turned else x[0], y[1])
+
+    def _new(self, name: str, call: ast.Call, keywords: dict[str, ast.expr]) -> KnownTile:
+        arguments = dict(zip(positional(name), call.args, strict=False)) | keywords
+        buffer = ast.unparse(arguments["buffer"]) if "buffer" in arguments else "sbuf"
+        dtype = ast.unparse(arguments["dtype"]) if "dtype" in arguments else None
+        shape = self._shape(arguments.get("shape"))
+        return KnownTile(shape, dtype, buffer.rpartition(".")[2], name == "nl.zeros")
+
+    def _shape(self, node: ast.expr | None) -> Shape | None:
+        """A written shape, or ``t.shape`` of a tile."""
+        if isinstance(node, ast.Attribute) and node.attr == "shape":
+            tile = self.tile(node.value)
+            return None if tile is None else tile.shape
+        return _sizes(node)
+
+
+def _selected(item: ast.expr, size: Term | None = None) -> Term | None:
+    """How many a slice selects of ``size``; None of what is no slice, or has a step."""
+    if not isinstance(item, ast.Slice) or item.step is not None:
+        return None
+    stop = size if item.upper is None else Term.of(item.upper)
+    return None if stop is None else stop - (Term.of(item.lower) if item.lower else ZERO)
+
+
+def _by_slices(items: list[ast.expr]) -> Shape | None:
+    """The sizes of a column ``t[:, k:k + 1]``, whose partitions are as many as they are."""
+    if isinstance(items[0], ast.Slice) and items[0].lower is None:
+        sizes = [_selected(items[0], PARTITIONS), *map(_selected, items[1:])]
+    else:
+        sizes = list(map(_selected, items))
+    is_column = len(sizes) > 1 and all(size == ONE for size in sizes[1:])
+    return None if None in sizes or not is_column else tuple(filter(None, sizes))
+
+
+def sizes_of_slices(items: list[ast.expr]) -> Shape | None:
+    """The sizes that slices with both ends select, of two dimensions or more."""
+    sizes = [size for item in items if (size := _selected(item)) is not None]
+    return tuple(sizes) if len(sizes) == len(items) > 1 else None
+
+
+def _sizes(node: ast.expr | None) -> Shape | None:
+    """The sizes of a written shape."""
+    if not isinstance(node, (ast.Tuple, ast.List)):
+        return None
+    starred = any(isinstance(element, ast.Starred) for element in node.elts)
+    return None if starred else tuple(map(Term.of, node.elts))
+
+
+def axes_of(node: ast.expr | None) -> list[int] | None:
+    """The axes that an argument names; None if it does not say so in numbers."""
+    items = node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
+    numbers = [Term.of(item).constant for item in items if item is not None]
+    axes = [number for number in numbers if number is not None]
+    return axes if axes and len(axes) == len(items) else None
+
+
+def reduced(shape: Shape | None, axis: ast.expr | None, keeps: bool) -> Shape | None:
+    """The shape of a reduction: two dimensions stay at least."""
+    axes = axes_of(axis)
+    if shape is None or axes is None:
+        return None
+    dims = {number % len(shape) for number in axes}
+    left = [ONE if n in dims else size for n, size in enumerate(shape) if keeps or n not in dims]
+    return tuple([*left, ONE] if len(left) < 2 else left)
+
+
+def bound_names(node: ast.AST) -> set[str]:
+    """The names that a statement or a target binds."""
+    return {
+        name.id
+        for name in ast.walk(node)
+        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
+    }
+
+
+def tiled_blocks(function: ast.AST, names: ModuleNames) -> dict[str, int]:
+    """Tiles of a function whose every use names its blocks, and how many dimensions those are."""
+    blocks: dict[str, set[int]] = {}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            place = _place(node.value, names)
+            if place and isinstance(node.targets[0], ast.Name):
+                blocks.setdefault(node.targets[0].id, set()).add(place)
+    return {
+        name: max(places)
+        for name, places in blocks.items()
+        if len(places) == 1 and _is_always_indexed(function, name, max(places))
+    }
+
+
+def _place(call: ast.Call, names: ModuleNames) -> int:
+    """The place of ``par_dim`` in the shape of an allocation; 0 if it has none."""
+    if names.meant(call.func) not in MAKERS:
+        return 0
+    shapes = [*call.args[:1], *(key.value for key in call.keywords if key.arg == "shape")]
+    for shape in shapes:
+        for place, size in enumerate(getattr(shape, "elts", [])):
+            if isinstance(size, ast.Call) and names.meant(size.func) == "nl.par_dim":
+                return place
+    return 0
+
+
+def _is_always_indexed(function: ast.AST, name: str, place: int) -> bool:
+    """Whether each use has an index for each block dimension, or asks for the dtype."""
+    nodes = list(ast.walk(function))
+    uses = [node for node in nodes if _is_use(node, name)]
+    dtypes = [use for use in nodes if isinstance(use, ast.Attribute) and _is_use(use.value, name)]
+    dtypes = [dtype for dtype in dtypes if dtype.attr == "dtype"]
+    indexed = [use for use in nodes if isinstance(use, ast.Subscript) and _is_use(use.value, name)]
+    indices = [items_of(node)[:place] for node in indexed]
+    return len(uses) == len(dtypes) + len(indexed) and all(
+        len(items) == place and all(map(picks_one, items)) for items in indices
+    )
+
+
+def _is_use(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
+
+
+def picks_one(item: ast.expr) -> bool:
+    """Whether an index may pick one thing, as of a list, and not a part of a tile."""
+    is_number = isinstance(item, ast.Constant) and type(item.value) is int
+    return is_number or isinstance(item, (ast.Name, ast.BinOp))

@@ -1,0 +1,162 @@
+"""What a rewritten statement still breaks, the comments that say so, and definitions that go."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+import libcst as cst
+
+from difftest.simulator.frontend.levels import GONE
+from difftest.simulator.frontend.nki import isa, language
+from difftest.tools.migration.calls import INSTRUCTIONS
+from difftest.tools.migration.rules import INSIDE, MASK, OPERATOR, PLATFORM, UNKNOWN_CALL, Rule
+from difftest.tools.migration.scope import Scope
+
+COMMENT = "# difftest migrate: {}; {}"
+SPACE = (cst.BaseParenthesizableWhitespace, cst.TrailingWhitespace, cst.EmptyLine)
+TODAYS_MODULES = {"nl": language, "nisa": isa}
+
+
+def rules_broken(node: cst.CSTNode, scope: Scope) -> list[Rule]:
+    """The rules that a statement still breaks."""
+    names = scope.names
+    broken: list[Rule] = []
+    whole = nodes(node)
+    for part in _of_kind(whole, cst.Import, cst.ImportFrom):
+        broken += names.rules_broken(part)
+    for part in _of_kind(whole, cst.Attribute):
+        broken += _of_name(names.of(part))
+    for part in _of_kind(whole, cst.Call):
+        broken += _of_call(part, names.of(part.func) or "")
+    for part in _of_kind(whole, cst.BinaryOperation, cst.UnaryOperation, cst.AugAssign):
+        bases = (side.value if isinstance(side, cst.Subscript) else side for side in part.children)
+        if any(isinstance(base, cst.Name) and base.value in scope.tiles for base in bases):
+            broken.append(OPERATOR)
+    return broken
+
+
+def _of_name(name: str | None) -> Iterator[Rule]:
+    module, _, rest = (name or "").partition(".")
+    if name in GONE:
+        yield GONE[name]
+    elif module in TODAYS_MODULES and not hasattr(TODAYS_MODULES[module], rest.partition(".")[0]):
+        yield f"today's dialect has no {name}", "`difftest api` lists what it has"
+
+
+def _of_call(call: cst.Call, name: str) -> Iterator[Rule]:
+    keywords = {a.keyword.value for a in call.args if a.keyword}
+    returns = name in INSTRUCTIONS and "dst" not in keywords and name != "nl.copy"
+    if name == "nki.jit" and "platform_target" in keywords:
+        yield PLATFORM
+    if name.startswith(("nl.", "nisa.")) and "mask" in keywords:
+        yield MASK
+    elif name == "nl.store" or returns:
+        yield INSIDE
+    elif name.startswith("nisa.get_") or name.count(".") > 1:
+        return  # a query, an enum
+    elif name.startswith("nisa.") and "dst" not in keywords:
+        yield UNKNOWN_CALL
+
+
+def commented(statement: Any, rules: list[Rule]) -> Any:
+    """The statement under a comment for each rule that it breaks."""
+    comments = [
+        cst.EmptyLine(comment=cst.Comment(COMMENT.format(*rule))) for rule in dict.fromkeys(rules)
+    ]
+    if not comments:
+        return statement
+    return statement.with_changes(leading_lines=[*statement.leading_lines, *comments])
+
+
+def nodes(node: cst.CSTNode, *kinds: type[cst.CSTNode]) -> list[Any]:
+    """The nodes of some kinds, or all but whitespace; libcst's own search takes far longer."""
+    pending: list[Any] = [node]
+    tree: list[Any] = []
+    while pending:
+        item = pending.pop()
+        kind: Any = type(item)
+        if isinstance(item, (list, tuple)):
+            pending += reversed(item)
+        elif (names := _last_first(kind)) is not None:
+            tree.append(item)
+            pending += [getattr(item, name) for name in names]
+    return _of_kind(tree, *kinds) if kinds else tree
+
+
+@functools.cache
+def _last_first(kind: type[Any]) -> list[str] | None:
+    """The names of a node's fields from the last to the first; decorators come first in a text."""
+    if not issubclass(kind, cst.CSTNode) or issubclass(kind, SPACE):
+        return None
+    return sorted((field.name for field in fields(kind)[::-1]), key="decorators".__eq__)
+
+
+def _of_kind(tree: list[Any], *kinds: type[cst.CSTNode]) -> list[Any]:
+    return [node for node in tree if isinstance(node, kinds)]
+
+
+class Definitions:
+    """The lines of a function that define index grids and masks, in order."""
+
+    def __init__(self) -> None:
+        self.lines: list[cst.SimpleStatementLine] = []
+
+    def settled(self, function: Any) -> tuple[Any, list[Rule]]:
+        """The function without the lines that it needs no more; the others get their rules."""
+        if not self.lines:
+            return function, []
+        used = _names(function.visit(_Settling(self.lines, [])))  # by lines that stay
+        kept: list[cst.SimpleStatementLine] = []
+        while new := [line for line in self.lines if line not in kept and _targets(line) & used]:
+            kept += new
+            used |= set().union(*map(_names, new))
+        rules = [GONE["nl.arange"] for _ in kept]
+        return function.visit(_Settling(self.lines, kept)), rules
+
+
+def _names(node: Any) -> set[str]:
+    return {name.value for name in nodes(node, cst.Name)}
+
+
+def _targets(line: cst.SimpleStatementLine) -> set[str]:
+    [assignment] = line.body
+    assert isinstance(assignment, cst.Assign)
+    return _names(assignment.targets[0])
+
+
+class _Settling(cst.CSTTransformer):
+    """Takes lines out, or puts comments over them."""
+
+    def __init__(self, lines: list[Any], kept: list[Any]) -> None:
+        super().__init__()
+        self.kept = {id(line) for line in kept}
+        self.gone = {id(line) for line in lines} - self.kept
+
+    def leave_SimpleStatementLine(
+        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+    ) -> Any:
+        if id(original_node) in self.kept:
+            return commented(updated_node, [GONE["nl.arange"]])
+        return updated_node
+
+    def leave_IndentedBlock(
+        self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
+    ) -> Any:
+        body: list[Any] = []
+        comments: list[Any] = []
+        new: Any
+        for old, new in zip(original_node.body, updated_node.body, strict=True):
+            if id(old) in self.gone:
+                comments += new.leading_lines
+                continue
+            if comments:
+                lines = list(new.leading_lines)
+                while lines and lines[0].comment is None and comments[-1].comment is None:
+                    lines = lines[1:]  # one gap is enough
+                new = new.with_changes(leading_lines=[*comments, *lines])
+                comments = []
+            body.append(new)
+        return updated_node.with_changes(body=body or [cst.parse_statement("pass")])

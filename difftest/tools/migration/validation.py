@@ -1,0 +1,315 @@
+"""Both kernels on the simulator: bit for bit the same, within rounding, or told apart."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from difftest.simulator import TRN2, LaunchResult, Machine, NkiError, launch
+from difftest.simulator.dtypes import as_dtype
+from difftest.simulator.entry.install import embedded
+from difftest.simulator.exact.run import ExactOutput
+from difftest.testing.harness.limits import within_limits
+from difftest.testing.host.loading import in_front
+from difftest.testing.host.naming import function_in
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import DrawFn, SearchStrategy
+
+    from difftest.testing.harness.case import Case
+    from difftest.testing.harness.spec import KernelSpec
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class ValidationCall(NamedTuple):
+    """A call of a kernel, whose arrays are made anew each time.
+
+    Attributes
+    ----------
+    dtype : of the inputs.
+    shapes : of the arrays that it is called with.
+    arrays : makes them.
+    keywords, grid : what else it is called with.
+    """
+
+    dtype: str
+    shapes: tuple[tuple[int, ...], ...]
+    arrays: Callable[[], list[Array]]
+    keywords: Mapping[str, Any]
+    grid: tuple[int, ...] = ()
+
+    def label(self) -> str:
+        """The dtype, the shapes and the other arguments, as text."""
+        others = [
+            f"{name}={value!r}"
+            for name, value in self.keywords.items()
+            if not isinstance(value, np.ndarray)
+        ]
+        return ", ".join([self.dtype, *(str(list(shape)) for shape in self.shapes), *others])
+
+
+def calls_of_shapes(
+    shapes: Sequence[Sequence[int | str]],
+    sizes: Mapping[str, SearchStrategy[int]],
+    dtypes: Sequence[str],
+    keywords: Mapping[str, Any],
+    grid: tuple[int, ...],
+    count: int,
+) -> list[ValidationCall]:
+    """Calls with inputs of these shapes, ``count`` in each dtype; names stand for drawn sizes."""
+    from hypothesis import strategies as st
+
+    from difftest.testing.harness.minimal import examples
+    from difftest.testing.harness.strategies import recipes
+
+    @st.composite
+    def call(draw: DrawFn, dtype: str) -> ValidationCall:
+        values = {name: draw(source) for name, source in sizes.items()}
+        own = tuple(
+            tuple(values[dim] if isinstance(dim, str) else dim for dim in shape) for shape in shapes
+        )
+        wanted = as_dtype(dtype)
+        drawn = [draw(recipes(wanted.name, random=True)) for _ in own]
+
+        def arrays() -> list[Array]:
+            return [recipe.build(shape, wanted) for recipe, shape in zip(drawn, own, strict=True)]
+
+        return ValidationCall(dtype, own, arrays, keywords, grid)
+
+    return [example for dtype in dtypes for example in examples(call(dtype), count)]
+
+
+def calls_of_spec(spec: KernelSpec, count: int) -> list[ValidationCall]:
+    """Calls with ``count`` cases of a kernel test's domain, arrays to write to among them."""
+    from difftest.testing.harness.minimal import examples
+    from difftest.testing.harness.runner import call_of_case
+    from difftest.testing.harness.strategies import cases
+
+    def call(case: Case) -> ValidationCall:
+        shapes = tuple(spec.shape(name, case.values) for name in spec.arrays)
+        keywords = call_of_case(spec, case)[1]
+        grid = spec.grid_of(case.values)
+        return ValidationCall(
+            case.dtype, shapes, lambda: call_of_case(spec, case)[0], keywords, grid
+        )
+
+    return [call(case) for case in examples(cases(spec), count)]
+
+
+UNIT = 2.0**-40
+"""What two exact runs may differ by, of their size: they add in float64, in orders of their own."""
+
+
+class ValidationError(RuntimeError):
+    """The kernels cannot be compared, or differ; the text says which and why."""
+
+
+class Sources(NamedTuple):
+    """A kernel's file, and what it imports from the files around it.
+
+    Attributes
+    ----------
+    file : of the kernel.
+    root : the folder from which their modules' names count; None for the file's.
+    package : the name that they begin with; empty if they are modules in ``root`` itself.
+    """
+
+    file: Path
+    root: Path | None = None
+    package: str = ""
+
+
+class ValidationSettings(NamedTuple):
+    """What both kernels run on, and whether their outputs may differ by rounding."""
+
+    machine: Machine | None = None
+    level: str | None = None
+    may_round: bool = False
+
+
+class ValidationResult(NamedTuple):
+    """What came of the calls.
+
+    Attributes
+    ----------
+    same : calls whose outputs agree bit for bit.
+    rounded : calls whose outputs differ by rounding alone.
+    refused : calls that both kernels refuse.
+    """
+
+    same: list[ValidationCall]
+    rounded: list[ValidationCall]
+    refused: list[ValidationCall]
+
+    def text(self) -> str:
+        """How many calls agreed, with which dtypes and shapes."""
+        compared = [*self.same, *self.rounded]
+        parts = [f"{len(self.same)} cases agree bit for bit"]
+        parts += [f"{len(self.rounded)} within rounding"] if self.rounded else []
+        parts += [f"{len(self.refused)} are refused by both"] if self.refused else []
+        dtypes = ", ".join(dict.fromkeys(call.dtype for call in compared))
+        return f"{', '.join(parts)}; {dtypes}; {shapes_text(compared)}"
+
+
+def shapes_text(calls: Sequence[ValidationCall]) -> str:
+    """The shapes that were tried: all, or the smallest and the largest of them."""
+    different = sorted(
+        {call.shapes for call in calls},
+        key=lambda shapes: (sum(int(np.prod(shape)) for shape in shapes), shapes),
+    )
+    texts = [" ".join(str(list(shape)) for shape in shapes) for shapes in different]
+    if len(texts) > 4:
+        return f"{len(texts)} shapes from {texts[0]} to {texts[-1]}"
+    return f"shapes {'; '.join(texts)}"
+
+
+def validate_translation(
+    old: Sources,
+    new: Sources,
+    kernel: str,
+    calls: Sequence[ValidationCall],
+    setting: ValidationSettings,
+) -> ValidationResult:
+    """Make each call of ``kernel`` of both files, and compare what comes of it.
+
+    Outputs are compared by their bits, and so are the arguments that a kernel writes to.
+    """
+    proof = ValidationResult([], [], [])
+    with embedded():
+        before = _loaded(old, "classic", kernel)
+        after = _loaded(new, "new", kernel)
+        for call in calls:
+            _compare(_run(before, call, setting), _run(after, call, setting), call, setting, proof)
+    if not proof.same and not proof.rounded:
+        told = f"both kernels refuse all of {len(calls)} cases: nothing was compared"
+        why = [f"the classic: {_run(before, call, setting).refusal}" for call in calls[:1]]
+        raise ValidationError("; ".join([told, *why]))
+    return proof
+
+
+class _Ran(NamedTuple):
+    """A call: its outputs and what it left in its arguments, or how it was refused."""
+
+    arrays: list[Array]
+    exact: list[ExactOutput]
+    """Empty where they mean nothing."""
+    refusal: str | None
+
+
+def _loaded(sources: Sources, dialect: str, kernel: str) -> Any:
+    """The function ``kernel`` of a file, which is imported under a name of its own."""
+    file = sources.file
+    name = f"difftest_migrated_{dialect}_{file.stem}"
+    spec = spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise ValidationError(f"{file} is no Python module")
+    module = module_from_spec(spec)
+    with _imports_from(sources, name):
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        except (Exception, SystemExit) as error:
+            raise ValidationError(f"the {dialect} file does not load: {error}") from error
+    try:
+        return function_in(module, kernel, f"the {dialect} file")
+    except LookupError as error:
+        raise ValidationError(str(error)) from None
+
+
+@contextmanager
+def _imports_from(sources: Sources, name: str) -> Iterator[None]:
+    """The modules around a file can be imported meanwhile, anew, and are forgotten again."""
+    root = sources.root or sources.file.parent
+    own = {sources.package} if sources.package else {place.stem for place in root.glob("*.py")}
+    with in_front(root, {*own, name}):
+        if sources.package and not (root / sources.package / "__init__.py").is_file():
+            # Python would take a package of that name further on for a folder without __init__.py.
+            package = ModuleType(sources.package)
+            package.__path__ = [str(root / sources.package)]
+            sys.modules[sources.package] = package
+        yield
+
+
+def _run(kernel: Any, call: ValidationCall, setting: ValidationSettings) -> _Ran:
+    """What one call returns and what it leaves in its arguments."""
+    arrays = call.arrays()
+    keywords = copy.deepcopy(call.keywords)  # a kernel may write to arrays among them
+    try:
+        options: dict[str, Any] = {"level": setting.level, "grid": call.grid}
+        machine = setting.machine or getattr(kernel, "machine", TRN2)
+        options |= {"machine": machine, "exact": setting.may_round}
+        run = partial(launch, kernel, arrays, keywords, **options)
+        result: LaunchResult = within_limits(run, call.label())
+    except (NkiError, AssertionError, ValueError) as error:
+        return _Ran([], [], str(error) or type(error).__name__)
+    except Exception as error:  # of whatever kind: the kernel is someone's code
+        return _Ran([], [], f"{type(error).__name__}: {error}")
+    exact: list[ExactOutput] = []
+    if result.exact is not None and result.exact.has_meaning:
+        exact = [*result.exact.outputs, *(output for _, output in result.exact.arguments)]
+    arrays += [value for value in keywords.values() if isinstance(value, np.ndarray)]
+    return _Ran([*result.outputs, *arrays], exact, None)
+
+
+def _compare(
+    before: _Ran,
+    after: _Ran,
+    call: ValidationCall,
+    setting: ValidationSettings,
+    proof: ValidationResult,
+) -> None:
+    """Note how two runs of a call agree."""
+    refusals = {"classic": before.refusal, "new": after.refusal}
+    if all(refusals.values()):
+        proof.refused.append(call)
+        return
+    for dialect, refusal in refusals.items():
+        if refusal is not None:
+            raise ValidationError(f"the {dialect} kernel fails, {call.label()}: {refusal}")
+    different = _difference(before.arrays, after.arrays, call.label())
+    if different is None:
+        proof.same.append(call)
+    elif setting.may_round and _is_rounding(before, after):
+        proof.rounded.append(call)
+    else:
+        hint = "" if setting.may_round else "; --rounding accepts what rounding alone explains"
+        raise ValidationError(f"{different}{hint}")
+
+
+def _difference(before: list[Array], after: list[Array], where: str) -> str | None:
+    """Where the bits differ, as text; None if they agree."""
+    if len(before) != len(after):
+        raise ValidationError(f"{where}: {len(before)} arrays before, {len(after)} after")
+    for number, (old, new) in enumerate(zip(before, after, strict=True)):
+        if old.shape != new.shape or old.dtype != new.dtype:
+            raise ValidationError(
+                f"{where}: array {number} was {old.dtype}{list(old.shape)}, "
+                f"and is {new.dtype}{list(new.shape)}"
+            )
+        if old.tobytes() != new.tobytes():
+            bits = [array.view(f"u{array.dtype.itemsize}") for array in (old, new)]
+            place = tuple(int(index) for index in np.argwhere(bits[0] != bits[1])[0])
+            values = f"{float(old[place]):.9g} before, {float(new[place]):.9g} after"
+            return f"{where}: array {number} differs, first at {place}: {values}"
+    return None
+
+
+def _is_rounding(before: _Ran, after: _Ran) -> bool:
+    """Whether both kernels compute the same where nothing rounds."""
+    if not before.exact or len(before.exact) != len(after.exact):
+        return False
+    return all(
+        output.value.shape == other.value.shape
+        and bool(np.allclose(output.value, other.value, rtol=UNIT, atol=UNIT, equal_nan=True))
+        for output, other in zip(before.exact, after.exact, strict=True)
+    )

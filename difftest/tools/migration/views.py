@@ -1,0 +1,132 @@
+"""Subscripts with index grids, as slices and views of today's dialect."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from difftest.simulator.frontend.levels import GONE
+from difftest.tools.migration.indices import ONE, ZERO, GridAxis, GridIndex, Grids, MaskBox, Term
+from difftest.tools.migration.rules import NOT_AFFINE, NotMechanicalError
+
+
+@dataclass
+class _Key:
+    """What stands between the brackets, and the dimensions that it leaves.
+
+    Attributes
+    ----------
+    items : an integer or a slice for each dimension of the tensor.
+    places : of the dimensions that are left, in their order, after they are split.
+    dims : how many are left before that.
+    splits : by dimension, the sizes of those that it is split into.
+    """
+
+    items: list[str] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+    dims: int = 0
+    splits: dict[int, list[Term]] = field(default_factory=dict)
+
+
+def view(
+    base: str, items: Sequence[ast.expr], grids: Grids, box: MaskBox
+) -> tuple[str, list[Term]]:
+    """``base[items]`` in today's words, masked; and the shape that it has without the mask."""
+    numbers = [item.value for item in items if isinstance(item, ast.Constant)]
+    # Beside grids a slice counts otherwise, and there are no new dimensions.
+    if any(isinstance(item, ast.Slice) for item in items) or set(map(type, numbers)) - {int}:
+        raise NotMechanicalError(*GONE["nl.mgrid"])
+    indices = [grids.parse(item) for item in items]
+    ndim = max(index.ndim for index in indices)
+    places = [place for index in indices for place in index.axes]
+    if len(set(places)) != len(places):
+        raise NotMechanicalError(*NOT_AFFINE)
+    sizes = {place: axis.size for index in indices for place, axis in index.axes.items()}
+    free = [place for place in range(-ndim, 0) if place not in sizes]
+    key = _Key()
+    for index in indices:
+        if index.axes:
+            _cut(index, key, box)
+        else:
+            _pick(index.offset, key, free, places)
+    return _shaped(base, key, free, ndim), [sizes.get(p, ONE) for p in range(-ndim, 0)]
+
+
+def whole(base: str, shape: Sequence[Term] | None, box: MaskBox) -> str:
+    """A tile under a mask: ``tile[0:count, :]``; dimensions of size 1 stay as they are."""
+    items = []
+    for place in range(-box.ndim, 0):
+        size = shape[place] if shape is not None and len(shape) >= -place else None
+        if box.limits(place) and size != ONE:
+            start, stop = box.range(place, ZERO, ONE, box.sizes[place])
+            items.append(f"{start.text()}:{stop.text()}")
+        else:
+            items.append(":")
+    return f"{base}[{', '.join(items)}]"
+
+
+def _cut(index: GridIndex, key: _Key, box: MaskBox) -> None:
+    """The slice for an index of one axis or several."""
+    axes = _nested(index)
+    (outer, first), *_ = axes
+    last = axes[-1][1]
+    if any(box.limits(place) for place, _ in axes[1:]):
+        raise NotMechanicalError(*NOT_AFFINE)
+    if len(axes) == 1:
+        start, stop = box.range(outer, index.offset, first.step, first.size)
+    else:
+        count_from, count_to = box.range(outer, ZERO, ONE, first.size)
+        start = index.offset + count_from * first.step
+        stop = index.offset + count_to * first.step
+        others = [axis.size for _, axis in axes[1:]]
+        key.splits[key.dims] = [count_to - count_from, *others]
+    step = "" if last.step == ONE else f":{last.step.text()}"
+    key.items.append(f"{start.text()}:{stop.text()}{step}")
+    key.places += [place for place, _ in axes]
+    key.dims += 1
+
+
+def _nested(index: GridIndex) -> list[tuple[int, GridAxis]]:
+    """The axes of an index from the outermost, each as long as a step of the one before."""
+    rest = dict(index.axes)
+    if len(rest) == 1:
+        return list(rest.items())
+    ordered: list[tuple[int, GridAxis]] = []
+    step = ONE
+    while rest:
+        place = next((place for place, axis in rest.items() if axis.step == step), None)
+        if place is None:
+            raise NotMechanicalError(*NOT_AFFINE)
+        axis = rest.pop(place)
+        ordered.insert(0, (place, axis))
+        step = axis.step * axis.size
+    return ordered
+
+
+def _pick(number: Term, key: _Key, free: list[int], places: Sequence[int]) -> None:
+    """An integer; it stays as a slice of one where the shape has a dimension of size 1."""
+    before = max((place for place in key.places), default=-len(places) - len(free) - 1)
+    after = min((place for place in places if place not in key.places), default=0)
+    fitting = [place for place in free if before < place < after]
+    if fitting:
+        free.remove(fitting[0])
+        key.places.append(fitting[0])
+        key.dims += 1
+        key.items.append(f"{number.text()}:{(number + ONE).text()}")
+    else:
+        key.items.append(number.text())
+
+
+def _shaped(base: str, key: _Key, free: Sequence[int], ndim: int) -> str:
+    """The slices, and the views that give the dimensions the shape's order."""
+    text = f"{base}[{', '.join(key.items)}]"
+    for dim in sorted(key.splits, reverse=True):
+        sizes = ", ".join(size.text() for size in key.splits[dim])
+        text += f".reshape_dim({dim}, ({sizes}))"
+    if key.places != sorted(key.places):
+        order = [key.places.index(place) for place in sorted(key.places)]
+        text += f".permute(({', '.join(map(str, order))}))"
+    for place in sorted(free):
+        text += f".expand_dim({place + ndim})"
+    return text

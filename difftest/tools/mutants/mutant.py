@@ -1,0 +1,211 @@
+"""A mutant: one small change of a kernel's source text, and the code that comes of it.
+
+The functions that a kernel is made of, its own and those of its author's that it calls, may be
+changed.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import difflib
+import hashlib
+import linecache
+import tokenize
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from types import CellType, CodeType, FunctionType, ModuleType
+from typing import Any
+
+from difftest.simulator.frontend.launchable import function_in
+from difftest.support.tracebacks import is_user_file
+from difftest.tools.lint.source import Edit, SourceText
+
+
+class KernelText(SourceText):
+    """The text of a file, in which a change leaves all lines where they are."""
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        """Its syntax tree."""
+        return ast.parse(self.text)
+
+    def change(self, node: ast.AST, text: str) -> Edit:
+        """The change that puts a text in a node's place; the lines below stay where they are."""
+        start, end = self.span(node)
+        missing = self.text.count("\n", start, end) - text.count("\n")
+        if missing > 0 and isinstance(node, ast.expr):
+            text = f"({text}" + "\n" * missing + ")"
+        else:
+            text += "\n" * max(missing, 0)
+        return self.edit(start, end, text)
+
+
+@lru_cache(maxsize=64)
+def read_source(file: str) -> KernelText:
+    """The source in a file."""
+    with tokenize.open(file) as opened:  # in the encoding that Python reads it in
+        return KernelText(opened.read())
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One small change of a function.
+
+    Attributes
+    ----------
+    file : the function is in.
+    function : its qualified name there, with the line of its code: ``"load:9"``.
+    operator : the kind of bug, a few words.
+    change : of the file's text.
+    """
+
+    file: str
+    function: str
+    operator: str
+    change: Edit
+
+    @property
+    def source(self) -> KernelText:
+        """The file without the change."""
+        return read_source(self.file)
+
+    @property
+    def text(self) -> str:
+        """The file's text with the change."""
+        return self.change.in_text(self.source.text)
+
+    @property
+    def first_line(self) -> int:
+        """Of the function's code."""
+        return int(self.function.rpartition(":")[2])
+
+    @property
+    def lines(self) -> range:
+        """The lines that it changes."""
+        return range(self.change.region.line, self.change.region.end_line + 1)
+
+    @property
+    def key(self) -> str:
+        """The same as long as the function and the change are: other lines of the file may move."""
+        name = self.function.rpartition(":")[0]
+        node = next(node for at, node in functions_in(self.source.tree) if at == self.first_line)
+        begin, _ = self.source.span(node)
+        start = self.change.start - begin
+        end = self.change.end - begin
+        parts = name, self.source.segment(node), start, end, self.change.text, self.operator
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:24]
+
+    def diff(self) -> list[str]:
+        """The lines without the change and with it, as ``diff`` shows them."""
+        old = self.source.text.splitlines()
+        new = self.text.splitlines()
+        lines = list(difflib.unified_diff(old, new, n=0, lineterm=""))
+        return [line for line in lines[2:] if not line.startswith("@@") and line[1:].strip()]
+
+    def code(self, function: FunctionType) -> CodeType:
+        """The code of the function with the change.
+
+        Raises
+        ------
+        SyntaxError : the text is no Python, or its function asks for other names of a closure.
+        """
+        module = compile(self.text, self.file, "exec", dont_inherit=True)
+        for code in codes_in(module):
+            if (code.co_name, code.co_firstlineno) == (function.__name__, self.first_line):
+                if code.co_freevars != function.__code__.co_freevars:
+                    raise SyntaxError("the change takes a name of the closure away")
+                return code
+        raise SyntaxError(f"no function {self.function} is left")
+
+
+def functions_in(tree: ast.AST) -> Iterator[tuple[int, ast.FunctionDef]]:
+    """The functions of a tree, with the first line of each one's code: a decorator's, if any."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            yield min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]), node
+
+
+def codes_in(code: CodeType) -> Iterator[CodeType]:
+    """The code of functions and classes inside of other code."""
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield constant
+            yield from codes_in(constant)
+
+
+@contextlib.contextmanager
+def apply_mutant(function: FunctionType, mutant: Mutant) -> Iterator[None]:
+    """A scope in which a function has the mutant's code, and whoever asks for its source sees it.
+
+    Nothing is imported anew: all that holds the function runs the change.
+    """
+    original = function.__code__
+    entry = linecache.cache.get(mutant.file)
+    function.__code__ = mutant.code(function)
+    text = mutant.text
+    linecache.cache[mutant.file] = (len(text), None, text.splitlines(keepends=True), mutant.file)
+    try:
+        yield
+    finally:
+        function.__code__ = original
+        if entry is None:
+            linecache.cache.pop(mutant.file, None)
+        else:
+            linecache.cache[mutant.file] = entry
+
+
+def functions_of(kernel: Callable[..., Any]) -> tuple[FunctionType, ...]:
+    """The functions whose source may be changed, the kernel's own first.
+
+    Those are what the code names, directly and on the way, and what is no library's.
+    """
+    reached: dict[int, FunctionType] = {}
+    left: list[Any] = [kernel]
+    while left:
+        value = left.pop(0)
+        function = function_in(value) if callable(value) else None
+        if function is None or id(function) in reached or not _is_authors(function):
+            continue
+        reached[id(function)] = function
+        left += _named(function)
+    return tuple(reached.values())
+
+
+def _is_authors(function: FunctionType) -> bool:
+    file = function.__code__.co_filename
+    if not is_user_file(file):
+        return False
+    try:
+        lines = {line for line, _ in functions_in(read_source(file).tree)}
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return False
+    return function.__code__.co_firstlineno in lines
+
+
+def _named(function: FunctionType) -> Iterator[Any]:
+    """What stands under the names in a function's code; of a module what the code may take."""
+    names = list(code_names(function.__code__))
+    yield from (cell.cell_contents for cell in function.__closure__ or () if cell != CellType())
+    for name in names:
+        value = function.__globals__.get(name)
+        if isinstance(value, ModuleType):
+            yield from (vars(value).get(name) for name in names)
+        elif isinstance(value, (tuple, list)):
+            yield from value
+        elif isinstance(value, dict):
+            yield from value.values()
+        else:
+            yield value
+
+
+def code_names(code: CodeType) -> Iterator[str]:
+    """The global names and attributes in a function's code, and in that of those inside it."""
+    for part in (code, *codes_in(code)):
+        yield from part.co_names
+
+
+def qualified_name(function: FunctionType) -> str:
+    """What a mutant calls a function: its qualified name, and its first line."""
+    return f"{function.__qualname__}:{function.__code__.co_firstlineno}"

@@ -1,0 +1,210 @@
+"""The table of planted bugs, and those of Python's own: bounds, indices, terms, conditions."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from difftest.tools.lint.type_inference import parts_of
+from difftest.tools.mutants.mutant import KernelText
+
+Replacement: TypeAlias = tuple[ast.AST, str]
+"""A node, and the text in its place."""
+RANGES = ("range", "affine_range", "sequential_range", "static_range", "dynamic_range")
+
+
+@dataclass(frozen=True)
+class MutationSite:
+    """A place in a function.
+
+    Attributes
+    ----------
+    node : what stands there.
+    parents : the nodes around it, the nearest first, up to the function.
+    source : of the file.
+    language : what the file calls ``nki.language``; empty if it does not import it.
+    """
+
+    node: Any
+    parents: tuple[ast.AST, ...]
+    source: KernelText
+    language: str
+
+    def text(self, node: ast.AST) -> str:
+        """The source of a node, in brackets where it has several parts."""
+        simple = isinstance(node, (ast.Name, ast.Constant, ast.Attribute, ast.Call, ast.Subscript))
+        return self.source.segment(node) if simple else f"({self.source.segment(node)})"
+
+    @property
+    def in_check(self) -> bool:
+        """Whether it is part of an ``assert``."""
+        return any(isinstance(parent, ast.Assert) for parent in self.parents)
+
+
+Bug: TypeAlias = Callable[[MutationSite], Iterator[Replacement]]
+BUGS: list[tuple[str, tuple[type[ast.AST], ...], Bug]] = []
+"""The name of each, the kinds of nodes that can have it, and its ways at one of them."""
+
+
+def mutation_operator(name: str, *kinds: type[ast.AST]) -> Callable[[Bug], Bug]:
+    """Put a function into the table."""
+
+    def add(function: Bug) -> Bug:
+        BUGS.append((name, kinds, function))
+        return function
+
+    return add
+
+
+def called_name(node: ast.AST) -> str:
+    """The last part of the name that a call has; empty if it has none."""
+    function = node.func if isinstance(node, ast.Call) else None
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def keywords_of(node: ast.Call) -> dict[str, ast.expr]:
+    """The arguments that a call names."""
+    return {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg is not None}
+
+
+def _turns(site: MutationSite, sign: str) -> Iterator[Replacement]:
+    """A loop that ends a turn early, or late."""
+    args = site.node.args
+    if called_name(site.node) in RANGES and args and not isinstance(args[0], ast.Starred):
+        stop = args[1 if len(args) > 1 else 0]
+        yield stop, f"{site.text(stop)} {sign} {site.text(args[2]) if len(args) > 2 else '1'}"
+
+
+mutation_operator("last tile missing", ast.Call)(functools.partial(_turns, sign="-"))
+mutation_operator("loop one turn too long", ast.Call)(functools.partial(_turns, sign="+"))
+
+
+@mutation_operator("bound off by one", ast.Slice, ast.Call)
+def _slice_short(site: MutationSite) -> Iterator[Replacement]:
+    node = site.node
+    if isinstance(node, ast.Slice):
+        ends = [] if node.upper is None else [node.upper]
+    else:
+        ends = node.args[1:2] if called_name(node) == "slice" else []
+    for upper in ends:
+        yield upper, f"{site.text(upper)} - 1"
+
+
+@mutation_operator("slice shifted", ast.Slice, ast.Call)
+def _slice_shifted(site: MutationSite) -> Iterator[Replacement]:
+    node = site.node
+    if isinstance(node, ast.Slice):
+        if node.lower is not None and node.upper is not None and node.step is None:
+            yield node, f"{site.text(node.lower)} + 1:{site.text(node.upper)} + 1"
+    elif called_name(node) == "slice" and len(node.args) == 2:
+        start, stop = map(site.text, node.args)
+        yield node, f"slice({start} + 1, {stop} + 1)"
+
+
+@mutation_operator("bound of the last tile dropped", ast.Call)
+def _bound_dropped(site: MutationSite) -> Iterator[Replacement]:
+    chosen = isinstance(site.node.func, ast.Name) and called_name(site.node) in ("min", "max")
+    if chosen and len(site.node.args) == 2:
+        for argument in site.node.args:
+            yield site.node, site.text(argument)
+
+
+@mutation_operator("indices swapped", ast.Subscript)
+def _indices_swapped(site: MutationSite) -> Iterator[Replacement]:
+    if "\n" in site.source.segment(site.node.slice):
+        return
+    texts = list(map(site.source.segment, parts_of(site.node)))
+    for at, (text, other) in enumerate(itertools.pairwise(texts)):
+        if text != other and ":" not in (text, other):
+            yield site.node.slice, ", ".join([*texts[:at], other, text, *texts[at + 2 :]])
+
+
+@mutation_operator("index fixed", ast.Subscript)
+def _index_fixed(site: MutationSite) -> Iterator[Replacement]:
+    if getattr(site.node.value, "attr", "") == "shape":
+        return
+    for index in parts_of(site.node):
+        if not isinstance(index, (ast.Slice, ast.Constant, ast.UnaryOp, ast.Starred)):
+            yield index, "0"
+
+
+@mutation_operator("term dropped", ast.BinOp)
+def _term_dropped(site: MutationSite) -> Iterator[Replacement]:
+    if isinstance(site.node.op, (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Div, ast.Pow)):
+        yield site.node, site.text(site.node.left)
+
+
+@mutation_operator("one short", ast.BinOp)
+def _one_short(site: MutationSite) -> Iterator[Replacement]:
+    if isinstance(site.node.op, ast.Add) and not isinstance(site.node.right, ast.Constant):
+        yield site.node, f"({site.source.segment(site.node)} - 1)"
+
+
+@mutation_operator("another sign", ast.BinOp)
+def _another_sign(site: MutationSite) -> Iterator[Replacement]:
+    signs = {ast.Add: "-", ast.Sub: "+"}
+    sign = signs.get(type(site.node.op))
+    if sign is not None:
+        yield site.node, f"({site.text(site.node.left)} {sign} {site.text(site.node.right)})"
+
+
+@mutation_operator("constant off by one", ast.Constant)
+def _constant(site: MutationSite) -> Iterator[Replacement]:
+    value = site.node.value
+    if type(value) is int:
+        yield site.node, str(value + 1)
+    elif type(value) is float:
+        yield site.node, repr(value * 2)
+
+
+@mutation_operator("total overwritten", ast.AugAssign)
+def _overwritten(site: MutationSite) -> Iterator[Replacement]:
+    node = site.node
+    if isinstance(node.op, ast.Add):
+        yield node, f"{site.source.segment(node.target)} = {site.source.segment(node.value)}"
+
+
+_BOUNDARY = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "=="}
+
+
+@mutation_operator("comparison at its boundary", ast.Compare)
+def _boundary(site: MutationSite) -> Iterator[Replacement]:
+    node = site.node
+    equal = isinstance(node.ops[0], (ast.Eq, ast.NotEq))
+    operator = _BOUNDARY.get(type(node.ops[0]))
+    if operator is not None and len(node.ops) == 1 and not (equal and site.in_check):
+        yield node, f"{site.text(node.left)} {operator} {site.text(node.comparators[0])}"
+
+
+@mutation_operator("condition turned round", ast.If, ast.IfExp)
+def _negated(site: MutationSite) -> Iterator[Replacement]:
+    yield site.node.test, f"not {site.text(site.node.test)}"
+
+
+@mutation_operator("check removed", ast.Assert)
+def _check_removed(site: MutationSite) -> Iterator[Replacement]:
+    yield site.node, "pass"
+
+
+@mutation_operator("check of one thing less", ast.Compare, ast.BoolOp)
+def _check_weaker(site: MutationSite) -> Iterator[Replacement]:
+    if not site.in_check:
+        return
+    if isinstance(site.node, ast.BoolOp):
+        for value in site.node.values:
+            yield site.node, site.text(value)
+    elif len(site.node.ops) > 1:
+        first = site.node.comparators[0]
+        last = site.node.comparators[-2]
+        start = site.source.span(site.node)[0]
+        (_, end) = site.source.span(last)
+        yield site.node, f"({site.source.text[start:end]})"
+        start = site.source.span(first)[0]
+        end = site.source.span(site.node)[1]
+        yield site.node, f"({site.source.text[start:end]})"

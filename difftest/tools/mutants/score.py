@@ -1,0 +1,224 @@
+"""What a campaign came to: by kernel test, by kind of bug, each mutant in lines.
+
+As text, as a page of Markdown, and as a report in Stryker's schema.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+from difftest.simulator.errors import relative_path
+from difftest.tools.mutants.campaign import Campaign
+from difftest.tools.mutants.mutant import Mutant
+from difftest.tools.mutants.mutant_runner import (
+    EQUIVALENT,
+    KILLED,
+    NOT_COVERED,
+    ROUNDED,
+    SAME_BITS,
+    STATUSES,
+    SURVIVED,
+    SUSPECTED,
+    TIMEOUT,
+    MutantResult,
+)
+
+DEAD = (KILLED, TIMEOUT)
+"""Those that tests found."""
+ALIVE = (SURVIVED, NOT_COVERED)
+"""Those that tests should have found."""
+_REMEDIES = {
+    SURVIVED: "give a Rejection, cases whose bound is tighter, or data that show it",
+    NOT_COVERED: "draw a case that comes here, or take the lines out",
+    EQUIVALENT: "suspected equivalent: or no case has the size that shows it",
+    ROUNDED: "suspected equivalent: it rounds in another order",
+    SAME_BITS: "suspected equivalent: it costs time or memory at most",
+}
+
+
+@dataclass
+class Score:
+    """Counts of mutants.
+
+    Attributes
+    ----------
+    statuses : how many came to what.
+    killers : how many were found by what, such as "comparison".
+    most : tests that ran until the latest of the deaths.
+    seconds : that judging them took.
+    """
+
+    statuses: Counter[str] = field(default_factory=Counter)
+    killers: Counter[str] = field(default_factory=Counter)
+    most: int = 0
+    seconds: float = 0.0
+
+    def of(self, kinds: tuple[str, ...]) -> int:
+        """How many came to one of these."""
+        return sum(self.statuses[kind] for kind in kinds)
+
+    @property
+    def percent(self) -> float:
+        """Of those that are no suspected equivalents."""
+        judged = self.of(DEAD + ALIVE)
+        return 100.0 * self.of(DEAD) / judged if judged else 100.0
+
+    def add(self, result: MutantResult) -> None:
+        """Count one."""
+        self.statuses[result.status] += 1
+        self.seconds += result.seconds
+        if result.death is not None:
+            self.killers[result.death.by.partition(":")[0]] += 1
+            self.most = max(self.most, result.ran)
+
+    def __str__(self) -> str:
+        if not self.statuses.total():
+            return "score: none, for no planted bug was judged"
+        killers = ", ".join(f"{name} {count}" for name, count in self.killers.most_common())
+        return (
+            f"score: {self.percent:.1f}% of {self.of(DEAD + ALIVE)}: {self.of(DEAD)} found"
+            f"{f' ({killers})' if killers else ''}, {self.statuses[SURVIVED]} survived, "
+            f"{self.statuses[NOT_COVERED]} not covered; suspected equivalents: {self.of(SUSPECTED)}"
+        )
+
+
+def scores(results: Mapping[Mutant, MutantResult], key: str) -> dict[str, Score]:
+    """The scores by an attribute of mutants: ``file`` or ``operator``."""
+    table: dict[str, Score] = {}
+    for mutant, result in results.items():
+        table.setdefault(str(getattr(mutant, key)), Score()).add(result)
+    return table
+
+
+def total(results: Iterable[MutantResult]) -> Score:
+    """The score of all."""
+    score = Score()
+    for result in results:
+        score.add(result)
+    return score
+
+
+def lines_of(mutant: Mutant, result: MutantResult) -> Iterator[str]:
+    """What is said of a mutant."""
+    name = mutant.function.partition(":")[0]
+    yield (
+        f"{relative_path(mutant.file)}:{mutant.lines[0]}: {mutant.operator}, in {name}: "
+        f"{result.status}"
+    )
+    yield from (f"  {line}" for line in mutant.diff())
+    if result.death is not None:
+        tests = f"after {result.ran} test{'s' if result.ran > 1 else ''}"
+        yield f"  found by {result.death.by} {tests}: {result.suite}, {result.death.test}"
+        yield f"  {result.death.message}"
+        if result.death.case:
+            yield f"  case: {result.death.case}"
+    else:
+        remedy = _REMEDIES.get(result.status, "")
+        yield f"  {result.why}{f'; {remedy}' if remedy else ''}"
+
+
+_HEAD = (
+    "| mutants | found | survived | not covered | suspected equivalents | score "
+    "| tests until the last is found | seconds |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|"
+)
+
+
+def markdown(campaign: Campaign, command: str) -> str:
+    """The table: a row a file, a row a kind of bug, then what no test found."""
+    results = campaign.results
+    rows = [
+        "# Planted bugs\n",
+        "Which bugs do the tests of the kernels find? [Plant bugs](../../how-to/mutate.md) says "
+        f"what the words mean. nki-difftest {version('nki-difftest')} wrote this page, with "
+        f"{campaign.settings.cases} drawn cases for each test:\n",
+        f"```\n{command}\n```\n",
+        f"{total(results.values())}; not judged: {len(campaign.mutants) - len(results)}\n",
+        f"| file {_HEAD}",
+        *(
+            _row(relative_path(file), score)
+            for file, score in sorted(scores(results, "file").items())
+        ),
+        "",
+        f"| bug {_HEAD}",
+        *(_row(name, score) for name, score in sorted(scores(results, "operator").items())),
+    ]
+    for title, kinds in (("Not found", ALIVE), ("Suspected equivalents", SUSPECTED)):
+        told = [lines_of(*pair) for pair in results.items() if pair[1].status in kinds]
+        if told and kinds is ALIVE:
+            parts = ("\n".join([*lines, ""]) for lines in told)
+            rows += ["", f"## {title}", "", "```diff", *parts, "```"]
+        elif told:
+            alike: dict[str, list[str]] = {}
+            for place, *_, new, _ in told:
+                alike.setdefault(place, []).append(f"`{new.strip()[1:].strip()}`")
+            each = (f"- {place}: {', '.join(news)}" for place, news in alike.items())
+            rows += ["", f"## {title}", "", *each]
+    return "\n".join(rows) + "\n"
+
+
+def _row(name: str, score: Score) -> str:
+    cells = (
+        score.statuses.total(),
+        score.of(DEAD),
+        score.statuses[SURVIVED],
+        score.statuses[NOT_COVERED],
+        score.of(SUSPECTED),
+        f"{score.percent:.1f}%",
+        score.most,
+        f"{score.seconds:.0f}",
+    )
+    return f"| {name} | {' | '.join(map(str, cells))} |"
+
+
+def stryker(campaign: Campaign) -> str:
+    """A report that viewers of Stryker's mutation reports open: version 2 of its JSON schema."""
+    files: dict[str, dict[str, Any]] = {}
+    for number, mutant in enumerate(campaign.mutants):
+        text = mutant.source.text
+        file = files.setdefault(
+            relative_path(mutant.file), {"language": "python", "source": text, "mutants": []}
+        )
+        file["mutants"].append(_mutant(campaign, number, mutant))
+    document = {
+        "schemaVersion": "2.0",
+        "thresholds": {"high": 95, "low": 80},
+        "framework": {"name": "nki-difftest", "version": version("nki-difftest")},
+        "files": files,
+        "testFiles": {
+            suite.name: {
+                "tests": [{"id": f"{suite.name}: {test}", "name": test} for test in suite.tests]
+            }
+            for suite in campaign.suites.values()
+        },
+    }
+    return json.dumps(document, indent=1) + "\n"
+
+
+def _mutant(campaign: Campaign, number: int, mutant: Mutant) -> Mapping[str, Any]:
+    result = campaign.results.get(mutant)
+    place = mutant.change.region
+    document: dict[str, Any] = {
+        "id": str(number),
+        "mutatorName": mutant.operator,
+        "replacement": mutant.change.text,
+        "location": {
+            "start": {"line": place.line, "column": place.column},
+            "end": {"line": place.end_line, "column": place.end_column},
+        },
+        "status": "Pending" if result is None else STATUSES[result.status],
+    }
+    if result is not None:
+        document |= {
+            "statusReason": result.why,
+            "testsCompleted": result.ran,
+            "duration": round(1000 * result.seconds),
+        }
+    if result is not None and result.death is not None:
+        document["statusReason"] = f"{result.death.by}: {result.death.message}"
+        document["killedBy"] = [f"{result.suite}: {result.death.test}"]
+    return document

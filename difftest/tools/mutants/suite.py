@@ -1,0 +1,243 @@
+"""What a spec asks of one kernel, as tests that run one by one: refusals, cases, edges."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import FunctionType
+from typing import NamedTuple
+
+import numpy as np
+
+from difftest.simulator.errors import LimitError, NkiError
+from difftest.simulator.trace_json import trace_to_json
+from difftest.testing.backends.base import Completed
+from difftest.testing.backends.embedded import EmbeddedSimulator
+from difftest.testing.harness.bound_case import specs_by_kernel
+from difftest.testing.harness.case import Case
+from difftest.testing.harness.differential import ReferenceResult
+from difftest.testing.harness.edges import check_edges, has_edges, run_recorded
+from difftest.testing.harness.explicit import explicit_cases
+from difftest.testing.harness.failures import (
+    CaseFailure,
+    DifferentialFailure,
+    HazardFailure,
+    NotRejectedError,
+)
+from difftest.testing.harness.limits import CaseLimitError
+from difftest.testing.harness.minimal import examples
+from difftest.testing.harness.runner import Runner
+from difftest.testing.harness.spec import KernelSpec, count_elements
+from difftest.testing.harness.strategies import cases
+from difftest.testing.harness.verdict import Inconclusive, Mismatch
+from difftest.testing.report.line_tracing import trace_code
+from difftest.tools.mutants.mutant import codes_in, functions_of
+
+EDGES = "edges"
+"""The test of calls at the edge of a contract and of a memory."""
+_KEPT_ELEMENTS = 2**20
+"""Of a case whose reference is remembered; that of a larger one is worked out anew."""
+
+
+@dataclass(frozen=True)
+class Kill:
+    """How a test found a mutant.
+
+    Attributes
+    ----------
+    test : "refusal 2", "case 7", "example 1" or "edges".
+    by : who found it: "comparison: value", "detector: psum-foreign", "capacity", ...
+    message : what it said, in a line.
+    case : its JSON, ready for ``pytest --case``; empty if the test is none of a case.
+    """
+
+    test: str
+    by: str
+    message: str
+    case: str = ""
+
+
+class RunDigest(NamedTuple):
+    """Digests of the trace and the outputs of a case, and how far these lie from the reference."""
+
+    trace: str
+    bits: str
+    error: float
+
+
+@dataclass
+class Suite:
+    """The tests of one kernel of a spec.
+
+    Attributes
+    ----------
+    name : of the kernel test, and the kernel where it has several.
+    spec : of this kernel alone.
+    drawn : its cases, the smallest first.
+    doubt : why the comparison of the last case could tell nothing; empty if it could.
+    """
+
+    name: str
+    spec: KernelSpec
+    drawn: Sequence[Case]
+    doubt: str = ""
+    _references: dict[str, ReferenceResult | Exception] = field(default_factory=dict)
+
+    @cached_property
+    def functions(self) -> tuple[FunctionType, ...]:
+        """What the kernel is made of."""
+        return functions_of(self.spec.kernel)
+
+    @cached_property
+    def tests(self) -> dict[str, Case | None]:
+        """Each test by its name, with its case if it has one, in the order in which they run."""
+        tests = dict.fromkeys(f"refusal {at}" for at, _ in enumerate(self.spec.rejects))
+        tests |= {f"case {at}": case for at, case in enumerate(self.drawn)}
+        explicit = sorted(
+            explicit_cases(self.spec), key=lambda case: count_elements(self.spec, case.values)
+        )
+        tests |= {f"example {at}": case for at, case in enumerate(explicit)}
+        if has_edges(self.spec, (EmbeddedSimulator(),)):
+            tests[EDGES] = None
+        return tests
+
+    def run(self, test: str) -> Kill | None:
+        """Run a test; None if all is right."""
+        case = self.tests[test]
+        self.doubt = ""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self._check(Runner((EmbeddedSimulator(),)), test, case)
+        except (CaseFailure, NotRejectedError) as failure:
+            case = case or getattr(failure, "case", None)
+            return Kill(test, killer_of(failure), line_of(failure), case.to_json() if case else "")
+        return None
+
+    def _check(self, runner: Runner, test: str, case: Case | None) -> None:
+        if case is None and test == EDGES:
+            check_edges(runner, self.spec)
+        elif case is None:
+            runner.check_rejection(self.spec, self.spec.rejects[int(test.split()[1])])
+        else:
+            verdicts = runner.check(self.spec, case, self._reference(runner, case))
+            runner.check_hazards()
+            doubts = [told.reason for told in verdicts.values() if isinstance(told, Inconclusive)]
+            self.doubt = doubts[0] if doubts else ""
+
+    def _reference(self, runner: Runner, case: Case) -> ReferenceResult | Exception:
+        reference = self._references.get(case.to_json())
+        if reference is None:
+            reference = runner.reference(self.spec, case)
+            if count_elements(self.spec, case.values) <= _KEPT_ELEMENTS:
+                self._references[case.to_json()] = reference
+        return reference
+
+    def forget(self) -> None:
+        """Let go of what the reference said: of a hundred cases that is many megabytes."""
+        self._references.clear()
+
+    def outcome(self, test: str) -> RunDigest:
+        """What a test's case comes to; the same for all tests without one."""
+        case = self.tests[test]
+        if case is None:
+            return RunDigest("", "", 0.0)
+        runner = Runner((EmbeddedSimulator(),))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ran = run_recorded(runner, runner.backends[0], self.spec, case)
+            reference = self._reference(runner, case)
+        if not isinstance(ran, Completed) or ran.trace is None:
+            return RunDigest(type(ran).__name__, "", math.inf)
+        bits = hashlib.sha256()
+        error = 0.0
+        for array, value in zip(
+            ran.outputs, getattr(reference, "values", ran.outputs), strict=True
+        ):
+            bits.update(repr((array.shape, array.dtype)).encode() + array.tobytes())
+            with np.errstate(invalid="ignore", over="ignore"):
+                off = np.abs(array.astype(np.float64) - value.astype(np.float64))
+            error = max(error, float(np.max(off, initial=0, where=np.isfinite(off))))
+        trace = hashlib.sha256(trace_to_json(ran.trace).encode()).hexdigest()
+        return RunDigest(trace, bits.hexdigest(), error)
+
+
+def is_quick(test: str) -> bool:
+    """Whether a test runs in any case; examples and edges run if nothing else finds a mutant."""
+    return test.startswith(("refusal", "case"))
+
+
+def drawn_cases(spec: KernelSpec, count: int) -> list[Case]:
+    """So many drawn cases, the smallest first, the same each time; none twice, as in tests."""
+    seen: set[str] = set()
+
+    def is_new(case: Case) -> bool:
+        text = case.to_json()
+        is_seen = text in seen
+        seen.add(text)
+        return not is_seen
+
+    drawn = examples(cases(spec).filter(is_new), count)
+    return sorted(drawn, key=lambda case: count_elements(spec, case.values))
+
+
+def suites_of(
+    specs: Mapping[str, KernelSpec], drawn: Mapping[str, Sequence[Case]]
+) -> dict[str, Suite]:
+    """The suites of kernel tests by name, one for each kernel of a spec, with their drawn cases."""
+    suites = {}
+    for test, spec in specs.items():
+        for part in (single := specs_by_kernel(spec)):
+            name = f"{test} of {part.name}" if len(single) > 1 else test
+            suites[name] = Suite(name, part, drawn[test])
+    return suites
+
+
+def killer_of(error: Exception) -> str:
+    """Who found a mutant, by what its test raised."""
+    if isinstance(error, HazardFailure):
+        return f"detector: {', '.join(dict.fromkeys(finding.id for finding in error.findings))}"
+    if isinstance(error, NotRejectedError):
+        return "edge or refusal"
+    if not isinstance(error, DifferentialFailure):
+        return "reference"
+    verdict = error.verdict
+    if isinstance(verdict, Mismatch):
+        return f"comparison: {verdict.kind}"
+    kind = type(verdict.error).__name__
+    if verdict.failed == "reference":
+        return "comparison: not refused"
+    if isinstance(verdict.error, CaseLimitError):
+        return "memory"
+    if verdict.how == "crashed":
+        return f"{'simulator error' if verdict.failed == 'backend' else 'Python error'}: {kind}"
+    if verdict.how == "unsupported":
+        return "not modelled"
+    if isinstance(verdict.error, LimitError):
+        return f"capacity: {kind}"
+    return f"{'rejection' if isinstance(verdict.error, NkiError) else 'check'}: {kind}"
+
+
+@contextlib.contextmanager
+def lines_run(functions: Sequence[FunctionType]) -> Iterator[set[tuple[str, int]]]:
+    """Which lines of some functions run within, in any thread."""
+    seen: set[tuple[str, int]] = set()
+    whole = [function.__code__ for function in functions]
+    codes = {id(code) for outer in whole for code in (outer, *codes_in(outer))}
+    with trace_code(
+        lambda code: id(code) in codes,
+        lambda frame: seen.add((frame.f_code.co_filename, frame.f_lineno)),
+    ):
+        yield seen
+
+
+def line_of(failure: BaseException) -> str:
+    """What a failure says, in a line."""
+    verdict = failure.verdict if isinstance(failure, DifferentialFailure) else None
+    told = verdict.message if isinstance(verdict, Mismatch) else getattr(verdict, "error", failure)
+    return next(iter(str(told).splitlines()), type(told).__name__)

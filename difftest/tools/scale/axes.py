@@ -1,0 +1,278 @@
+"""What varies: axes from ``--over``, and the points of their grid."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import math
+import random
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import click
+from hypothesis.strategies import SearchStrategy
+
+from difftest.simulator.machine import MACHINES
+from difftest.support.choices import LEVELS
+from difftest.support.signature import signature_of
+from difftest.testing.harness.bound_case import specs_by_kernel
+from difftest.testing.harness.case import meant, to_jsonable
+from difftest.testing.harness.recipes import RECIPES, Recipe, RecipeError
+from difftest.testing.harness.spec import KernelSpec, is_choice
+from difftest.testing.harness.spec_arguments import SpecError
+from difftest.testing.harness.strategies import seeded
+from difftest.testing.host.loading import parse_keywords
+from difftest.testing.host.naming import suggest_names
+from difftest.tools.mutants.mutant import code_names, functions_of
+from difftest.tools.verdict.wire import is_plain
+
+Point: TypeAlias = dict[str, Any]
+"""A value for each axis, and for each name that all points share."""
+_RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?::(\d+))?")
+
+
+def parse_axis(text: str) -> tuple[str, tuple[Any, ...]]:
+    """A name and its values, in order, of ``NAME=VALUES``.
+
+    Values stand with commas between; ``a..b`` doubles, ``a..b:step`` counts.
+
+    >>> parse_axis("BLOCK_BYTES=2048..16384")
+    ('BLOCK_BYTES', (2048, 4096, 8192, 16384))
+    >>> parse_axis("n=1..7:3,100")
+    ('n', (1, 4, 7, 100))
+    """
+    name, separator, listed = text.partition("=")
+    if not (separator and name.isidentifier() and listed):
+        raise click.BadParameter(f"an axis is NAME=VALUES, as in pool_size=1,2,3; got {text!r}")
+    values = tuple(itertools.chain.from_iterable(_values(part, text) for part in listed.split(",")))
+    twice = [value for at, value in enumerate(values) if value in values[:at]]
+    if twice:
+        raise click.BadParameter(f"{name} has the value {twice[0]!r} twice")
+    return name, values
+
+
+def _values(part: str, text: str) -> Sequence[Any]:
+    match = _RANGE.fullmatch(part)
+    if match is None and part and ".." not in part:
+        return list(parse_keywords([f"value={part}"]).values())
+    if match is None:
+        raise click.BadParameter(f"a value is a word, a number or a range, a..b; got {text!r}")
+    first = int(match[1])
+    last = int(match[2])
+    if first > last or (match[3] is None and first < 1) or match[3] == "0":
+        told = "a range is a..b, which doubles from a, at least 1, or a..b:step"
+        raise click.BadParameter(f"{told}; got {text!r}")
+    if match[3] is not None:
+        return range(first, last + 1, int(match[3]))
+    return [first << n for n in range((last // first).bit_length())]
+
+
+def parse_axes(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
+    """All axes of a command; no name is there twice."""
+    axes = dict(map(parse_axis, texts))
+    if len(axes) < len(texts):
+        raise click.BadParameter("an axis is given twice; its values go into one --over")
+    return axes
+
+
+def parse_case(text: str | None) -> Point:
+    """What all points share: a JSON object of names and values, or the JSON of a whole case.
+
+    Of a case, as a failure prints it, the values and the dtype count; its data do not.
+    """
+    if text is None:
+        return {}
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise click.BadParameter(f"--case: {text!r} is no JSON: {error}") from None
+    if isinstance(document, Mapping) and isinstance(document.get("values"), Mapping):
+        document = {**document["values"], "dtype": document.get("dtype")}
+    if not isinstance(document, Mapping) or not all(
+        value is None or isinstance(value, (bool, int, float, str)) for value in document.values()
+    ):
+        raise click.BadParameter(f'--case takes an object such as {{"n": 128}}; got {text!r}')
+    return dict(document)
+
+
+@dataclass(frozen=True)
+class Axes:
+    """A grid of points: all combinations of the values of axes, with what all points share.
+
+    An axis is a name of the domain, or what :func:`placed` knows beside it, with its values.
+    What is ``shared`` are names of one value; an axis of the same name has priority. ``sample`` is
+    how many of the points count (None: all).
+    """
+
+    axes: dict[str, tuple[Any, ...]]
+    shared: Point
+    sample: int | None = None
+
+    def __len__(self) -> int:
+        return math.prod(map(len, self.axes.values()))
+
+    def __getitem__(self, number: int) -> Point:
+        """A point by its number; the last axis varies fastest."""
+        chosen = {**self.shared, **self.axes}
+        for name, values in reversed(self.axes.items()):
+            number, at = divmod(number, len(values))
+            chosen[name] = values[at]
+        return chosen
+
+    def points(self) -> Iterator[Point]:
+        """All points in order; of a sample, those that are drawn, the same each time."""
+        numbers: Sequence[int] = range(len(self))
+        if self.sample is not None and self.sample < len(self):
+            numbers = sorted(random.Random(0).sample(numbers, self.sample))
+        return map(self.__getitem__, numbers)
+
+
+@dataclass(frozen=True)
+class SpecAtPoint:
+    """A spec of one kernel at a point, on a level of NKI (None: all names).
+
+    ``constants`` are modules of the kernel, and what names there stand for at the point.
+    """
+
+    spec: KernelSpec
+    level: str | None = None
+    constants: Sequence[tuple[dict[str, Any], dict[str, Any]]] = ()
+
+    @contextlib.contextmanager
+    def in_place(self) -> Iterator[None]:
+        """The constants have the point's values, and their own again afterwards."""
+        before = [(module, {name: module[name] for name in own}) for module, own in self.constants]
+        try:
+            for module, own in self.constants:
+                module.update(own)
+            yield
+        finally:
+            for module, own in before:
+                module.update(own)
+
+
+def spec_at(spec: KernelSpec, point: Mapping[str, Any]) -> SpecAtPoint:
+    """The spec at a point.
+
+    Names of the domain have one value each. A parameter of the kernel that the spec does not pass
+    becomes one. ``dtype``, ``machine`` (a generation), ``level`` (of NKI) and ``kernel`` (of
+    several) are set; the name of an input names the kind of its data. What is left is a constant
+    that the kernel's code reads, in any file of it. A name that stands for nothing, and a value
+    that is none for it, are a click.UsageError.
+    """
+    left = dict(point)
+    own = _kernel_of(spec, None if "kernel" in spec.domain else left.pop("kernel", None))
+    constants: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    level: str | None = None
+    for name, value in left.items():
+        if name in own.domain:
+            own = _with(own, domain={**own.domain, name: (_chosen(own, name, value),)})
+        elif name == "dtype":
+            own = _with(own, dtypes=(_one_of(name, value, own.dtypes),))
+        elif name == "machine":
+            own = _with(own, machine=_one_of(name, value, tuple(MACHINES)))
+        elif name == "level":
+            level = _one_of(name, value, LEVELS)
+        elif name in own.inputs:
+            declared = replace(own.input(name), data=_data(name, value))
+            own = _with(own, inputs={**own.inputs, name: declared})
+        elif name in _parameters(own):
+            domain = {name: (value,), **own.domain}
+            own = _with(own, domain=domain, parameters=(*own.parameters, name))
+        else:
+            constants += [(module, {name: value}) for module in _modules_with(own, name)]
+    return SpecAtPoint(own, level, constants)
+
+
+def check_axes(spec: KernelSpec, axes: Axes) -> None:
+    """A click.UsageError if a value of an axis has no place, with the others' first values."""
+    first = axes[0]
+    for name, values in axes.axes.items():
+        for value in values:
+            spec_at(spec, {**first, name: value})
+
+
+def _chosen(spec: KernelSpec, name: str, value: Any) -> Any:
+    """Return the value of the domain that a word of the command stands for, such as ``nl.add``.
+
+    Numbers may lie outside the domain; a word that names no function of it is a click.UsageError.
+    """
+    source = spec.domain[name]
+    if not is_choice(source):
+        return value
+    chosen = meant(source, value)
+    if isinstance(chosen, str) and any(map(callable, source)) and chosen not in source:
+        accepted = ", ".join(str(to_jsonable(one)) for one in source)
+        raise click.UsageError(f"{name}={value}: accepted: {accepted}")
+    return chosen
+
+
+def _with(spec: KernelSpec, **changes: Any) -> KernelSpec:
+    """The spec with other arguments. Its examples and rejections are of other values."""
+    try:
+        return replace(spec, rejects=(), examples=(), **changes)
+    except SpecError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _kernel_of(spec: KernelSpec, name: str | None) -> KernelSpec:
+    """The spec of one kernel: of the first, or of the one whose title has the name in it."""
+    single = specs_by_kernel(spec)
+    fitting = [own for own in single if name is None or str(name) in own.name]
+    exact = [own for own in fitting if own.name == name or own.name.endswith(f"({name})")]
+    if not fitting or (name is not None and len(fitting) > 1 and not exact):
+        names = ", ".join(own.name for own in single)
+        raise click.UsageError(f"kernel={name}: the test has {names}")
+    return (exact or fitting)[0]
+
+
+def _one_of(name: str, value: Any, accepted: Sequence[str]) -> str:
+    if str(value) not in accepted:
+        raise click.UsageError(f"{name}={value}: accepted: {', '.join(accepted)}")
+    return str(value)
+
+
+def _data(name: str, kind: Any) -> Recipe | SearchStrategy[Recipe]:
+    """Data of a kind; with all seeds, if it has one."""
+    try:
+        recipe = RECIPES[kind]
+        return seeded(recipe) if "seed" in recipe.__dataclass_fields__ else recipe()
+    except (KeyError, TypeError, SpecError, RecipeError):
+        kinds = ", ".join(RECIPES)
+        raise click.UsageError(
+            f"{name}={kind}: {name} is an input, whose data are of a kind: {kinds}"
+        ) from None
+
+
+def _parameters(spec: KernelSpec) -> list[str]:
+    """The parameters that the kernel has and the spec does not give, each with a default."""
+    shown = signature_of(spec.kernel)
+    rows = shown.parameters.values() if shown is not None else ()
+    passed = {*spec.arrays, *spec.parameters}
+    return [row.name for row in rows if row.name not in passed and row.default is not row.empty]
+
+
+def _modules_with(spec: KernelSpec, name: str) -> list[dict[str, Any]]:
+    """The modules of a constant that the kernel's code reads when it runs."""
+    functions = functions_of(spec.kernel)
+    modules = {id(function.__globals__): function.__globals__ for function in functions}
+    read = {id(f.__globals__) for f in functions if name in code_names(f.__code__)}
+    have = {at for at, module in modules.items() if is_plain(module.get(name, module))}
+    if have & read:
+        return [modules[at] for at in have & read]
+    if have:
+        raise click.UsageError(
+            f"{name}: no function of the kernel reads it when it runs: a default or another "
+            "constant was made of it when its file was imported; give the name of that"
+        )
+    constants = {
+        key for home in modules.values() for key in home if key.isupper() and is_plain(home[key])
+    }
+    names = {*spec.domain, *_parameters(spec), *constants, "dtype", "machine", "level", "kernel"}
+    raise click.UsageError(
+        f"{name} is no name of the domain, parameter or constant of {spec.name}"
+        f"{suggest_names(name, names)}"
+    )

@@ -1,0 +1,232 @@
+"""`difftest fuzz` and `difftest findings`: campaigns of HypoFuzz that end, and what they found."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, MutableSequence, Sequence
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from difftest.support.choices import LEVELS
+from difftest.support.console import print_table, table_console, titled_table
+from difftest.support.pool import PoolWorker
+from difftest.testing.harness.failures import quote_command
+from difftest.tools.scale.findings import (
+    CLOSED,
+    OPEN,
+    CampaignFinding,
+    FindingStore,
+    commit_of,
+    utc_now,
+)
+from difftest.tools.scale.store import require_extra
+
+if TYPE_CHECKING:
+    from hypofuzz.hypofuzz import FuzzWorker
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("pytest_args", nargs=-1, type=click.UNPROCESSED)
+@click.option("-n", "processes", type=click.IntRange(1), default=1, help="Processes; 1.")
+@click.option("--minutes", type=click.FloatRange(0, 1e6), default=10.0, help="How long; 10.")
+@click.pass_context
+def fuzz(
+    context: click.Context, pytest_args: tuple[str, ...], processes: int, minutes: float
+) -> None:
+    """Look for bugs with kernel tests, for minutes or all night.
+
+    As `difftest fuzz -- --simulate tests`. HypoFuzz draws cases, led by what kernels do. `difftest
+    findings` lists what was found. The exit code is 1 if this campaign has found something.
+    """
+    require_extra("hypofuzz", "a campaign")
+    start = utc_now()
+    spawn = multiprocessing.get_context("spawn")
+    cases: Any = spawn.Array("q", processes)
+    workers = [
+        PoolWorker(partial(_work, pytest_args, number, cases)) for number in range(processes)
+    ]
+    begun = time.monotonic()
+    columns = (TextColumn("{task.description}"), BarColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
+        bar = progress.add_task("collecting", total=60 * minutes)
+        over = begun + 60 * minutes
+        while any(worker.process.is_alive() for worker in workers) and time.monotonic() < over:
+            time.sleep(0.1)
+            done = time.monotonic() - begun
+            told = f"{sum(cases):,} cases" if any(cases) else None
+            progress.update(bar, completed=done, description=told)
+    broken = [worker for worker in workers if worker.process.exitcode]
+    took = (time.monotonic() - begun) / 60
+    for worker in workers:
+        worker.process.terminate()
+        worker.end()
+    fresh = [finding for finding in FindingStore() if finding.changed >= start]
+    if not any(cases) and (broken or not fresh):
+        told = "no case has run, see above: a campaign takes a backend, kernel tests, and time"
+        raise click.ClickException(f"{told}, as in difftest fuzz -- --simulate tests")
+    if broken:
+        raise click.ClickException("a process of the campaign broke down; it says why above")
+    ran = f"{sum(cases):,} case{'s' * (sum(cases) > 1)}"
+    click.echo(f"{len(fresh)} found in {ran}, {took:.1f} minutes: difftest findings")
+    context.exit(1 if fresh else 0)
+
+
+class _WorkerShare(dict[str, Any]):
+    """What a worker is told to fuzz: every so many of the tests, or all if there are too few."""
+
+    worker: FuzzWorker
+    part: slice
+    cases: MutableSequence[int]
+    """Of each worker, how many it has run."""
+
+    def __getitem__(self, key: str) -> Any:
+        self.cases[self.part.start] = sum(
+            target.provider.ninputs for target in self.worker.targets.values()
+        )
+        if self.worker.targets and not self.worker.valid_targets:
+            sys.exit()  # each of its tests has failed: nothing is left to do
+        tests = list(self.worker.collected_targets)
+        return tests[self.part] or tests
+
+
+def _work(
+    pytest_args: Sequence[str], number: int, cases: MutableSequence[int], connection: Connection
+) -> None:
+    from hypofuzz import detection
+    from hypofuzz.hypofuzz import FuzzWorker
+
+    detection._in_hypofuzz_run = True
+    share = _WorkerShare()
+    told: dict[str, Any] = {"hub_state": share, "worker_state": {"nodeids": {}}}
+    share.worker = FuzzWorker(pytest_args=pytest_args, shared_state=told)
+    share.part = slice(number, None, len(cases))
+    share.cases = cases
+    share.worker.start()
+
+
+_STEP = """
+import subprocess, sys
+code = subprocess.call([sys.executable, "-m", "pytest", *sys.argv[2:]], cwd=sys.argv[1])
+sys.exit(code if code in (0, 1) else 125)
+"""
+"""One commit: passes, fails, or cannot be tried, such as one before the test was written."""
+_OUTCOMES = {0: "passes", 1: "fails"}
+"""By pytest's exit codes."""
+
+
+def bisect_commits(finding: CampaignFinding, good: str, bad: str = "HEAD") -> str:
+    """The first commit at which the case of a finding fails, as ``git bisect`` says it."""
+    top, prefix = _git(".", "rev-parse", "--show-toplevel", "--show-prefix").splitlines()
+    with tempfile.TemporaryDirectory(prefix="difftest-bisect-") as folder:
+        tree = os.path.join(os.path.realpath(folder), "tree")
+        _git(top, "worktree", "add", "--detach", tree, bad)
+        try:
+            _git(tree, "bisect", "start", bad, good)
+            step = [sys.executable, "-c", _STEP, os.path.join(tree, prefix), *finding.arguments]
+            said = _git(tree, "bisect", "run", *step, "-p", "no:cacheprovider")
+        finally:
+            _git(top, "worktree", "remove", "--force", tree)
+    at = said.find(" is the first bad commit")
+    return said[said.rfind("\n", 0, at) + 1 :] if at >= 0 else said
+
+
+def by_level(finding: CampaignFinding) -> Iterator[tuple[str, str]]:
+    """Each level of NKI, and whether the case passes at it."""
+    options = [argument for argument in finding.arguments if not argument.startswith("--nki-level")]
+    for level in LEVELS:
+        words = [sys.executable, "-m", "pytest", f"--nki-level={level}", *options]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        yield level, _OUTCOMES.get(done.returncode, "cannot be tried")
+
+
+def _git(folder: str, *words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = f"{done.stdout}{done.stderr}".strip()[-2000:]
+        raise click.ClickException(f"git {' '.join(words[:2])}: {said}")
+    return done.stdout
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def findings(context: click.Context) -> None:
+    """List what campaigns have found; or show, close or bisect one."""
+    if context.invoked_subcommand is not None:
+        return
+    rows = sorted(FindingStore(), key=lambda finding: finding.state, reverse=True)
+    if not rows:
+        click.echo("no findings: difftest fuzz looks for some")
+        return
+    table = titled_table("Findings", ("Id", "State", "Since", "Kind", "Line", "Shapes", "Test"), ())
+    for row in rows:
+        line = row.id, row.state, row.changed[:10], row.kind, row.place, row.shapes, row.test
+        table.add_row(*line)
+    print_table(table_console(), table)
+
+
+@findings.command()
+@click.argument("id")
+def show(id: str) -> None:
+    """Show a finding: its line, its case, and how to run it."""
+    finding = _found(id)
+    rows = {
+        "state": f"{finding.state} since {finding.changed} {finding.changed_at}".strip(),
+        "found": f"{finding.found}, on {finding.setting}",
+        "line": f"{finding.place}: {finding.source}",
+        "run again": quote_command(["pytest", *finding.arguments]),
+    }
+    click.echo(finding)
+    for label, text in rows.items():
+        click.echo(f"  {label + ':':<13}{text}")
+
+
+@findings.command()
+@click.argument("ids", nargs=-1, required=True)
+def close(ids: tuple[str, ...]) -> None:
+    """Close findings whose bug is gone, or whose case is none any more.
+
+    One that fails again is opened again.
+    """
+    for finding in [_found(id) for id in ids]:
+        FindingStore().put(finding.now(CLOSED, commit_of(Path.cwd())))
+
+
+@findings.command()
+@click.argument("id")
+@click.option("--good", metavar="COMMIT", help="One at which the case still passed.")
+@click.option("--bad", metavar="COMMIT", default="HEAD", help="One at which it fails; HEAD.")
+@click.option("--levels", is_flag=True, help="Over the levels of NKI, and not over commits.")
+def bisect(id: str, good: str | None, bad: str, levels: bool) -> None:
+    """Say which commit, or which level of NKI, makes a finding fail.
+
+    The commits are tried in a working tree of their own, which is taken away again.
+    """
+    finding = _found(id)
+    if levels:
+        for level, outcome in by_level(finding):
+            click.echo(f"NKI {level}: {outcome}")
+    elif good is None:
+        raise click.UsageError("say since when: --good COMMIT, or --levels")
+    else:
+        click.echo(bisect_commits(finding, good, bad))
+
+
+def _found(id: str) -> CampaignFinding:
+    stored = FindingStore()
+    finding = stored.get(id)
+    if finding is None:
+        ids = ", ".join(entry.id for entry in stored if entry.state == OPEN) or "none"
+        raise click.UsageError(f"no one finding begins with {id!r}; open are {ids}")
+    return finding

@@ -1,0 +1,308 @@
+"""Who judges points: this process, processes here, or workers of Dask elsewhere."""
+
+from __future__ import annotations
+
+import functools
+import json
+import random
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+import click
+import hypothesis
+from hypothesis import HealthCheck
+
+from difftest.simulator.program_scheduler import one_thread
+from difftest.support.pool import START, LostTask, run_tasks, serve_tasks
+from difftest.testing.backends.embedded import EmbeddedSimulator
+from difftest.testing.harness.case import Case
+from difftest.testing.harness.duplicates import RANGE
+from difftest.testing.harness.failures import CaseFailure
+from difftest.testing.harness.limits import limit
+from difftest.testing.harness.reference_properties import ReferenceProperties, infer_properties
+from difftest.testing.harness.runner import Runner
+from difftest.testing.harness.spec import KernelSpec, count_elements
+from difftest.testing.harness.strategies import SAMPLES, cases_like, strategy_of
+from difftest.testing.harness.verdict import BothRejected, Match
+from difftest.testing.host.collection import with_spec
+from difftest.tools.scale.axes import Point, SpecAtPoint, spec_at
+from difftest.tools.scale.store import Row, require_extra
+from difftest.tools.verdict.judgement import Judgement, add_memory, add_time
+from difftest.tools.verdict.outcome import Outcome
+
+_TIMES = ("predicted_us", "low_us", "high_us", "limited_by", "caution")
+_TRIES, _BYTES = 10, 2**10
+"""For each case so many draws are tried, each from so many random bytes."""
+
+
+def cases_of(spec: KernelSpec, nature: ReferenceProperties, count: int) -> list[Case]:
+    """So many cases, or all that are soon found, the smallest first; the same in each process.
+
+    They are made of random bytes, always the same. What Hypothesis draws by itself depends on the
+    numbers in whatever modules a process has imported.
+    """
+    drawn: dict[str, Case] = {}
+
+    @hypothesis.settings(database=None, deadline=None, suppress_health_check=list(HealthCheck))
+    @hypothesis.given(cases_like(spec, nature))
+    def keep(case: Case) -> None:
+        drawn.setdefault(case.to_json(), case)
+
+    draw: Callable[[bytes], object] = keep.hypothesis.fuzz_one_input  # type: ignore[attr-defined]
+    for number in range(_TRIES * count):
+        if len(drawn) == count:
+            break
+        draw(random.Random(number).randbytes(_BYTES))
+    if not drawn:
+        raise ValueError("none is found soon")
+    return sorted(drawn.values(), key=lambda case: count_elements(spec, case.values))
+
+
+@dataclass
+class PointJudge:
+    """Judges a spec at points, on ``count`` cases that are drawn at each."""
+
+    spec: KernelSpec
+    count: int
+    _natures: dict[str | None, ReferenceProperties] = field(default_factory=dict)
+
+    def row(self, point: Mapping[str, Any]) -> dict[str, Any]:
+        """Run drawn cases at a point, the smallest first, and predict the time of the largest.
+
+        docs/how-to/sweep.md says what each column is.
+        """
+        began = time.monotonic()
+        judgement = Judgement({"name": self.spec.name}, "", 0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                place = spec_at(self.spec, point)
+                judgement.kernel = {"name": place.spec.name}
+                drawn = cases_of(place.spec, self._nature(place.spec), self.count)
+            except Exception as error:  # a function of the domain, Hypothesis, names together
+                judgement.outcome = Outcome.INCONCLUSIVE
+                told = f"no case can be drawn: {type(error).__name__}: {error}"
+                judgement.reason = told.splitlines()[0]
+            else:
+                with place.in_place():
+                    judge_cases(place, drawn, judgement)
+                if judgement.outcome is Outcome.REFUSES_PROMISED:
+                    self._excuse(judgement)
+        return {**_row(judgement), "seconds": time.monotonic() - began}
+
+    def _excuse(self, judgement: Judgement) -> None:
+        """Leave undecided what is refused of a size that the test's domain does not promise."""
+        values = json.loads(judgement.case or "{}").get("values", {})
+        for name in [name for name in values if name in self.spec.domain]:
+            source: Any = strategy_of(self.spec, name, values)
+            promised = getattr(source, RANGE, source)
+            value = values[name]
+            if isinstance(promised, Sequence) and type(value) is int and value not in promised:
+                judgement.outcome = Outcome.INCONCLUSIVE
+                judgement.reason = f"{name}={value} is out of the domain: {judgement.reason}"
+
+    def _nature(self, spec: KernelSpec) -> ReferenceProperties:
+        """Of the reference over the whole domain, found once."""
+        if spec.machine not in self._natures:
+            whole = replace(self.spec, machine=spec.machine)
+            samples = functools.partial(cases_of, whole, ReferenceProperties(), SAMPLES)
+            self._natures[spec.machine] = infer_properties(whole, samples)
+        return self._natures[spec.machine]
+
+
+def judge_cases(place: SpecAtPoint, drawn: list[Case], judgement: Judgement) -> None:
+    """Judge these cases in their order; memory and time are those of the last, if all agree."""
+    runner = Runner((EmbeddedSimulator(place.level),))
+    last = drawn[-1]
+    for case in drawn:
+        runner.record = case is last
+        judgement.evidence.cases += 1
+        try:
+            verdicts = runner.check(place.spec, case)
+        except CaseFailure as failure:
+            judgement.blame(case, failure)
+            return
+        for verdict in verdicts.values():
+            if isinstance(verdict, BothRejected):
+                runner.tally.reasons[f"both refuse: {verdict.kernel_error}".splitlines()[0]] += 1
+            judgement.evidence.decided += isinstance(verdict, Match) and verdict.elements > 0
+    judgement.case = last.to_json()
+    judgement.need_decision(runner.tally.reasons)
+    judgement.add_hazards((case, finding) for _, case, finding in runner.hazards.values())
+    for trace in runner.traces.values():
+        add_memory(judgement, trace)
+        if judgement.outcome is Outcome.AGREES:
+            add_time(judgement, trace, last, place.spec)
+            judgement.reason = judgement.reason or "; ".join(judgement.notes)
+
+
+def _row(judgement: Judgement) -> dict[str, Any]:
+    """What a row has of a judgement; None where nothing is known."""
+    times = judgement.time or {}
+    bounds = [times[name] for name in ("arithmetic_bound_us", "memory_bound_us") if times]
+    needed: dict[str, list[int]] = {"sbuf": [], "psum": []}
+    for peak in judgement.memory:
+        needed[peak["memory"]].append(peak["needed"])
+    return {
+        "kernel": judgement.kernel["name"],
+        "outcome": judgement.outcome.value,
+        "reason": judgement.reason,
+        "findings": sorted({finding["id"] for finding in judgement.findings}),
+        "cases": judgement.evidence.cases,
+        "case": judgement.case,
+        **{name: times.get(name) for name in _TIMES},
+        "bound_us": max(bounds, default=None),
+        **{f"{name}_bytes": max(peaks, default=None) for name, peaks in needed.items()},
+    }
+
+
+AHEAD = 2
+"""Points that a worker of Dask has at a time: one that it judges, and the next."""
+_CALLS = 2
+"""Of a case: the reference and the kernel. Each may take the time of a call."""
+_ENDED = "the processes that judged it ended, one after the other"
+
+
+class SweepSetup(NamedTuple):
+    """What each worker is told: a test at a path that it has, cases of a point, seconds a call."""
+
+    test: str
+    cases: int
+    timeout: float
+
+
+def judge_locally(
+    spec: KernelSpec, orders: SweepSetup, points: Sequence[Point]
+) -> Iterator[tuple[Point, Row]]:
+    """The rows of points, one after the other in this process."""
+    judge = PointJudge(spec, orders.cases)
+    with limit(orders.timeout, None):
+        for point in points:
+            yield point, judge.row(point)
+
+
+def serve_points(connection: Connection, orders: SweepSetup) -> None:
+    """Judge the points that come through a connection, in a process of the pool."""
+
+    def work(spec: KernelSpec) -> None:
+        with one_thread():  # threads of several processes that wait for a core spin
+            serve_tasks(connection, PointJudge(spec, orders.cases).row)
+
+    limit(orders.timeout, None)
+    try:
+        with_spec(orders.test, work)
+    except click.ClickException as error:
+        connection.send(error.message)
+
+
+def judge_in_processes(
+    orders: SweepSetup, points: Sequence[Point], count: int
+) -> Iterator[tuple[Point, Row]]:
+    """The rows of points as so many processes know them.
+
+    What a process that ends had is judged by another; a point that ends that too is a crash. Raises
+    click.ClickException: the processes cannot collect the test.
+    """
+    work = functools.partial(serve_points, orders=orders)
+    seconds = _CALLS * orders.timeout * orders.cases
+    lost: list[Point] = []
+    for left in (points, lost):
+        told = run_tasks(left, work, min(count, len(left)), dict, lambda news: START + seconds)
+        try:
+            for point, row in told:
+                if not isinstance(row, LostTask):
+                    yield point, row
+                elif row.is_late:
+                    yield point, {"outcome": Outcome.TIMEOUT.value, "reason": "it took too long"}
+                elif left is lost:
+                    yield point, {"outcome": Outcome.CRASHED.value, "reason": _ENDED}
+                else:
+                    lost.append(point)
+        except RuntimeError as error:
+            raise click.ClickException(f"a worker cannot go on: {error}") from None
+
+
+_OVER = threading.Event()
+"""Lets their threads end; set where a worker is one of a process that goes on."""
+_TURN = threading.Lock()
+"""Workers elsewhere may have several threads."""
+
+
+@functools.cache
+def _collected(orders: SweepSetup) -> Future[PointJudge]:
+    """The judge of a test in a worker, collected by a thread that keeps its modules in place."""
+    judge: Future[PointJudge] = Future()
+
+    def keep(spec: KernelSpec) -> None:
+        judge.set_result(PointJudge(spec, orders.cases))
+        _OVER.wait()
+
+    def collect() -> None:
+        try:
+            with limit(orders.timeout, None):
+                with_spec(orders.test, keep)
+        except BaseException as error:  # raised anew by whoever asks
+            judge.set_exception(RuntimeError(getattr(error, "message", None) or repr(error)))
+
+    threading.Thread(target=collect, name=orders.test, daemon=True).start()
+    return judge
+
+
+def judge_remotely(orders: SweepSetup, point: Point) -> Row:
+    """The row of a point, in a worker."""
+    with _TURN:
+        return _collected(orders).result().row(point)
+
+
+def judge_on_dask(
+    orders: SweepSetup, points: Sequence[Point], scheduler: str, timeout: float = 20
+) -> Iterator[tuple[Point, Row]]:
+    """The rows of points as the workers of the scheduler at an address know them.
+
+    Only so many are submitted as keep the workers busy. A click.ClickException says that nobody
+    answers there, or that the workers cannot collect the test.
+    """
+    require_extra("distributed", "a sweep on a cluster")
+    import distributed
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Dask's are no errors of the session that collects
+        try:
+            client: Any = distributed.Client(scheduler, timeout=timeout)
+        except OSError as error:
+            raise click.ClickException(f"no scheduler of Dask at {scheduler}: {error}") from None
+        with client:
+            left, running = iter(points), dict[Any, Point]()
+
+            def submitted(count: int) -> list[Any]:
+                futures = {
+                    client.submit(judge_remotely, orders, point, pure=False): point
+                    for point in islice(left, count)
+                }
+                running.update(futures)
+                return list(futures)
+
+            done: Any = distributed.as_completed(submitted(AHEAD * max(1, len(client.ncores()))))
+            for future in done:
+                yield running.pop(future), row_of(future)
+                done.update(submitted(1))
+
+
+def row_of(future: Any) -> Row:
+    """What a worker of Dask says of a point."""
+    import distributed
+
+    error = future.exception() if future.status == "error" else None
+    if isinstance(error, distributed.KilledWorker):
+        return {"outcome": Outcome.CRASHED.value, "reason": _ENDED}
+    if error is not None:
+        raise click.ClickException(f"a worker cannot go on: {error}")
+    row: Row = future.result()
+    return row

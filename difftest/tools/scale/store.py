@@ -1,0 +1,175 @@
+"""The rows of a sweep on the disk: a line for each as it comes, and Parquet when all are there.
+
+A row is on the disk before the next is done. Whatever ends a sweep, and when, the same command does
+what is left: rows are told apart by what decides them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import click
+
+from difftest.support.choices import install_hint
+from difftest.support.journal import Journal
+from difftest.support.output import atomic_write
+from difftest.support.versions import versions
+from difftest.testing.harness.spec import KernelSpec, is_function_of_domain
+from difftest.tools.mutants.campaign import package_digest
+from difftest.tools.mutants.mutant import functions_of
+from difftest.tools.scale.axes import Point
+
+Row = dict[str, Any]
+IDENTITY = MappingProxyType(
+    {
+        "kernel_digest": "the kernel's files",
+        "spec_digest": "the test, the reference or the domain",
+        "versions": "the versions of what runs and judges it",
+    }
+)
+"""Columns that say what a row is of, in words."""
+COLUMNS = MappingProxyType(
+    {
+        **dict.fromkeys(("key", "kernel", "outcome", "reason"), "string"),
+        "findings": "list",
+        "cases": "int64",
+        "case": "string",
+        **dict.fromkeys(("predicted_us", "low_us", "high_us", "bound_us"), "float64"),
+        "limited_by": "string",
+        **dict.fromkeys(("sbuf_bytes", "psum_bytes"), "int64"),
+        "caution": "string",
+        "seconds": "float64",
+        **dict.fromkeys(IDENTITY, "string"),
+    }
+)
+"""Of each row, after the axes."""
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
+
+def require_extra(module: str, what: str, extra: str = "scale") -> None:
+    """A usage error if an extra is not installed."""
+    if lack := install_hint(module, what, extra):
+        raise click.UsageError(lack)
+
+
+def identity_of(spec: KernelSpec, test: str) -> dict[str, str]:
+    """Digests of all that decides what comes of a point, and of the versions."""
+    kernels = [spec.kernel, *spec.others]
+    functions: list[Any] = [spec.reference, *filter(None, [spec.magnitude])]
+    functions += [source for source in spec.domain.values() if is_function_of_domain(source)]
+    told = {name: _ADDRESS.sub("", repr(source)) for name, source in spec.domain.items()}
+    own = Path(test.partition("::")[0])
+    return {
+        "kernel_digest": _digest(_files(kernels)),
+        "spec_digest": _digest([*_files(functions), own.read_bytes(), json.dumps(told).encode()]),
+        "versions": json.dumps({**versions(), "build": package_digest("timing", "scale")[:12]}),
+    }
+
+
+def _files(functions: Iterable[Any]) -> list[bytes]:
+    """The files of the functions and of those of the same author that they call."""
+    reached = [inner for function in functions for inner in functions_of(function)]
+    return [Path(file).read_bytes() for file in sorted({f.__code__.co_filename for f in reached})]
+
+
+def _digest(parts: Iterable[bytes]) -> str:
+    own = b"".join(hashlib.sha256(part).digest() for part in parts)
+    return hashlib.sha256(own).hexdigest()[:16]
+
+
+def key_of(identity: Mapping[str, str], test: str, cases: int, point: Point) -> str:
+    """What tells a row from others."""
+    name = test.rpartition("::")[2]
+    return _digest([json.dumps([dict(identity), name, point, cases]).encode()])
+
+
+class Store:
+    """The rows of a sweep by their keys, in ``FILE.parquet`` and ``FILE.parquet.jsonl``.
+
+    The second is there while a sweep goes on. Where one holds something else it is a UsageError.
+    """
+
+    def __init__(self, file: Path, *, fresh: bool = False) -> None:
+        require_extra("pyarrow", "a sweep")
+        self.file = file
+        journal = file.with_name(f"{file.name}.jsonl")
+        if fresh:
+            journal.unlink(missing_ok=True)
+        before = read_rows(file) if file.exists() and not fresh else []
+        self.journal = Journal(journal, "row", "a sweep")
+        self.rows: dict[str, Row] = {row["key"]: row for row in before} | self.journal.known
+
+    def check(self, identity: Mapping[str, str], keys: Iterable[str]) -> None:
+        """A click.UsageError if what is there is of another kernel, test, version or points."""
+        told = ""
+        for name, words in IDENTITY.items():
+            if {row[name] for row in self.rows.values()} - {identity[name]}:
+                told = told or f"since then changed {words}"
+        foreign = len(self.rows.keys() - set(keys))
+        if foreign and not told:
+            told = f"{foreign} of its points are not among those of this command"
+        if told:
+            raise click.UsageError(
+                f"{self.file} holds a sweep of before: {told}; give another -o, and compare with "
+                "--compare; or --fresh forgets it"
+            )
+
+    def add(self, row: Row) -> None:
+        """Keep a row, and see it on the disk."""
+        self.rows[row["key"]] = row
+        self.journal.add(row["key"], row)
+
+    def finish(self, keys: Sequence[str], axes: Sequence[str]) -> list[Row]:
+        """Write Parquet, with the rows in the order of their keys; the journal is not needed then.
+
+        A kill leaves the file as it was or as it will be.
+        """
+        rows = [self.rows[key] for key in keys]
+        with atomic_write(self.file) as path:
+            write_rows(path, rows, axes)
+        self.journal.close()  # Windows removes no open file
+        self.journal.file.unlink(missing_ok=True)
+        return rows
+
+
+def write_rows(file: Path, rows: Sequence[Row], axes: Sequence[str]) -> None:
+    """Write rows as Parquet: a column for each axis, then those that each row has."""
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    def column(name: str) -> Any:
+        values = [row[name] for row in rows]
+        kind = COLUMNS.get(name)
+        if kind is not None:
+            return pa.array(values, pa.list_(pa.string()) if kind == "list" else kind)
+        try:
+            return pa.array(values)
+        except pa.ArrowException:  # of several kinds
+            return pa.array([None if value is None else str(value) for value in values])
+
+    table = pa.table({name: column(name) for name in dict.fromkeys([*axes, *COLUMNS])})
+    parquet.write_table(table, file)
+    with file.open("rb+") as written:
+        os.fsync(written.fileno())
+
+
+def read_rows(file: Path) -> list[Row]:
+    """The rows of a sweep. Raises click.UsageError: the file is none."""
+    require_extra("pyarrow", "a sweep")
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    try:
+        rows: list[Row] = parquet.read_table(file).to_pylist()
+    except (OSError, pa.ArrowException) as error:
+        raise click.UsageError(f"{file} holds no results of a sweep: {error}") from None
+    if rows and not COLUMNS.keys() <= rows[0].keys():
+        raise click.UsageError(f"{file} holds no results of a sweep: it lacks columns")
+    return rows

@@ -1,0 +1,304 @@
+"""`difftest sweep`: one kernel test over a grid of points, a row for each in Parquet.
+
+And what is shown of the rows: a table, a heat map, and what changed since a sweep of before.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from difftest.support.console import print_table, progress, table_console, titled_table
+from difftest.support.output import atomic_write
+from difftest.testing.harness.spec import KernelSpec
+from difftest.testing.host.collection import with_spec
+from difftest.testing.host.options import PICTURES, OutputFile
+from difftest.tools.scale.axes import Axes, check_axes, parse_axes, parse_case
+from difftest.tools.scale.engine import SweepSetup, judge_in_processes, judge_locally, judge_on_dask
+from difftest.tools.scale.store import (
+    COLUMNS,
+    Row,
+    Store,
+    identity_of,
+    key_of,
+    read_rows,
+    require_extra,
+)
+from difftest.tools.verdict.outcome import Outcome
+
+LISTED = 20
+"""Rows of the table, and of those that do not agree, each."""
+_TIMES = ("predicted_us", "low_us", "high_us", "bound_us")
+_CELL = 0.9
+"""Inches."""
+
+
+def agrees(row: Row) -> bool:
+    """Whether a point is right."""
+    return bool(row["outcome"] == Outcome.AGREES.value)
+
+
+def varying(rows: Sequence[Row], axes: Sequence[str]) -> list[str]:
+    """The axes that have several values."""
+    return [name for name in axes if len({row[name] for row in rows}) > 1]
+
+
+def point_text(row: Row, axes: Sequence[str]) -> str:
+    """``n=4, dtype=float32``."""
+    return ", ".join(f"{name}={row[name]}" for name in axes)
+
+
+def microseconds(value: float | None) -> str:
+    """A predicted time, or nothing."""
+    return "" if value is None else f"{value:,.1f}"
+
+
+def print_rows(rows: Sequence[Row], axes: Sequence[str]) -> None:
+    """Print how many points came to what, the fastest, and those that do not agree."""
+    counts = Counter(row["outcome"].replace("_", " ") for row in rows)
+    parts = ", ".join(f"{outcome}: {count}" for outcome, count in counts.most_common())
+    click.echo(f"{len(rows)} point{'s' * (len(rows) > 1)}; {parts}")
+    names = varying(rows, axes) or list(axes)
+    timed = sorted(
+        (row for row in rows if row["predicted_us"] is not None),
+        key=lambda row: float(row["predicted_us"]),
+    )
+    if timed:
+        title = f"The fastest{f' {LISTED} of {len(timed)}' * (len(timed) > LISTED)}, as predicted"
+        table = titled_table(title, (*names, "limit"), ("us (from, to)", "bound", "SBUF", "PSUM"))
+        for row in timed[:LISTED]:
+            predicted, *ends, bound = (microseconds(row[column]) for column in _TIMES)
+            times = f"{predicted} ({', '.join(ends)})"
+            bytes_of = (str(row[column] or "") for column in ("sbuf_bytes", "psum_bytes"))
+            left = (*(str(row[name]) for name in names), row["limited_by"])
+            table.add_row(*left, times, bound, *bytes_of)
+        print_table(table_console(), table)
+    wrong = [row for row in rows if not agrees(row)]
+    for row in wrong[:LISTED]:
+        click.echo(f"{row['outcome']}: {point_text(row, names)}: {row['reason']}")
+    if len(wrong) > LISTED:
+        click.echo(f"and {len(wrong) - LISTED} more that do not agree")
+
+
+def heat_map(rows: Sequence[Row], x: str, y: str, file: Path) -> None:
+    """Draw the median predicted latency over two axes; what does not agree is counted."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    across, down = (list(dict.fromkeys(row[name] for row in rows)) for name in (x, y))
+    times: dict[tuple[int, int], list[float]] = defaultdict(list)
+    wrong: Counter[tuple[int, int]] = Counter()
+    for row in rows:
+        place = down.index(row[y]), across.index(row[x])
+        wrong[place] += not agrees(row)
+        times[place] += [row["predicted_us"]] if row["predicted_us"] is not None else []
+    medians = {place: statistics.median(several) for place, several in times.items() if several}
+    shades = np.full((len(down), len(across)), np.nan)
+    for place, median in medians.items():
+        shades[place] = np.log(median)
+    figure = Figure((2.5 + _CELL * len(across), 1.9 + 0.6 * len(down)), layout="constrained")
+    FigureCanvasAgg(figure)
+    axis = figure.subplots()
+    axis.imshow(shades, aspect="auto", cmap="viridis_r")
+    middle = (np.nanmin(shades) + np.nanmax(shades)) / 2 if medians else 0.0
+    for (i, j), count in wrong.items():
+        text = f"{medians[i, j]:,.3g}" if (i, j) in medians else ""
+        text = "\n".join(filter(None, [text, f"{count} wrong" if count else ""]))
+        colour = "white" if shades[i, j] > middle else "black"
+        axis.text(j, i, text, ha="center", va="center", fontsize=8, color=colour)
+    axis.set_xticks(range(len(across)), list(map(str, across)))
+    axis.set_yticks(range(len(down)), list(map(str, down)))
+    axis.set(xlabel=x, ylabel=y)
+    axis.set_title("predicted us, the median of points that agree", loc="left", fontsize=10)
+    with atomic_write(file) as path:
+        figure.savefig(path, dpi=130)
+
+
+SURE = 0.05
+"""Of the groups that are named slower or faster, so many are not, at most, on average."""
+LEAST = 6
+"""Points of a group that changed: of fewer no test of ranks is sure."""
+
+
+def shifts(
+    pairs: Sequence[tuple[Row, Row]], axes: Sequence[str]
+) -> dict[str, tuple[list[float], float]]:
+    """Of all points, and of those of each value of an axis: how each has changed, and the chance.
+
+    A change is the logarithm of new over old. The chance is of ranks as uneven if nothing had
+    shifted: Wilcoxon's signed ranks, both sides, points that did not change left out, as Benjamini
+    and Hochberg correct it for many groups. A group with few changes has none.
+    """
+    from scipy.stats import false_discovery_control, wilcoxon
+
+    groups: dict[str, list[float]] = defaultdict(list)
+    for old, new in pairs:
+        change = math.log(new["predicted_us"] / old["predicted_us"])
+        for group in ("all points", *(f"{name}={new[name]}" for name in axes)):
+            groups[group].append(change)
+    tested = {name: own for name, own in groups.items() if np.count_nonzero(own) >= LEAST}
+    chances = [wilcoxon(list(filter(None, changes))).pvalue for changes in tested.values()]
+    sure = false_discovery_control(chances or [1.0])
+    return {group: (tested[group], float(p)) for group, p in zip(tested, sure, strict=False)}
+
+
+def comparison(
+    old: Sequence[Row], new: Sequence[Row], axes: Sequence[str]
+) -> tuple[list[str], bool]:
+    """What changed of the points in both, in lines; and whether one that agreed newly fails."""
+    require_extra("scipy", "--compare")
+    earlier = {tuple(str(row.get(name)) for name in axes): row for row in old}
+    points = [(tuple(str(row[name]) for name in axes), row) for row in new]
+    pairs = [(earlier[point], row) for point, row in points if point in earlier]
+    if not pairs:
+        raise click.UsageError("--compare: the sweeps have no point in common")
+    names = varying(new, axes)
+    failing = [now for before, now in pairs if agrees(before) and not agrees(now)]
+    mended = sum(agrees(now) and not agrees(before) for before, now in pairs)
+    lines = [f"{len(pairs)} points are in both: {len(failing)} newly fail, {mended} newly agree"]
+    for row in failing[:LISTED]:
+        lines.append(f"newly {row['outcome']}: {point_text(row, names)}: {row['reason']}")
+    return [*lines, *_shift_lines(pairs, names)], bool(failing)
+
+
+def _shift_lines(pairs: Sequence[tuple[Row, Row]], names: Sequence[str]) -> Iterator[str]:
+    timed = [pair for pair in pairs if pair[0]["predicted_us"] and pair[1]["predicted_us"]]
+    sure = {group: shift for group, shift in shifts(timed, names).items() if shift[1] < SURE}
+    for group, (changes, chance) in sure.items():
+        ratio, changed = math.exp(statistics.median(changes)), np.count_nonzero(changes)
+        if ratio > 1:
+            way = "slower"
+        elif ratio < 1:
+            way = "faster"
+        else:
+            way = "shifted"
+        yield (
+            f"{way}: {group}: {ratio:.3f} times, median of {len(changes)}, "
+            f"{changed} changed (predicted; p = {chance:.2g})"
+        )
+    ratios = [(new["predicted_us"] / old["predicted_us"], old, new) for old, new in timed]
+    if not sure:
+        count = sum(ratio != 1 for ratio, *_ in ratios)
+        yield f"no shift of the predicted latencies is sure; {count} points changed"
+    for ratio, before, now in sorted(ratios, key=lambda pair: -pair[0])[:3]:
+        if ratio > 1:
+            times = " -> ".join(microseconds(row["predicted_us"]) for row in (before, now))
+            yield f"  {point_text(now, names)}: {times} us (predicted), {ratio:.2f} times"
+
+
+CASES = 5
+TIMEOUT = 60.0
+_CALL = "Seconds for a call of the kernel."
+OVER = (
+    "A name of the domain, a parameter of the kernel with a default, a constant of its file, an "
+    "input (kinds of data), dtype, level or kernel. Values: 1,2,3; a..b doubles; a..b:step."
+)
+
+
+def sweep_spec(
+    spec: KernelSpec,
+    orders: SweepSetup,
+    axes: Axes,
+    file: Path,
+    workers: int | str = 0,
+    *,
+    fresh: bool = False,
+) -> list[Row]:
+    """Judge the points that have no row yet; all rows, in the order of the points.
+
+    ``workers`` are so many processes (0: this one), or those of Dask's scheduler at an address. An
+    axis that stands for nothing and a file of another sweep are a click.UsageError.
+    """
+    check_axes(spec, axes)
+    identity = identity_of(spec, orders.test)
+    key = functools.partial(key_of, identity, orders.test, orders.cases)
+    points = {key(point): point for point in axes.points()}
+    store = Store(file, fresh=fresh)
+    store.check(identity, points)
+    left = [point for key, point in points.items() if key not in store.rows]
+    if not left or not workers:
+        judged = judge_locally(spec, orders, left)
+    elif isinstance(workers, str):
+        judged = judge_on_dask(orders, left, workers)
+    else:
+        judged = judge_in_processes(orders, left, workers)
+    with progress("points", len(points), len(points) - len(left)) as advance:
+        for point, row in judged:
+            empty = dict.fromkeys(COLUMNS) | {"kernel": spec.name, "findings": []}
+            store.add({**empty, **row, **point, **identity, "key": key(point)})
+            advance()
+    return store.finish(list(points), list(axes[0]))
+
+
+def axes_of_command(
+    over: Sequence[str], machines: str | None, case: str | None, sample: int | None = None
+) -> Axes:
+    """The axes that a command line names."""
+    axes = parse_axes([*over, *([f"machine={machines}"] if machines else [])])
+    shared = parse_case(case)
+    taken = {*axes, *shared} & COLUMNS.keys() - {"kernel"}
+    if taken:
+        raise click.UsageError(f"{min(taken)} is a column of each row, and no name of an axis")
+    if not axes:
+        raise click.UsageError("name what varies: --over NAME=VALUES")
+    return Axes(axes, shared, sample)
+
+
+@click.command()
+@click.argument("test", metavar="PATH::TEST")
+@click.option("--over", multiple=True, metavar="NAME=VALUES", help=OVER)
+@click.option("--machines", metavar="trn1,trn2", help="The same as --over machine=trn1,trn2.")
+@click.option("--case", metavar="JSON", help="What all points share: names and values.")
+@click.option("--sample", type=click.IntRange(1), help="So many points, drawn; else all.")
+@click.option("--cases", type=click.IntRange(1), default=CASES, help="Drawn at each point.")
+@click.option("-o", "file", type=OutputFile(".parquet"), required=True, help="It goes on.")
+@click.option(
+    "-n", "workers", type=click.IntRange(0), default=os.cpu_count() or 1, help="Processes; 0: here."
+)
+@click.option("--scheduler", metavar="tcp://HOST:PORT", help="Dask's, in place of processes here.")
+@click.option("--timeout", type=click.FloatRange(0, min_open=True), default=TIMEOUT, help=_CALL)
+@click.option("--fresh", is_flag=True, help="Forget what the file holds.")
+@click.option("--heat", type=(str, OutputFile(*PICTURES)), metavar="X,Y FILE.png", help="Picture.")
+@click.option("--compare", "old", type=Path, help="A sweep of before; 1 if a point newly fails.")
+@click.pass_context
+def sweep(context: click.Context, /, test: str, file: Path, **options: Any) -> None:
+    """Run a kernel test over a grid of points.
+
+    Each is a row of a Parquet file. A row has what came of the point, its predicted latency
+    with its interval, and its memory. The same command goes on after a stop.
+    """
+    axes = axes_of_command(*map(options.pop, ("over", "machines", "case", "sample")))
+    cases, timeout, heat, old = map(options.pop, ("cases", "timeout", "heat", "old"))
+    place, *name = test.split("::")
+    orders = SweepSetup("::".join([str(Path(place).resolve()), *name]), cases, timeout)
+    options["workers"] = options.pop("scheduler") or options["workers"]
+    before = read_rows(old) if old is not None else None
+    x, _, y = heat[0].partition(",") if heat else ("", "", "")
+    if heat and not {x, y} <= axes[0].keys():
+        told = f"--heat takes X,Y, two names of --over ({', '.join(axes[0])}); got {heat[0]}"
+        raise click.UsageError(told)
+    if heat:
+        require_extra("matplotlib", "--heat", "plot")
+    try:
+        rows = with_spec(test, lambda spec: sweep_spec(spec, orders, axes, file, **options))
+    except KeyboardInterrupt:
+        told = f"stopped: what is done is in {file}.jsonl; the same command goes on"
+        raise KeyboardInterrupt(told) from None
+    print_rows(rows, list(axes[0]))
+    if all(row["outcome"] in ("inconclusive", "weak_spec") for row in rows):
+        raise click.ClickException("no point decides: each row says why in its column reason")
+    if heat:
+        heat_map(rows, x, y, heat[1])
+    if before is not None:
+        lines, fails = comparison(before, rows, list(axes[0]))
+        click.echo("\n".join(["", f"Compared with {old}:", *lines]))
+        context.exit(int(fails))

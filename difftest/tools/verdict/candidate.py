@@ -1,0 +1,324 @@
+"""One kernel, one spec, one object: what the command and a batch ask."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.machinery
+import importlib.util
+import inspect
+import linecache
+import os
+import random
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from importlib.abc import Loader, MetaPathFinder
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeAlias
+
+import click
+
+from difftest.support.internal_errors import drain_internal_errors, internal_error_scope
+from difftest.support.versions import versions
+from difftest.testing.harness.explicit import CaseError, case_from_json
+from difftest.testing.harness.spec import KernelSpec
+from difftest.testing.harness.spec_arguments import SpecError
+from difftest.testing.host.collection import with_spec
+from difftest.tools.lint.files import LintRequest
+from difftest.tools.lint.formats import SEVERITIES
+from difftest.tools.verdict.fork_server import ForkServer, Limits, Sandbox
+from difftest.tools.verdict.judge import Judge
+from difftest.tools.verdict.judgement import Judgement
+from difftest.tools.verdict.language import Language, OutsideLanguage, Violation
+from difftest.tools.verdict.outcome import Outcome, Stage
+from difftest.tools.verdict.wire import WorkerEnd, is_plain
+
+CASES = 50
+
+
+@dataclass(frozen=True)
+class JudgeSettings:
+    """How a kernel is judged: the command's options.
+
+    Without a seed it is another one each time. ``case`` is the JSON of the one case to judge; a
+    case that shows a failure is made smaller with ``shrink``.
+    """
+
+    cases: int = CASES
+    seed: int | None = None
+    limits: Limits = field(default_factory=Limits)
+    case: str | None = None
+    shrink: bool = True
+    allow: tuple[str, ...] = ()
+    require_isolation: bool = False
+    original: str = ""
+
+
+def judge_candidate(
+    kernel: str,
+    test: str,
+    settings: JudgeSettings | None = None,
+    fork_server: ForkServer | None = None,
+    spec: KernelSpec | None = None,
+) -> Judgement:
+    """Judge the kernel named ``FILE.py:KERNEL`` by the kernel test named ``PATH::TEST``.
+
+    With a nursery the kernel's process is one of its own that is there at once. A spec is the
+    test's, where that is collected already with a stand-in for the kernel's file. What leads
+    nowhere, or does not fit the test's contract, is a click.ClickException.
+    """
+    began = time.monotonic()
+    settings = settings or JudgeSettings()
+    file, name = _named(kernel, test)
+    judgement = new_judgement(kernel, test, settings.seed)
+    judgement.evidence.allowed = list(settings.allow)
+    if settings.allow:
+        told = f"the wall of its language is open: --allow {' --allow '.join(settings.allow)}"
+        judgement.evidence.doubts.add(told)
+    try:
+        language = check_language(file, test, settings.allow)
+        for asked in language.asked:
+            told = f"it asks for {asked}, which is not here: what it does elsewhere is not judged"
+            judgement.evidence.doubts.add(told)
+        with Sandbox(settings.limits, fork_server) as worker:
+            judgement.limits = {**settings.limits._asdict(), "missing": list(worker.missing)}
+            if settings.require_isolation and worker.missing:
+                lack = ", ".join(worker.missing)
+                raise click.UsageError(f"--require-isolation: this system has no wall for {lack}")
+            described = load_candidate(worker, language, name)
+            _judge_loaded(worker, file, described, judgement, settings, spec)
+    except OutsideLanguage as outside:
+        judgement.outcome = Outcome.OUTSIDE_LANGUAGE
+        judgement.report = str(outside)
+        judgement.reason = str(outside.breaches[0])
+    except WorkerEnd as end:
+        judgement.outcome = end.outcome
+        judgement.reason = str(end)
+        judgement.report = end.report
+    judgement.notes += drain_internal_errors()
+    judgement.seconds = round(time.monotonic() - began, 3)
+    return judgement
+
+
+def new_judgement(kernel: str, test: str, seed: int | None) -> Judgement:
+    """What is known of a kernel before anything runs; a seed is drawn if there is none."""
+    file, _, name = kernel.rpartition(":")
+    seed = random.SystemRandom().randrange(2**32) if seed is None else seed
+    digest = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    return Judgement(
+        {"file": file, "name": name, "sha256": digest}, test, seed, versions=versions()
+    )
+
+
+def _named(kernel: str, test: str) -> tuple[Path, str]:
+    """The file and the function of a kernel; a usage error if they cannot be judged by the test."""
+    place, _, name = kernel.rpartition(":")
+    if not place.endswith(".py") or not name:
+        raise click.UsageError(f"a kernel is named FILE.py:KERNEL; got {kernel}")
+    file = Path(place)
+    if not file.is_file():
+        raise click.UsageError(f"no file at {place}")
+    if file.resolve() == Path(test.partition("::")[0]).resolve():
+        told = f"{place} is the test's own file: who writes the kernel would write its test"
+        raise click.UsageError(f"{told}; put the kernel into a file of its own")
+    return file.resolve(), name
+
+
+def describe_candidate(
+    kernel: str, test: str, settings: JudgeSettings, fork_server: ForkServer | None
+) -> Mapping[str, Any]:
+    """What a worker says of a kernel that a test imports, and is not judged now."""
+    file, name = _named(kernel, test)
+    try:
+        language = check_language(file, test, settings.allow)
+        with Sandbox(settings.limits, fork_server) as worker:
+            return load_candidate(worker, language, name)
+    except (OutsideLanguage, WorkerEnd) as error:
+        raise click.ClickException(f"the test imports the candidate {kernel}: {error}") from None
+
+
+def check_language(file: Path, test: str, allowed: Sequence[str]) -> Language:
+    """A candidate's files; OutsideLanguage where they are not written in it."""
+    language = Language(file, allowed)
+    own = os.path.realpath(test.partition("::")[0])
+    for source in language.sources.values():
+        # What is told of its lines is what was read; its comments allow nothing here.
+        text = importlib.util.decode_source(source.text.replace(b"difftest:", b"difftest;"))
+        lines = [f"{line}\n" for line in text.split("\n")]  # as Python counts them
+        linecache.cache[source.file] = len(source.text), None, lines, source.file
+        if os.path.realpath(source.file) == own:
+            told = f"it imports {source.file}, which judges it"
+            raise OutsideLanguage([Violation(str(file), 1, told, "leave it out")])
+    return language
+
+
+def load_candidate(worker: Sandbox, language: Language, name: str) -> Mapping[str, Any]:
+    """What a worker says of the kernel that it has loaded; WorkerEnd if it could not."""
+    sources = language.sources.values()
+    request = {"request": "load", "name": name, "allowed": list(language.allowed)}
+    modules = [[source.name, source.file, source.is_package] for source in sources]
+    answer = worker.ask({**request, "modules": modules}, [source.text for source in sources]).header
+    how = answer.get("how")
+    said = str(answer.get("error", ""))
+    if how == "usage":
+        raise click.UsageError(said)
+    if how != "loaded":
+        outcome = Outcome.OUT_OF_MEMORY if how == "memory" else Outcome.CRASHED
+        reason = said.splitlines()[-1] if said else "it cannot be imported"
+        raise WorkerEnd(outcome, reason, textwrap.indent(said, "| "))  # whatever it looks like
+    return answer
+
+
+def _judge_loaded(
+    worker: Sandbox,
+    file: Path,
+    described: Mapping[str, Any],
+    judgement: Judgement,
+    settings: JudgeSettings,
+    collected: KernelSpec | None,
+) -> None:
+    judgement.stage = Stage.LINT
+    judgement.kernel = {**judgement.kernel, "dialect": str(described["dialect"])}
+    request = LintRequest()
+    with internal_error_scope("the linter"):
+        for finding in request.of_files([file])[0]:
+            rule = finding.rule
+            place = {"file": finding.path, "line": finding.line}
+            row = {"id": finding.id, "severity": SEVERITIES[request.levels.of(rule)]}
+            row |= {"happened": finding.happened, "rule": rule.rule, "remedy": rule.remedy}
+            judgement.findings.append({"source": "lint", **row, "locations": [place]})
+
+    def use(spec: KernelSpec) -> None:
+        try:
+            candidate = Candidate(judgement.kernel["name"], file.stem, described["signature"])
+        except (ValueError, TypeError, AttributeError, LookupError):
+            raise WorkerEnd(Outcome.CRASHED, "its process describes no signature") from None
+        try:
+            own = spec_for(spec, candidate, str(described["dialect"]))
+            only = None if settings.case is None else case_from_json(settings.case, own)
+        except (SpecError, CaseError) as error:
+            raise click.UsageError(str(error)) from None
+        Judge(own, worker, judgement, settings.cases, only, settings.shrink).run()
+
+    if collected is not None:
+        use(collected)
+        return
+    with stub_imports({file: lambda: described}) as read:
+        with_spec(judgement.test, use)
+    review_constants(judgement, read, settings)
+
+
+def spec_for(spec: KernelSpec, candidate: Candidate, dialect: str) -> KernelSpec:
+    """The spec of a candidate in the place of the test's kernels; SpecError if it does not fit."""
+    if spec.ranks:
+        raise SpecError("ranks: received a test of several ranks; accepted: one that has none")
+    lnc = None if dialect == "classic" else spec.lnc
+    return replace(spec, kernel=candidate, others=(), title="", lnc=lnc)
+
+
+def review_constants(
+    judgement: Judgement, read: Mapping[str, Any], settings: JudgeSettings
+) -> None:
+    """Say which constants of a candidate's file its test reads: they have to be the original's."""
+    judgement.evidence.constants, space = dict(read), {}
+    if settings.original and read:
+        name = f"{settings.original}:{judgement.kernel['name']}"
+        space = describe_candidate(name, judgement.test, settings, None)["constants"]
+    other = [
+        f"{key} = {item!r}" for key, item in read.items() if repr(space.get(key, ...)) != repr(item)
+    ]
+    if other and judgement.outcome is Outcome.AGREES:
+        judgement.outcome = Outcome.OWN_CONSTANTS
+        judgement.stage = Stage.COMPARE
+        told = f"its test reads {', '.join(other)} of a candidate's own file"
+        remedy = "keep them in the test, or compare them: --original FILE"
+        judgement.reason = f"{told}; {settings.original + ' has others' if space else remedy}"
+
+
+class Candidate:
+    """A kernel that runs in a worker: what a spec asks of a kernel, and no code."""
+
+    def __init__(self, name: str, module: str, signature: Any) -> None:
+        self.__name__ = self.__qualname__ = name
+        self.__module__ = module
+        if signature is not None:
+            self.__signature__ = _signature(signature)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(
+            f"{self.__name__} is under judgement: its code runs in a worker, and is not called here"
+        )
+
+    def __getitem__(self, grid: Any) -> Candidate:
+        return self
+
+
+def _signature(rows: Any) -> inspect.Signature:
+    kinds = inspect.Parameter
+    none = inspect.Parameter.empty
+    return inspect.Signature(
+        [
+            kinds(str(name), getattr(kinds, kind), default=none if own is None else (*own, ...)[0])
+            for name, kind, own in rows
+        ]
+    )
+
+
+Describe: TypeAlias = Callable[[], Mapping[str, Any]]
+"""What a worker says of a file that it has loaded."""
+
+
+class _StubFinder(MetaPathFinder, Loader):
+    """Finds the modules of files, by whatever names, and runs nothing of them."""
+
+    def __init__(self, files: Mapping[Path, Describe]) -> None:
+        self.files = {os.path.realpath(file): describe for file, describe in files.items()}
+        self.read: dict[str, Any] = {}
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
+        file = os.path.realpath(spec.origin) if spec is not None and spec.origin else ""
+        if file not in self.files:
+            return None
+        return importlib.util.spec_from_file_location(fullname, file, loader=self)
+
+    def exec_module(self, module: ModuleType) -> None:
+        described = self.files[str(module.__file__)]()
+        space = {name: value for name, value in described["constants"].items() if is_plain(value)}
+
+        def read(name: str) -> Any:
+            if name not in space:
+                raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+            return self.read.setdefault(name, space[name])
+
+        vars(module).update(__getattr__=read, __all__=[*described["functions"], *space])
+        for name, signature in described["functions"].items():
+            setattr(module, name, Candidate(name, module.__name__, signature))
+
+
+@contextmanager
+def stub_imports(files: Mapping[Path, Describe]) -> Iterator[Mapping[str, Any]]:
+    """A scope in which an import of a file gives its stand-in, and the constants read of it."""
+    finder = _StubFinder(files)
+    before = {
+        name: module
+        for name, module in sys.modules.items()
+        if os.path.realpath(getattr(module, "__file__", None) or "") in finder.files
+    }
+    for name in before:
+        del sys.modules[name]
+    sys.meta_path.insert(0, finder)
+    try:
+        yield finder.read
+    finally:
+        sys.meta_path.remove(finder)
+        for name in list(sys.modules):
+            if getattr(getattr(sys.modules[name], "__spec__", None), "loader", None) is finder:
+                del sys.modules[name]
+        sys.modules.update(before)

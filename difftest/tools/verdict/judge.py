@@ -1,0 +1,335 @@
+"""Judges a kernel that a worker has loaded, against a spec: draws, compares, shrinks, looks."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import hypothesis
+import numpy as np
+from hypothesis import HealthCheck, Phase, Verbosity
+from hypothesis.errors import Flaky, HypothesisException
+
+from difftest.simulator.dtypes import NKI_NAMES
+from difftest.simulator.replay import replay_tape
+from difftest.simulator.trace import Trace
+from difftest.support.internal_errors import internal_error_scope
+from difftest.support.rounding import Array, is_float_dtype, unit_roundoff
+from difftest.testing.backends.base import Backend, Completed, KernelCall
+from difftest.testing.backends.embedded import EmbeddedSimulator
+from difftest.testing.harness.case import Case
+from difftest.testing.harness.compare import around, check_values
+from difftest.testing.harness.coverage import Coverage, coverage_from_list
+from difftest.testing.harness.differential import (
+    ARITHMETIC,
+    EXCUSED_UNITS,
+    FLOAT32_UNIT,
+    ReferenceResult,
+)
+from difftest.testing.harness.duplicates import RANGE
+from difftest.testing.harness.edges import minimal_values
+from difftest.testing.harness.explicit import explicit_cases, minimal_case
+from difftest.testing.harness.failures import (
+    BrokenReferenceError,
+    DifferentialFailure,
+    NotRejectedError,
+)
+from difftest.testing.harness.runner import Runner, Trial
+from difftest.testing.harness.spec import KernelSpec, count_elements
+from difftest.testing.harness.spec_arguments import SpecError
+from difftest.testing.harness.strategies import MOST_ELEMENTS, cases, strategy_of
+from difftest.testing.harness.verdict import Mismatch, Verdict
+from difftest.testing.harness.writers import locate_writers
+from difftest.tools.verdict.backend import CandidateBackend, CheatError, reseeded
+from difftest.tools.verdict.fork_server import Sandbox
+from difftest.tools.verdict.judgement import (
+    Failure,
+    Judgement,
+    add_memory,
+    add_time,
+    instructions_of,
+)
+from difftest.tools.verdict.outcome import Outcome, Stage
+from difftest.tools.verdict.wire import WorkerEnd
+
+_TERMS = 2.0**11
+"""Of a sum whose roundings the factor covers: they move it by the square root of half as many times
+what half a unit of each term does."""
+
+
+class StrictRunner(Runner):
+    """A runner that asks of each output whether its task excuses it, too."""
+
+    def suspected(
+        self, trial: Trial, backend: Backend, call: KernelCall, ran: Completed
+    ) -> Mismatch | None:
+        """Or the first output that has lost too many digits."""
+        wrong = super().suspected(trial, backend, call, ran)
+        reference = trial.reference
+        exact = ran.exact
+        if (
+            wrong
+            or not isinstance(reference, ReferenceResult)
+            or exact is None
+            or not exact.has_meaning
+        ):
+            return wrong
+        values = reference.precise if exact.doubts else [output.value for output in exact.outputs]
+        wrongs = (
+            coarse(reference, index, got, value.astype(np.float64))
+            for index, (got, value, _) in enumerate(
+                zip(ran.outputs, values, reference.forms, strict=False)
+            )
+        )
+        return next(filter(None, wrongs), None)
+
+
+def coarse(reference: ReferenceResult, index: int, got: Array, value: Array) -> Mismatch | None:
+    """What is wrong with an output that is farther from its values than its task excuses.
+
+    That is how far the reference moves where its inputs move by half a unit of the coarsest dtype
+    of the contract, and half a unit of each value, times a small factor and the growth of a sum.
+    """
+    spec = reference.spec
+    case = reference.case
+    _, dtype = reference.forms[index]
+    if not is_float_dtype(dtype) or got.shape != value.shape or not got.size:
+        return None
+    names = [dtype.name, spec.accumulation, *(case.dtype_of(name) for name in spec.inputs)]
+    unit = max(unit_roundoff(kind) for name in names if is_float_dtype(kind := NKI_NAMES[name]))
+    terms = max((array.size for array in reference.inputs.values()), default=0) / got.size
+    factor = unit * EXCUSED_UNITS * max(1.0, terms / _TERMS) ** 0.5
+    mask = np.isfinite(value) & np.isfinite(got.astype(np.float64))
+    value = np.where(mask, value, got)
+    allowed = factor * np.where(mask, np.abs(value), 0.0) + np.finfo(np.float32).tiny
+    wrong = check_values(index, around(value, dtype, allowed, ARITHMETIC), got)
+    if isinstance(wrong, Mismatch) and reference.input_sensitivity is not None:
+        allowed = allowed + factor / FLOAT32_UNIT * reference.input_sensitivity[index]
+        wrong = check_values(index, around(value, dtype, allowed, ARITHMETIC), got)
+    return wrong if isinstance(wrong, Mismatch) else None
+
+
+_UNSETTLED = "registers follow the data: whether it computes by instructions alone was not settled"
+
+
+class _Stop(BaseException):
+    """Nothing more is to be drawn: Hypothesis lets through what is no Exception."""
+
+
+@dataclass
+class Judge:
+    """One kernel against its spec, on so many cases, or on ``only`` one."""
+
+    spec: KernelSpec
+    worker: Sandbox
+    judgement: Judgement
+    cases: int = 50
+    only: Case | None = None
+    shrink: bool = True
+    _largest: tuple[int, Trace] | None = field(default=None, init=False)
+    _failure: tuple[Case | None, Failure] | None = field(default=None, init=False)
+    _compared: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self._backend = CandidateBackend(self.worker)
+        self._runner = StrictRunner((self._backend,), record=True)
+
+    def run(self) -> Judgement:
+        """Judge it; the judgement that was given is filled, and given back."""
+        self.judgement.stage = Stage.TRACE
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                self._search()
+                self._exclude()
+            except (_Stop, DifferentialFailure, BrokenReferenceError, CheatError):
+                pass  # kept where the case is known
+            except Flaky:
+                self.judgement.notes.append("what failed once did not fail again on the same case")
+            except Exception as error:  # the spec or Hypothesis cannot go on
+                self.judgement.outcome = Outcome.INCONCLUSIVE
+                name = "" if isinstance(error, HypothesisException) else f"{type(error).__name__}: "
+                self.judgement.reason = f"the test cannot be drawn from: {name}{error}"
+        if self._failure is not None:
+            self._locate(self._failure[1])
+            self.judgement.blame(*self._failure)
+        self._tell()
+        if self.judgement.outcome is Outcome.AGREES:
+            self._look()
+        return self.judgement
+
+    def _locate(self, failure: Failure) -> None:
+        """Name the kernel's line that wrote the first wrong element: what it asked for runs here.
+
+        The candidate's own code does not run in this process.
+        """
+        if failure is self.judgement.failure:
+            locate_writers(failure, (EmbeddedSimulator(),))
+
+    def _search(self) -> None:
+        """The one case that is asked for; or drawn ones, the failing one shrunk, and examples."""
+        if self.only is not None:
+            self._check(self.only)
+            return
+        ends = {repr(end): end for pick in (min, max) if (end := corner(self.spec, pick))}
+        corners = list(explicit_cases(replace(self.spec, examples=tuple(ends.values()))))
+
+        @hypothesis.seed(self.judgement.seed)
+        @hypothesis.settings(
+            max_examples=max(1, self.cases - len(corners)),
+            database=None,
+            deadline=None,
+            phases=[Phase.generate, Phase.shrink],
+            suppress_health_check=list(HealthCheck),
+            verbosity=Verbosity.quiet,
+            print_blob=False,
+            report_multiple_bugs=False,
+        )
+        @hypothesis.given(drawn=cases(self.spec))
+        def check(drawn: Case) -> None:
+            case = reseeded(drawn, self.judgement.seed)
+            if not self._runner.repeats.is_duplicate(self.spec, case):
+                self._check(case)
+
+        check()
+        for case in corners:
+            self._check(reseeded(case, self.judgement.seed))
+        before = self._coverage()
+        for case in explicit_cases(self.spec):
+            self._check(reseeded(case, self.judgement.seed))
+        after = self._coverage()
+        news = {fact[:2] for fact in after.done - before.done}
+        for file, line, loops, _ in sorted(after.branches):
+            if not loops and (file, line) in news:
+                source = linecache.getline(file, line).strip()
+                text = f"{file}:{line}: only the examples of the test go both ways: {source}"
+                self.judgement.notes.append(text)
+
+    def _check(self, case: Case) -> None:
+        """One case; what is wrong with it is kept, the last being the smallest."""
+        self._backend.last = None
+        try:
+            verdicts = self._runner.check(self.spec, case)
+            traces = self._runner.traces
+            if not self._backend.is_settled:
+                self.judgement.evidence.doubts.add(_UNSETTLED)
+        except (DifferentialFailure, BrokenReferenceError, CheatError) as failure:
+            self._failure = case, failure
+            if isinstance(failure, DifferentialFailure) and self._backend.last is not None:
+                self.judgement.failure = failure
+                failure.spec = self._replaying()
+            self._runner.repeats.has_failed = True
+            if not self.shrink:
+                raise _Stop from None
+            raise
+        except WorkerEnd as end:
+            self._failure = case, end
+            raise _Stop from None
+        self._runner.repeats.add(self.spec, case)
+        self._keep(case, verdicts, next(iter(traces.values()), None))
+
+    def _exclude(self) -> None:
+        """What the contract excludes is refused, in words of the kernel's own."""
+        for rejection in self.spec.rejects if self.only is None else ():
+            try:
+                self._runner.check_rejection(self.spec, replace(rejection, match=".*"))
+            except (NotRejectedError, CheatError, WorkerEnd) as failure:
+                self._failure = None, failure
+                return
+
+    def _replaying(self) -> KernelSpec:
+        """The spec, of a kernel that does again what was asked for last."""
+        assert self._backend.last is not None
+        return replace(self.spec, kernel=replay_tape(self._backend.last[1]))
+
+    def _keep(self, case: Case, verdicts: dict[str, Verdict], trace: Trace | None) -> None:
+        size = count_elements(self.spec, case.values)
+        if trace is not None and (self._largest is None or size > self._largest[0]):
+            self._largest = size, trace
+            self.judgement.largest = self._replaying(), case
+        evidence = self.judgement.evidence
+        evidence.cases += 1
+        is_compared = any(getattr(verdict, "elements", 0) for verdict in verdicts.values())
+        self._compared += is_compared
+        outputs = (array for arrays in self._runner.outputs.values() for array in arrays)
+        evidence.decided += is_compared and any(array.astype(bool).any() for array in outputs)
+
+    def _look(self) -> None:
+        """No case is wrong: whether any decides, what can be wrong on a device, how long it is."""
+        judgement = self.judgement
+        judgement.stage = Stage.COMPARE
+        if not judgement.need_decision(self._runner.tally.reasons):
+            return
+        is_unsettled = _UNSETTLED in judgement.evidence.doubts
+        if is_unsettled or 2 * self._compared < judgement.evidence.cases:
+            few = f"only {self._compared} of {judgement.evidence.cases} cases were compared"
+            judgement.outcome = Outcome.INCONCLUSIVE
+            judgement.reason = _UNSETTLED if is_unsettled else few
+            return
+        judgement.stage = Stage.HAZARDS
+        hazards = [(case, finding) for _, case, finding in self._runner.hazards.values()]
+        judgement.add_hazards(hazards)
+        if judgement.outcome is not Outcome.AGREES or not self._largest or not judgement.largest:
+            return
+        judgement.stage = Stage.TIME
+        trace = self._largest[1]
+        (_, case) = judgement.largest
+        with internal_error_scope("the prediction of time and memory"):
+            add_memory(judgement, trace)
+            add_time(judgement, trace, case, self.spec)
+        judgement.instructions = instructions_of(trace)
+        decided = judgement.evidence.decided
+        elements = judgement.evidence.elements
+        cases = f"{decided} case{'s' * (decided != 1)}"
+        judgement.reason = f"{cases} and {elements} elements agree with the reference"
+
+    def _tell(self) -> None:
+        """What was counted, and what the worker knows beside: coverage, and what it saw."""
+        judgement = self.judgement
+        backend = self._backend
+        tally = self._runner.tally
+        evidence = judgement.evidence
+        cases = evidence.cases
+        for row in tally.rows.values():
+            evidence.add(row)
+        evidence.cases = cases  # without those of shrinking
+        evidence.doubts |= tally.doubts | set(tally.reasons)
+        evidence.shown = {shown.value: runs for shown, runs in backend.shown.items()}
+        if backend.printed:
+            judgement.notes.append(f"it prints {backend.printed:,} characters")
+        judgement.coverage = self._coverage()
+
+    def _coverage(self) -> Coverage:
+        """What the worker says of the kernel's branches and loops; of other files it is ignored."""
+        try:
+            told = coverage_from_list(self.worker.ask({"request": "coverage"}).header["coverage"])
+            home = os.path.dirname(os.path.realpath(self.judgement.kernel["file"])) + os.sep
+            forks = {
+                (file, line, loops is True, self.judgement.kernel["name"])
+                for file, line, loops, _ in told.branches
+                if str(file).startswith(home) and file in linecache.cache and type(line) is int
+            }
+        except (WorkerEnd, ValueError, KeyError, TypeError):
+            return Coverage(unknown={"the worker has ended"})
+        return Coverage(forks, told.done, set(map(str, told.unknown)))
+
+
+def corner(spec: KernelSpec, pick: Callable[..., int]) -> dict[str, Any] | None:
+    """The values of the domain where all sizes are at one end, ``min`` or ``max``; None without."""
+    values: dict[str, Any] = {}
+    try:
+        for name in spec.domain:
+            source = strategy_of(spec, name, values)
+            choices = source if isinstance(source, Sequence) else getattr(source, RANGE, ())
+            if choices and all(type(value) is int for value in choices):
+                values[name] = pick(choices)
+            elif (plain := minimal_values(spec, values)) is not None:
+                values[name] = plain[name]
+        fits = count_elements(spec, values) <= MOST_ELEMENTS
+        return values if fits and minimal_case(spec, values) else None
+    except (SpecError, LookupError):
+        return None

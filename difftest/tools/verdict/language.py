@@ -1,0 +1,467 @@
+"""What a candidate may be written in: checked on the syntax tree, before anything of it runs.
+
+What is read here, once, is what a worker is given. docs/reference/language.md states the rules.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import importlib
+import json
+import re
+import sys
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import resources, util
+from pathlib import Path
+from typing import Any, NamedTuple
+
+NKI = ("nki", "neuronxcc")
+"""What stands below these is NKI: the simulator's own modules, a closed world."""
+_MAIN = ("__name__ == '__main__'", "'__main__' == __name__")
+_TEXT = resources.files("difftest.tools.verdict").joinpath("data/language.json").read_text("utf-8")
+_WORDS: dict[str, Any] = json.loads(_TEXT)
+
+
+def _names(module: str, names: str) -> frozenset[str]:
+    """Those that are listed; of ``*`` all that are public."""
+    listed = vars(importlib.import_module(module)) if names == "*" else names.split()
+    return frozenset(name for name in listed if not name.startswith("_"))
+
+
+MODULES = {module: _names(module, names) for module, names in _WORDS["modules"].items()}
+"""What a candidate may import beside NKI and the files of its own folder, name by name."""
+BUILTINS = frozenset(_WORDS["builtins"].split())
+FORBIDDEN = frozenset(name for name in dir(builtins) if name[0] != "_") - BUILTINS
+ATTRIBUTES = frozenset(_WORDS["attributes"].split())
+"""Attributes that lead out of a value: to its class's ancestors, a frame, a file, raw memory."""
+DUNDERS = frozenset(_WORDS["dunders"].split())
+"""Special methods that a class of a candidate may have."""
+BASES = frozenset(_WORDS["bases"].split())
+PUBLIC = frozenset(_WORDS["public"].split())
+"""Names with an underscore in front that named tuples have, of whose fields none has one."""
+CAUGHT = frozenset(_WORDS["caught"].split())
+"""What `except` may name beside an import."""
+ABSENT = frozenset(_WORDS["absent"].split())
+"""What `except` names where an import is tried."""
+
+PAGE = "docs/reference/language.md"
+MOST_BYTES, MOST_FILES, MOST_DEPTH = 2**20, 200, 120
+"""Of all files of a candidate, their number, and how deep their lines are nested."""
+_TAKEN = sys.stdlib_module_names | {*NKI, "numpy", "ml_dtypes", "difftest"}
+"""Names of modules that the worker has, or takes, itself."""
+_SHOWN = 5  # breaches that are told
+_LOOKS = re.compile(r"\{[^{}:!]*[.\[]")
+"""A field of a format that looks at an attribute or an element."""
+_META = ("__all__", "__version__", "__author__")
+_ASYNC = (ast.AsyncFor, ast.AsyncFunctionDef, ast.AsyncWith, ast.Await)
+_OWN = "own\N{MIDDLE DOT}"
+_KINDS = {ast.Attribute: "attribute", ast.MatchClass: "attribute", ast.FunctionDef: "method"}
+_BINDS = (ast.FunctionDef, ast.ClassDef, ast.arg, ast.MatchAs, ast.MatchStar)
+_PLACES = ("id", "attr", "arg", "name", "asname", "rest", "names", "kwd_attrs")
+"""Where a node has a name, or several."""
+
+
+class Violation(NamedTuple):
+    """A place that is outside of the language: what stands there, and what to do instead."""
+
+    file: str
+    line: int
+    what: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.what}; {self.remedy}"
+
+
+class OutsideLanguage(Exception):
+    """A candidate is not written in its language: its breaches, of the kernel's file first."""
+
+    def __init__(self, breaches: Sequence[Violation]) -> None:
+        self.breaches = tuple(breaches)
+        super().__init__("\n".join(map(str, breaches[:_SHOWN])))
+
+
+class SourceFile(NamedTuple):
+    """A file of a candidate: its module's name, where it lies, and its bytes."""
+
+    name: str
+    file: str
+    is_package: bool
+    text: bytes
+
+
+class Language:
+    """A candidate's files, all read and checked; OutsideLanguage if a line is outside of it.
+
+    ``sources`` has them by their modules' names, the kernel's file the first. ``allowed`` are the
+    modules that ``--allow`` opens.
+    """
+
+    def __init__(self, file: Path, allowed: Sequence[str] = ()) -> None:
+        self.allowed = allowed
+        self.sources: dict[str, SourceFile] = {}
+        self.root = file.parent
+        name = file.stem
+        while (self.root / "__init__.py").is_file():
+            self.root, name = self.root.parent, f"{self.root.name}.{name}"
+        breaches = list[Violation]()
+        trees = list[ModuleCheck]()
+        pending = [(name, file)]
+        while pending:
+            name, place = pending.pop(0)
+            if name in self.sources:
+                continue
+            try:
+                trees.append(self._read(name, place))
+                pending += self._imports(self.sources[name], trees[-1])
+            except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
+                line = error.lineno if isinstance(error, SyntaxError) else 1
+                told = f"it cannot be read: {f'{error}' or type(error).__name__}"
+                remedy = "let it be a short, plain file with a name of its own"
+                breaches.append(Violation(str(place), line or 1, told, remedy))
+        own = {name for names in trees for name in names.private}
+        self.asked = {name for names in trees for name in names.asked}
+        breaches += [breach for names in trees for breach in names.breaches(own)]
+        if breaches:
+            raise OutsideLanguage(sorted(breaches, key=lambda breach: breach.file != str(file)))
+
+    def _read(self, name: str, file: Path) -> ModuleCheck:
+        if name.partition(".")[0] in _TAKEN:
+            raise ValueError(f"{name} is a module of others, too")
+        text = _bytes_of(file, self.root)
+        self.sources[name] = SourceFile(name, str(file), file.name == "__init__.py", text)
+        sizes = [len(source.text) for source in self.sources.values()]
+        if len(sizes) > MOST_FILES or sum(sizes) > MOST_BYTES:
+            told = f"{len(sizes)} files of {sum(sizes):,} bytes"
+            raise ValueError(f"{told}; accepted: {MOST_FILES} of {MOST_BYTES:,} in all")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(util.decode_source(text), str(file))  # bytes may be no text
+            return ModuleCheck(tree, str(file), self.allowed)
+
+    def _imports(self, source: SourceFile, names: ModuleCheck) -> Iterator[tuple[str, Path]]:
+        """The files of its folder that a module imports; of the rest its names are told."""
+        package = source.name if source.is_package else source.name.rpartition(".")[0]
+        parts = package.split(".") if package else []
+        for node in names.nodes:
+            if isinstance(node, ast.Import):
+                wanted = [(alias.name, "", alias.asname) for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                above = parts[: len(parts) + 1 - node.level] if node.level else []
+                base = ".".join([*above, node.module or ""]).strip(".")
+                wanted = [(base, alias.name, alias.asname) for alias in node.names]
+            else:
+                continue
+            for base, member, shown in wanted:
+                own = self._own(f"{base}.{member}") if member else None
+                file = own or self._own(base)
+                name = f"{base}.{member}" if own else base
+                if file is None:
+                    names.imported(node, base, member, shown)
+                else:
+                    yield name, file
+
+    def _own(self, name: str) -> Path | None:
+        if not name or name.partition(".")[0] in NKI:
+            return None
+        place = self.root.joinpath(*name.split("."))
+        files = place / "__init__.py", place.with_name(f"{place.name}.py")
+        return next((file for file in files if file.exists()), None)
+
+
+def _bytes_of(file: Path, root: Path) -> bytes:
+    """What is in a regular file below a folder; ValueError of anything else."""
+    place = file.resolve()
+    if not place.is_relative_to(root.resolve()):
+        raise ValueError("it lies outside of the candidate's folder")
+    if not place.is_file() or place.stat().st_size > MOST_BYTES:
+        raise ValueError(f"it is no regular file of at most {MOST_BYTES:,} bytes")
+    return place.read_bytes()
+
+
+def is_special(name: str) -> bool:
+    """Whether a name is Python's: two underscores on both sides."""
+    return name.startswith("__") and name.endswith("__") and name.strip("_") != ""
+
+
+def is_private(name: str) -> bool:
+    """Whether a name is its module's own business: it begins with an underscore."""
+    is_public = is_special(name) or name in PUBLIC
+    return name.startswith("_") and not is_public and name.strip("_") != ""
+
+
+class ModuleCheck:
+    """The names of one module, and what in it is outside of the language.
+
+    The private ones begin with an underscore, and are bound or are members here. Its nodes are
+    without those that run only where the file is run as a script.
+    """
+
+    def __init__(self, tree: ast.Module, file: str, allowed: Sequence[str]) -> None:
+        self.file = file
+        self.allowed = frozenset(allowed)
+        self._found: set[tuple[int, str, str]] = set()
+        self._modules: dict[str, str] = {}
+        """What imports bind, and the modules that they bind it to."""
+        self.asked: set[str] = set()
+        self._uses: list[tuple[ast.AST, str]] = []
+        self._above: dict[ast.AST, ast.AST] = {}
+        self.nodes = list(self._live(tree))
+        self._bound = {name for node in self.nodes for name in _bound(node)}
+        members = (node for node in self.nodes if isinstance(node, ast.Attribute))
+        stored = {member.attr for member in members if isinstance(member.ctx, ast.Store)}
+        self.private = {name for name in self._bound | stored if is_private(name)}
+
+    def add(self, node: ast.AST, what: str, remedy: str) -> None:
+        self._found.add((getattr(node, "lineno", 1), what, remedy))
+
+    def breaches(self, private: set[str]) -> Iterator[Violation]:
+        """All of the module, where the candidate as a whole has these private names."""
+        for node in self.nodes:
+            self._check(node)
+        for node, name in self._uses:
+            if name not in private:
+                self.add(node, f"{name} is a name of another's", "use what is public")
+        for line, what, remedy in sorted(self._found):
+            yield Violation(self.file, line, what, remedy)
+
+    def _live(self, tree: ast.Module) -> Iterator[ast.AST]:
+        pending: list[tuple[ast.AST, float]] = [(tree, 0)]
+        while pending:
+            node, depth = pending.pop()
+            if depth > MOST_DEPTH:
+                raise ValueError(f"it is nested more than {MOST_DEPTH} deep")
+            yield node
+            dead = node.body if isinstance(node, ast.If) and ast.unparse(node.test) in _MAIN else []
+            for child in ast.iter_child_nodes(node):
+                self._above[child] = node
+                is_elif = isinstance(child, ast.If) and getattr(node, "orelse", []) == [child]
+                if child not in dead:  # all that reads trees goes a step deeper at each elif, too
+                    pending.append((child, depth + (0.25 if is_elif else 1)))
+
+    def imported(self, node: ast.AST, base: str, member: str, shown: str | None) -> None:
+        """Keep what an import binds that is no file of the candidate's; add where it may not."""
+        top = base.partition(".")[0]
+        name = f"{base}.{member}" if member else base
+        if top in self.allowed or base in self.allowed:
+            return
+        if top in NKI:
+            self._modules[shown or member or top] = name if member or shown else top
+            if any(part.startswith("_") for part in name.split(".")):
+                self.add(node, f"{name} is private", "import what AWS documents")
+        elif self._is_tried(node):  # it is answered as absent
+            self.asked |= set() if isinstance(self._above[node], ast.If) else {name}
+        elif base not in MODULES:
+            told = f"the import of {base}" if base else "an import from above the package"
+            self.add(node, told, f"{PAGE} lists what may be imported; --allow {top} opens it")
+        elif member and member not in MODULES[base]:
+            told = f"the import of {'*' if member == '*' else name}"
+            self.add(node, told, f"import one of those that {PAGE} lists")
+        else:
+            self._modules[shown or member or top] = name if member or shown else top
+            self.asked |= {name} if top == "os" else set()
+
+    def _is_tried(self, node: ast.AST) -> bool:
+        """Whether an import stands in a ``try`` that goes on without it, or in TYPE_CHECKING."""
+        while (above := self._above.get(node)) is not None:
+            asked = getattr(above, "test", None)
+            name = getattr(asked, "attr", getattr(asked, "id", ""))
+            is_typing = isinstance(above, ast.If) and name == "TYPE_CHECKING"
+            is_try = isinstance(above, ast.Try) and _of_import(above)
+            if (is_typing or is_try) and node in getattr(above, "body", ()):
+                return True
+            node = above
+        return False
+
+    def _check(self, node: ast.AST) -> None:
+        for name in _words(node):
+            if is_special(name) and not self._is_listed(node, name):
+                kind = _KINDS.get(type(node), "name")
+                self.add(node, f"the {kind} {name}", "use what is public")
+            elif name == "super" and not isinstance(getattr(node, "ctx", None), ast.Load):
+                self.add(node, "a super of its own", "give it another name")
+        if isinstance(node, ast.Attribute):
+            self._attribute(node)
+        elif isinstance(node, ast.Name):
+            self._name(node)
+        elif isinstance(node, ast.Call):
+            self._call(node)
+        elif isinstance(node, ast.ClassDef):
+            self._class(node)
+        elif isinstance(node, ast.Try) and not _of_import(node):
+            self._try(node)
+        elif isinstance(node, _ASYNC) or (isinstance(node, ast.comprehension) and node.is_async):
+            self.add(self._above.get(node, node), "async", "a kernel runs in order: leave it out")
+        elif isinstance(node, ast.MatchClass):
+            for name in node.kwd_attrs:
+                self._member(node, name)
+        elif type(node).__name__ == "TryStar":
+            self.add(node, "except*", "ask beforehand")
+
+    def _is_listed(self, node: ast.AST, name: str) -> bool:
+        """Whether a special name may stand there."""
+        if isinstance(node, ast.FunctionDef):
+            return name in DUNDERS and isinstance(self._above.get(node), ast.ClassDef)
+        if isinstance(node, (ast.Name, ast.alias)) and name in _META:
+            return True
+        if isinstance(node, ast.Attribute) and ast.unparse(node) == "super().__init__":
+            return True
+        return name == "__name__" and isinstance(getattr(node, "ctx", None), ast.Load)
+
+    def _member(self, node: ast.AST, name: str, value: object = None) -> None:
+        """An attribute by its name, and the literal that it is of."""
+        if name in ATTRIBUTES:
+            self.add(node, f"the attribute {name}", "it leads out of a value: leave it out")
+        elif is_private(name):
+            self._uses.append((node, name))
+        elif name == "format" and not (isinstance(value, str) and not _LOOKS.search(value)):
+            self.add(node, "format of what is no plain literal", 'write an f-string: f"{x}"')
+
+    def _attribute(self, node: ast.Attribute) -> None:
+        value = node.value.value if isinstance(node.value, ast.Constant) else None
+        self._member(node, node.attr, value)
+        root = _root(node)
+        module = self._modules.get(root.id) if root is not None else None
+        if module is None:
+            return
+        if not isinstance(node.ctx, ast.Load):
+            if ".tile_size." not in ast.unparse(node):
+                self.add(node, f"{ast.unparse(node)} is set", "leave modules as they are")
+            return
+        for part in ast.unparse(node).split(".")[1:]:
+            if module not in MODULES:
+                return
+            if part not in MODULES[module]:
+                self.add(node, f"{module}.{part}", f"use one of those that {PAGE} lists")
+                return
+            module = f"{module}.{part}"
+
+    def _name(self, node: ast.Name) -> None:
+        name = node.id
+        call = self._above.get(node)
+        above = self._above.get(call) if call is not None else None
+        called = isinstance(call, ast.Call) and call.func is node
+        if name in FORBIDDEN - self._bound:
+            self.add(node, name, f"{PAGE} lists the functions of Python that there are")
+        elif name in ("getattr", "hasattr") and not called:
+            self.add(node, f"{name} as a value", 'call it with a literal: getattr(nl, "exp")')
+        elif name == "super":
+            asked = called and isinstance(above, ast.Attribute) and ast.unparse(above.value)
+            if asked != "super()":
+                self.add(node, "super as a value", "call it for a method: super().method()")
+        elif name == "type" and not isinstance(call, ast.Subscript):
+            named = isinstance(above, ast.Attribute) and above.attr == "__name__"
+            if not called or not (named or isinstance(above, (ast.Compare, ast.FormattedValue))):
+                self.add(node, "type as a value", "use isinstance, or type(x).__name__")
+
+    def _call(self, node: ast.Call) -> None:
+        """``getattr(x, "name")`` is what ``x.name`` is."""
+        if isinstance(node.func, ast.Name) and node.func.id in ("getattr", "hasattr"):
+            value = node.args[1] if len(node.args) > 1 else None
+            name = value.value if isinstance(value, ast.Constant) else None
+            if not isinstance(name, str) or is_private(name):
+                told = f"{node.func.id} of a name that is no public literal"
+                self.add(node, told, 'write getattr(nl, "exp")')
+            else:
+                attribute = ast.Attribute(node.args[0], name, ast.Load())
+                self._check(ast.copy_location(attribute, node))
+
+    def _class(self, node: ast.ClassDef) -> None:
+        """What a class is derived from is of a known kind, or of the candidate's own."""
+        own = {name for name in self._bound - BUILTINS if name not in self._modules}
+        for base in node.bases:
+            name = ast.unparse(base).partition("[")[0].rpartition(".")[2]
+            if _root(base) is None or name not in BASES | own:
+                told = f"the class {node.name} of {ast.unparse(base)}"
+                self.add(node, told, f"derive it from one of those that {PAGE} lists, or from none")
+        if any(keyword.arg != "total" for keyword in node.keywords):
+            self.add(node, f"the class {node.name} has a metaclass", "leave it out")
+
+    def _try(self, node: ast.Try) -> None:
+        for handler in node.handlers:
+            if handler.name or not set(_kinds(handler)) <= CAUGHT:
+                told = "an except that catches what the machine refuses"
+                self.add(handler, told, f"{PAGE} lists what may be caught")
+        roots = [root for line in node.body for part in ast.walk(line) if (root := _root(part))]
+        if any(self._modules.get(root.id, "").partition(".")[0] in NKI for root in roots):
+            self.add(node, "a try around instructions", "ask beforehand, by the shape or the dtype")
+
+
+def _bound(node: ast.AST) -> tuple[str, ...]:
+    if isinstance(node, ast.alias):
+        return (node.asname or node.name.partition(".")[0],)
+    is_set = isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
+    return tuple(_words(node)) if is_set or isinstance(node, _BINDS) else ()
+
+
+def _words(node: ast.AST) -> Iterator[str]:
+    for place in _PLACES:
+        value = getattr(node, place, None)
+        several = value if isinstance(value, list) else [value]
+        yield from (text for text in several if isinstance(text, str))
+
+
+def _kinds(handler: ast.ExceptHandler) -> list[str]:
+    if handler.type is None:
+        return ["Exception"]
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return [ast.unparse(kind) for kind in kinds]
+
+
+def _of_import(node: ast.Try) -> bool:
+    """Whether a ``try`` tries imports alone, and goes on without them."""
+    kinds: set[type[ast.AST]] = {type(line) for line in node.body}
+    told = {kind for handler in node.handlers for kind in _kinds(handler)}
+    if any(isinstance(part, ast.Call) for line in node.body for part in ast.walk(line)):
+        return False
+    imports = {ast.Import, ast.ImportFrom} & kinds
+    return bool(imports and told) and told <= ABSENT and kinds - imports <= {ast.Assign, ast.Pass}
+
+
+def _root(node: ast.AST) -> ast.Name | None:
+    """``nl`` of ``nl.tile_size.pmax``; None of what hangs on no name."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    return node if isinstance(node, ast.Name) else None
+
+
+def renamed(tree: ast.Module, modules: Mapping[str, object]) -> ast.Module:
+    """The tree, with the candidate's private names as names that nobody else has.
+
+    So an attribute that begins with an underscore is of an object of its own, and of none of ours.
+    """
+    fields = (node.target for node in ast.walk(tree) if isinstance(node, ast.AnnAssign))
+    taken = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    taken |= {node.id for node in fields if isinstance(node, ast.Name)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and isinstance(node.value, ast.Dict) and not node.arg:
+            for key in node.value.keys:  # f(**{"_rows": 1})
+                if isinstance(key, ast.Constant) and key.value in taken:
+                    key.value = own_name(str(key.value))
+        for place in () if isinstance(node, ast.alias) else _PLACES:
+            value = getattr(node, place, None)
+            if isinstance(value, str):
+                setattr(node, place, own_name(value))
+            elif isinstance(value, list):
+                own = [own_name(item) if isinstance(item, str) else item for item in value]
+                setattr(node, place, own)
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            for alias in node.names:
+                shown = alias.asname or ("" if isinstance(node, ast.Import) else alias.name)
+                alias.asname = own_name(shown) if is_private(shown) else alias.asname
+                is_file = any(name.endswith(f".{alias.name}") for name in modules)
+                if isinstance(node, ast.ImportFrom) and not is_file:
+                    alias.name = own_name(alias.name)
+    return tree
+
+
+def own_name(name: str) -> str:
+    """The name under which a private name of the candidate is kept."""
+    return f"{_OWN}{name}" if is_private(name) else name
+
+
+def plain_name(name: str) -> str:
+    """The name as the candidate's file has it."""
+    return name.removeprefix(_OWN)

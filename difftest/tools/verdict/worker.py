@@ -1,0 +1,407 @@
+"""The process in which a kernel's Python runs: it loads one kernel, and runs it on what comes.
+
+It is started by :class:`~difftest.tools.verdict.fork_server.Sandbox`, as an isolated Python in an
+empty folder, and ends when the judge closes the pipe. It answers each request with one frame: of
+``load`` what the kernel's file has; of ``trace`` what the kernel asks of the machine on some
+arrays, a tape (:mod:`difftest.simulator.tape_json`), or how it failed; of ``coverage`` the
+branches that it took.
+
+The kernel runs in a world of its own: its files, NKI, and the few names that a list has. Its files
+are run as the judge has read and checked them; nothing is looked for on a disk.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import contextlib
+import functools
+import importlib.util
+import inspect
+import io
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from importlib.machinery import ModuleSpec
+from multiprocessing.connection import Connection
+from types import CodeType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.dtypes import NKI_NAMES
+from difftest.simulator.entry.install import embedded
+from difftest.simulator.errors import KernelExit, NkiError
+from difftest.simulator.frontend.launchable import as_launchable
+from difftest.simulator.launch_listeners import recording_tapes
+from difftest.simulator.tape_json import tape_to_json
+from difftest.support.signature import signature_of
+from difftest.support.tracebacks import without_files
+from difftest.testing.backends.base import Completed, KernelCall, poisoned_array
+from difftest.testing.backends.embedded import EmbeddedSimulator
+from difftest.testing.harness.coverage import BranchTracer, Coverage, coverage_from_list
+from difftest.testing.host.naming import function_in, is_function
+from difftest.tools.verdict.confinement import confine
+from difftest.tools.verdict.language import (
+    BUILTINS,
+    MODULES,
+    NKI,
+    SourceFile,
+    is_special,
+    own_name,
+    plain_name,
+    renamed,
+)
+from difftest.tools.verdict.wire import Frame, array_of, decode_value, is_plain, receive, send
+
+_import = builtins.__import__
+# names that no source can have
+_MARK = "which way?"
+_OWNER = "whose?"
+
+
+class NullLogger:
+    """A logger: whatever it is asked, it keeps nothing."""
+
+    def __call__(self, *args: object, **more: object) -> NullLogger:
+        return self
+
+    def __getattr__(self, name: str) -> NullLogger:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self
+
+    def __setattr__(self, name: str, value: object) -> None: ...
+
+
+def _in_place_of(out: io.TextIOBase) -> dict[str, dict[str, Any]]:
+    """What is given for modules that have files, processes or the whole of Python."""
+    levels = {name: level for name, level in vars(logging).items() if name.isupper()}
+    return {
+        "logging": {**dict.fromkeys(MODULES["logging"], NullLogger()), **levels},
+        "warnings": {
+            **dict.fromkeys(MODULES["warnings"], NullLogger()),
+            "catch_warnings": lambda **options: contextlib.nullcontext([]),
+        },
+        "os": {"environ": {}, "getenv": lambda name, default=None: default},
+        "sys": {
+            **{name: getattr(sys, name) for name in ("maxsize", "float_info")},
+            "version_info": tuple(sys.version_info),
+            **dict.fromkeys(("stdout", "stderr"), out),
+        },
+    }
+
+
+class CandidateModules:
+    """A candidate's modules, and what they may import.
+
+    Each run of a kernel begins anew: what an earlier one left in a module is not there. Of the
+    sources the kernel's is the first. It prints to ``out``; ``allowed`` names opened modules.
+    """
+
+    def __init__(
+        self, sources: Sequence[SourceFile], allowed: Sequence[str], out: io.TextIOBase
+    ) -> None:
+        self.sources = {source.name: source for source in sources}
+        self.allowed = frozenset(allowed)
+        self.modules: dict[str, ModuleType] = {}
+        self._codes: dict[str, CodeType] = {}
+        self._lists = {name: ModuleType(name) for name in MODULES}
+        own = _in_place_of(out)
+        for name, module in self._lists.items():
+            space = own.get(name) or vars(importlib.import_module(name))
+            shown = {member: space[member] for member in MODULES[name] if member in space}
+            if name == "functools":  # without a say in what is copied
+                shown["wraps"] = lambda wrapped: functools.wraps(wrapped)
+            vars(module).update(shown, __all__=sorted(shown), __path__=[])
+        for name, module in self._lists.items():
+            parent, _, child = name.rpartition(".")
+            if parent:
+                setattr(self._lists[parent], child, module)
+        real = vars(builtins)
+        self._builtins = {name: real[name] for name in BUILTINS if name in real} | {
+            "__build_class__": real["__build_class__"],
+            "__import__": self.imported,
+            "__name__": "builtins",
+            "type": lambda value: type(value),
+            _MARK: self._way,
+            _OWNER: self._own_of,
+        }
+        self.ways: dict[tuple[str, int], dict[int, set[int]]] = {}
+
+    def module(self, name: str) -> ModuleType:
+        """A module of the candidate's, run if it has not been."""
+        if name in self.modules:
+            return self.modules[name]
+        source = self.sources[name]
+        package = name if source.is_package else name.rpartition(".")[0]
+        module = ModuleType(name)
+        vars(module).update(
+            __builtins__=self._builtins,
+            __file__=source.file,
+            __package__=package,
+            __spec__=ModuleSpec(name, None, origin=source.file, is_package=source.is_package),
+        )
+        self.modules[name] = sys.modules[name] = module  # dataclasses look there
+        if name not in self._codes:
+            tree = instrument(
+                renamed(ast.parse(source.text, source.file), self.sources), source.file
+            )
+            self._codes[name] = compile(tree, source.file, "exec", dont_inherit=True)
+        exec(self._codes[name], vars(module))
+        return module
+
+    def _way(self, test: Any, file: str, line: int, column: int) -> Any:
+        """A condition; what those of its line came to is kept, but of a tensor's or an array's."""
+        if not (isinstance(test, np.ndarray) or type(test).__module__.startswith("difftest.")):
+            self.ways.setdefault((file, line), {}).setdefault(column, set()).add(int(not test))
+        return test
+
+    def _own_of(self, value: Any) -> Any:
+        """What an attribute is set of: TypeError if all runs share it, as a class of NKI's."""
+        name = getattr(value, "__name__" if isinstance(value, ModuleType) else "__module__", "")
+        is_kept = callable(value) and not isinstance(value, NullLogger)
+        if name not in self.sources and (is_kept or isinstance(value, (ModuleType, io.IOBase))):
+            raise TypeError(f"{value!r:.60} is not the candidate's own: leave its attributes alone")
+        return value
+
+    def first(self) -> ModuleType:
+        """The module of the kernel's file, as nothing had run before."""
+        for name in self.modules:
+            sys.modules.pop(name, None)
+        self.modules.clear()
+        return self.module(next(iter(self.sources)))
+
+    def imported(
+        self,
+        name: str,
+        space: Mapping[str, Any] | None = None,
+        _: object = None,
+        wanted: Sequence[str] | None = None,
+        level: int = 0,
+    ) -> Any:
+        package = str((space or {}).get("__package__", ""))
+        name = importlib.util.resolve_name("." * level + name, package)
+        top = name.partition(".")[0]
+        if any(f"{module}.".startswith(f"{name}.") for module in self.sources):
+            return self._own(name, wanted or ())
+        if name.startswith(("numpy._core.", "numpy.core.")):  # NumPy's C code: f"{x.dtype}"
+            _import(name, {}, {}, ("__name__",), 0)
+            return ModuleType(name)  # it takes the other from sys.modules
+        if top in NKI or top in self.allowed or name in self.allowed:
+            return _import(name, {}, {}, tuple(wanted or ()), 0)
+        if name in self._lists:
+            return self._lists[name if wanted else top]
+        raise ModuleNotFoundError(f"No module named {name!r} for a candidate", name=name)
+
+    def _own(self, name: str, wanted: Sequence[str]) -> ModuleType:
+        """A module of the candidate's; a package runs where a name of its own is wanted."""
+        inner = [member for member in wanted if f"{name}.{member}" in self.sources]
+        runs = name in self.sources and (len(inner) < len(wanted) or not wanted)
+        module = self.module(name) if runs else self.modules.get(name) or ModuleType(name)
+        for member in inner:
+            setattr(module, member, self.module(f"{name}.{member}"))
+        while not wanted and "." in name:  # ``import a.b`` gives a
+            name, _, child = name.rpartition(".")
+            above = self.modules.get(name) or ModuleType(name)
+            setattr(above, own_name(child), module)
+            module = above
+        return module
+
+
+def instrument(tree: ast.Module, file: str) -> ast.Module:
+    """The tree, in which conditions of a function's expressions tell how they come out."""
+
+    def told(node: ast.expr, at: ast.expr | ast.pattern) -> ast.expr:
+        place = [ast.Constant(part) for part in (file, at.lineno, at.col_offset)]
+        return ast.copy_location(ast.Call(ast.Name(_MARK, ast.Load()), [node, *place], []), at)
+
+    def seen(node: Any) -> Any:
+        return told(node, node) if isinstance(node, ast.expr) and node in conditions else node
+
+    functions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.Lambda))]
+    nodes = {node for function in functions for node in ast.walk(function)}
+    for node in list(ast.walk(tree)):
+        if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+            node.value = ast.Call(ast.Name(_OWNER, ast.Load()), [node.value], [])
+    conditions: set[ast.AST] = {node for node in nodes if isinstance(node, ast.Compare)}
+    for node in nodes:
+        if isinstance(node, ast.BoolOp) and set(map(type, node.values)) == {ast.Compare}:
+            conditions.add(node)  # a mask may be: nothing comes between its comparisons
+            conditions.difference_update(node.values)
+        elif isinstance(node, ast.BoolOp):
+            conditions.update(node.values[:-1])
+        elif isinstance(node, ast.comprehension):
+            conditions.update(node.ifs)
+        elif isinstance(node, ast.IfExp):
+            conditions.add(node.test)
+    for node in nodes:  # what stands in the head of a statement is told by the lines that run
+        if isinstance(node, (ast.If, ast.While, ast.Assert)):
+            conditions.difference_update(ast.walk(node.test))
+    for node in nodes:
+        if isinstance(node, ast.Match):
+            arms = [case for case in node.cases if not isinstance(case.body[-1], ast.Raise)]
+            none: list[ast.expr] = [told(ast.Constant(False), arm.pattern) for arm in arms]
+            for arm in arms:
+                arm.guard = told(arm.guard or ast.Constant(True), arm.pattern)
+            all_of = ast.Tuple([*none, node.subject], ast.Load())
+            node.subject = ast.Subscript(all_of, ast.Constant(-1), ast.Load())
+        for name, value in ast.iter_fields(node):
+            setattr(node, name, list(map(seen, value)) if isinstance(value, list) else seen(value))
+    return ast.fix_missing_locations(tree)
+
+
+SHOWN = 2_000
+"""Characters of an error that travel."""
+
+
+class DiscardedOutput(io.TextIOBase):
+    """Standard output of a kernel: counted, and forgotten."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def write(self, text: str) -> int:
+        self.count += len(text)
+        return len(text)
+
+
+class WorkerService:
+    """What a worker knows: a kernel, and who watches it."""
+
+    def __init__(self) -> None:
+        self.printed = DiscardedOutput()
+        self.kernel: Callable[[], Any] = lambda: None
+        self.lasting: Any = None  # the kernel of modules that no run begins anew
+        self.watch = BranchTracer()
+        self.taken = Coverage()
+        self.ways: dict[tuple[str, int], dict[int, set[int]]] = {}
+
+    def answer(self, frame: Frame) -> Frame:
+        """What comes of a request; whatever a kernel raises is part of it."""
+        request = frame.header.get("request")
+        try:
+            if request == "load":
+                answer = self.load(frame)
+            elif request == "trace":
+                answer = self.trace(frame)
+            else:
+                answer = Frame({"how": "told", "coverage": self.told().to_list()}, [])
+        except BaseException as error:  # SystemExit and KeyboardInterrupt of the kernel's own, too
+            answer = Frame(failure(error), [])
+        return Frame({**answer.header, "printed": self.printed.count}, answer.blobs)
+
+    def told(self) -> Coverage:
+        """What was taken; of conditional expressions on a line what all of them were."""
+        taken = coverage_from_list(self.taken.to_list())
+        loops = {fork[:2] for fork in taken.branches if fork[2]}
+        for place, ways in self.ways.items():
+            if place not in loops:  # none begins there, too
+                fork = {fact for fact in taken.done if fact[:2] == place}
+                sets = [{(*place, what) for what in did} for did in ways.values()]
+                taken.add_function("", [(*place, False)])
+                taken.done = taken.done - fork | set.intersection(*sets, *filter(None, [fork]))
+        return taken
+
+    def load(self, frame: Frame) -> Frame:
+        """Run a candidate's files; what the judge may know of it."""
+        header = frame.header
+        sources = [
+            SourceFile(name, file, is_package, text)
+            for (name, file, is_package), text in zip(header["modules"], frame.blobs, strict=True)
+        ]
+        world = CandidateModules(sources, header["allowed"], self.printed)
+        self.ways = world.ways
+        name = own_name(header["name"])
+        file = sources[0].file
+        self.kernel = lambda: function_in(world.first(), name, file)
+        try:
+            kernel = self.lasting = self.kernel()
+        except LookupError as error:
+            return Frame({"how": "usage", "error": str(error)}, [])
+        return Frame(
+            {"how": "loaded", **describe_kernel(kernel, vars(world.modules[sources[0].name]))}, []
+        )
+
+    def trace(self, frame: Frame) -> Frame:
+        fields = frame.header["call"]
+        forms = fields["inputs"]
+        blobs = frame.blobs
+        inputs = tuple(array_of(form, blob) for form, blob in zip(forms, blobs, strict=True))
+        kernel = self.kernel() if fields["anew"] else self.lasting
+        call = KernelCall(
+            kernel=kernel,
+            inputs=inputs,
+            outputs=tuple(
+                poisoned_array(tuple(s), NKI_NAMES[name]) for s, name in fields["outputs"]
+            ),
+            parameters={
+                own_name(name): decode_value(of) for name, of in fields["parameters"].items()
+            },
+            grid=tuple(fields["grid"]),
+            machine=fields["machine"],
+            names=tuple(map(own_name, fields["names"])),
+        )
+        with self.watch.call(kernel) as seen, recording_tapes() as tapes:
+            outcome = EmbeddedSimulator().run(call)
+        if not isinstance(outcome, Completed):
+            return Frame(failure(outcome.error, type(outcome).__name__.lower()), [])
+        self.watch.record(seen, fields["name"], self.taken)
+        return Frame({"how": "ran"}, [tape_to_json(tapes[-1]).encode()])
+
+
+def failure(error: BaseException, how: str = "crashed") -> dict[str, Any]:
+    """What travels of an error: its class, its text, and whether it is a rule of the machine's."""
+    if isinstance(error, MemoryError):
+        how = "memory"
+    text = str(error) if isinstance(error, (NkiError, AssertionError, KernelExit)) else ""
+    if not text:
+        lines = traceback.format_exception(error.with_traceback(without_files(error)))
+        text = "".join(lines if how != "memory" else lines[-1:]).strip()
+    is_rule = isinstance(error, NkiError)
+    return {"how": how, "kind": type(error).__name__, "error": text[-SHOWN:], "is_rule": is_rule}
+
+
+def describe_kernel(kernel: Any, names: Mapping[str, Any]) -> dict[str, Any]:
+    """A kernel's signature and dialect, and the names that its file has beside it."""
+    own = {plain_name(name): value for name, value in names.items() if not is_special(name)}
+    return {
+        "dialect": as_launchable(kernel).dialect,
+        "signature": parameters_of(kernel),
+        "functions": {name: parameters_of(own[name]) for name in own if is_function(own[name])},
+        "constants": {name: value for name, value in own.items() if is_plain(value)},
+    }
+
+
+def parameters_of(function: Any) -> list[list[Any]] | None:
+    """Of each parameter its name, its kind, and its default in a list that JSON has."""
+    if (shown := signature_of(function)) is None:
+        return None
+    rows = shown.parameters.values()
+    return [[plain_name(row.name), row.kind.name, _default(row)] for row in rows]
+
+
+def _default(parameter: inspect.Parameter) -> list[Any] | None:
+    if parameter.default is parameter.empty:
+        return None
+    return [parameter.default] if is_plain(parameter.default) else []
+
+
+def serve_requests(connection: Connection) -> None:
+    """Answer until the judge has no more to ask."""
+    sys.dont_write_bytecode = True
+    first = receive(connection)
+    if first is None:
+        return
+    folder = first.header["folder"]
+    os.chdir(folder)
+    os.environ.update(HOME=folder, TMPDIR=folder)
+    missing = confine(folder, first.header["memory"], first.header["seconds"])
+    with embedded():
+        service = WorkerService()
+        sys.stdout = sys.stderr = service.printed
+        send(connection, {"how": "ready", "missing": missing})
+        while (frame := receive(connection)) is not None:
+            send(connection, *service.answer(frame))

@@ -1,3 +1,0 @@
-from tests.unit.backends.conftest import chip, nodes, site
-
-__all__ = ["chip", "nodes", "site"]

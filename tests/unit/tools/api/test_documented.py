@@ -1,0 +1,64 @@
+"""The list of documented names, and what the simulator says of each."""
+
+from collections import Counter
+
+from difftest.tools.api import documented
+from difftest.tools.api.documented import (
+    CLASSIC,
+    TODAY,
+    SupportState,
+    documented_names,
+    support_states,
+)
+from tests.every import every
+
+
+@every(
+    "dialect, counts",
+    [
+        # 111 names and 9 dtypes of nki.language
+        (CLASSIC, {"nki": 6, "nki.language": 120, "nki.isa": 37}),
+        (TODAY, {"nki": 2, "nki.language": 134, "nki.isa": 67, "nki.collectives": 12}),
+    ],
+)
+def test_every_documented_name_is_there_once(dialect, counts):
+    names = [(one.module, one.name) for one in documented_names(dialect)]
+    assert len(set(names)) == len(names) == sum(counts.values())
+    assert Counter(one.module for one in documented_names(dialect)) == counts
+
+
+@every(
+    "dialect, page",
+    [
+        (CLASSIC, "/en/v2.26.0/general/nki/api/generated/nki.isa.nc_matmul.html"),
+        (TODAY, "/en/v2.32.0/nki/api/generated/nki.isa.nc_matmul.html"),
+    ],
+)
+def test_a_name_has_its_page(dialect, page):
+    (matmul,) = (one for one in documented_names(dialect) if one.name == "nc_matmul")
+    assert matmul.section == "NKI ISA"
+    assert matmul.url.endswith(page)
+
+
+def by_name(dialect):
+    return {f"{one.module}.{one.name}": state for one, state in support_states(dialect).items()}
+
+
+def test_the_states_are_the_modules_own():
+    classic = by_name(CLASSIC)
+    today = by_name(TODAY)
+    assert set(classic.values()) == {SupportState.MODELLED}
+    assert set(today.values()) == {SupportState.MODELLED}
+    assert "nki.isa.topk" in today
+
+
+def test_a_name_that_refuses_to_be_used_raises(monkeypatch):
+    later = documented_names(TODAY)[0]._replace(module="nki.language", name="int64")
+    monkeypatch.setattr(documented, "documented_names", lambda dialect: (later,))
+    assert documented.support_states.__wrapped__(TODAY) == {later: SupportState.RAISES}
+
+
+def test_a_name_that_the_simulator_does_not_know_is_missing(monkeypatch):
+    unknown = documented_names(TODAY)[0]._replace(name="no_such_name")
+    monkeypatch.setattr(documented, "documented_names", lambda dialect: (unknown,))
+    assert documented.support_states.__wrapped__(TODAY) == {unknown: SupportState.MISSING}

@@ -1,0 +1,29 @@
+"""Kernels that want to be believed: none is, and each is caught by the check that is named.
+
+Each run has one for each check; the nightly profile has all of them.
+"""
+
+from hypothesis import settings
+
+from difftest.tools.verdict.fork_server import Limits, Sandbox
+from tests.every import every
+from tests.unit.tools.verdict.cheats.known import KNOWN
+from tests.unit.tools.verdict.cheats.no_work import WITHOUT_WORK, in_place
+from tests.unit.tools.verdict.kernels import judged
+
+NIGHTLY = settings.get_current_profile_name() == "nightly"
+TABLE = WITHOUT_WORK | KNOWN
+
+
+ALWAYS = [name for name, one in TABLE.items() if one.spec is in_place]
+
+
+@every("name", TABLE if NIGHTLY else dict.fromkeys([*list(TABLE)[::3], *ALWAYS]))
+def test_a_cheat_is_caught(nursery, tmp_path, name):
+    cheat = TABLE[name]
+    with Sandbox(Limits(cheat.seconds), nursery) as worker:
+        judgement = judged(worker, tmp_path, cheat.text, spec=cheat.spec, shrink=NIGHTLY)
+    assert judgement.outcome in cheat.outcomes, judgement.as_mapping()
+    assert judgement.outcome.exit_code != 0
+    said = [judgement.reason, judgement.report, *judgement.notes]
+    assert any(cheat.because in one for one in said), said
