@@ -1,4 +1,4 @@
-"""`difftest init`: a first kernel, its reference and its test, to start from."""
+"""`difftest init`: a first kernel with its reference and its test."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import click
 from difftest.support.output import write_file
 
 NAMES = ("scale.py", "scale_reference.py", "test_scale.py")
-"""A kernel in today's dialect, its reference, and their test."""
+"""A kernel in the current dialect, its reference, and their test."""
 CONFIG = "pytest.ini"
 CONFIGS = (
     *(CONFIG, ".pytest.ini", "pytest.toml", ".pytest.toml"),
     *("pyproject.toml", "tox.ini", "setup.cfg"),
 )
-"""Files in which pytest looks for its options."""
+"""Files that pytest reads its options from."""
 SETTING = "difftest_simulate = auto"
-"""Without it kernel tests run, and are seen by editors, where an option asks for them alone."""
+"""The setting with which pytest and editors collect kernel tests without an option."""
 
 
 @click.command()
@@ -28,9 +28,9 @@ SETTING = "difftest_simulate = auto"
 def init(folder: Path) -> None:
     """Write a first kernel, its reference and its test into FOLDER.
 
-    That is this folder, if none is named. `pytest --simulate` runs them green; so does
-    `pytest`, by the pytest.ini that is written where nothing configures pytest yet. Files that
-    are there already stay as they are, and none is written then.
+    The default is the current folder. `pytest --simulate` runs the test, and it passes. If no file
+    configures pytest yet, a pytest.ini is written, with which `pytest` alone runs it too. If one of
+    the files exists already, nothing is written.
     """
     there = [name for name in NAMES if (folder / name).exists()]
     if there:

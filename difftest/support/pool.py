@@ -177,7 +177,7 @@ def die_with_parent(number: int) -> None:
 
 
 def cpu_wait_seconds(process: int | None) -> float:
-    """Return the seconds that a runnable process waited for a core; 0 where they are not counted."""
+    """Return the seconds that a runnable process waited for a core; 0 where not counted."""
     try:
         text = Path(f"/proc/{process}/schedstat").read_text(encoding="ascii")
     except OSError:

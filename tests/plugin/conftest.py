@@ -27,18 +27,19 @@ from difftest.plugin.profiles import PROFILES
 collect_ignore = ["pages"]  # of test_docs.py
 
 for _name in (
-    "backends.absent",
+    "testing.backends.absent",
     "testing.backends.embedded",
     "simulator.oracle.comparison",
     "testing.harness.decorator",
     "testing.harness.edges",
     "testing.harness.explicit",
     "testing.harness.coverage",
-    "lint.check",
+    "tools.lint.check",
     "testing.host.installation",
     "plugin.dialects",
     "plugin.profiles",
     "plugin.failure_output",
+    "plugin.kernel_call",
     "plugin.summary",
     "testing.report.document",
     "testing.report.performance",
