@@ -1,6 +1,6 @@
-"""The production convolution on the simulator, beside torch.nn.functional.conv2d.
+"""The production convolution on the simulator, against torch.nn.functional.conv2d.
 
-The ratios take one run of each after another, in CPU time on one thread.
+The ratios compare runs in turn, in CPU time on one thread.
 """
 
 import itertools

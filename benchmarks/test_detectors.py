@@ -1,6 +1,6 @@
-"""What it costs to look for hazards: reading a trace, beside the simulation that made it.
+"""The cost of the search for hazards, against the simulation that made the trace.
 
-The ratios take launches pair by pair, in CPU time: they hold where a computer's speed drifts.
+The ratios compare launches in pairs, in CPU time, so they hold if a computer's speed drifts.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
-"""The same kernels in both dialects, and the same tiny instruction over and over.
+"""Identical kernels in both dialects, and many identical tiny instructions.
 
-The ratios take the runs pair by pair, one dialect after the other, in CPU time: they hold where a
+The ratios compare runs in pairs, one dialect after the other, in CPU time. They hold if a
 computer's speed drifts.
 """
 

@@ -1,4 +1,4 @@
-"""The linter on the project's kernels, beside Python's own parser: the aim is a second a file."""
+"""The linter on the project's kernels, against Python's parser; a file may take a second."""
 
 import ast
 import time

@@ -1,4 +1,4 @@
-"""What it costs to predict a kernel's time, beside the simulation that made its trace.
+"""The cost of predicting a kernel's time, against the simulation that made its trace.
 
 Kernels of tiny instructions are the worst case: their simulation has little data to move. Times are
 CPU time; the ratio of pairs of runs holds where a computer's speed drifts.

@@ -1,6 +1,6 @@
-"""What this package costs those who wait for it to start, beside what they would wait for anyway.
+"""The time that this package adds to a start of Python or pytest.
 
-The plugin is installed in environments whose projects have no kernel: each of their sessions pays.
+The plugin is installed in environments whose projects have no kernels. Each of their sessions pays.
 """
 
 from __future__ import annotations

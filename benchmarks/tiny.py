@@ -39,7 +39,7 @@ def additions(x, count):
 
 @nki.jit
 def todays_additions(x, count):
-    """The same in today's dialect."""
+    """Load one element at a time, in the current dialect."""
     out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
     for _ in range(count // (CHAIN + 2)):
         tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)

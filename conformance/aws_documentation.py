@@ -157,11 +157,11 @@ def classic_tests(checkout: Path, arguments: Sequence[str], seconds: float) -> l
 
 
 def classic_folder(checkout: Path) -> Path:
-    """Where the checkout has the classic tests.
+    """Return the folder of the classic tests in the checkout.
 
     Raises
     ------
-    FileNotFoundError : nowhere.
+    FileNotFoundError : the checkout has no such folder.
     """
     found = [folder for folder in CLASSIC if (checkout / folder).is_dir()]
     if not found:

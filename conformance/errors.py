@@ -1,4 +1,4 @@
-"""Who tells of each documented error: the linter, the run on the simulator, a detector (README.md).
+"""Find which checker reports each documented error: linter, simulator or detector (README.md).
 
 ``python -m conformance.errors [--write]``. A kernel of our own breaks each rule of the classic page
 of errors (``nki.errors.rst`` at v2.26.0); of the rules that today's pages state, the page of the
@@ -196,7 +196,7 @@ BEFORE = {"err_nki_api_outside_of_nki_kernel": "ZEROS = nl.zeros((128, 64), dtyp
 
 
 class Told(NamedTuple):
-    """Who tells of a wrong kernel: ids of rules at its line, the error of its run, detectors."""
+    """Return the checkers that report a wrong kernel: lint rules, its run's error, detectors."""
 
     rules: tuple[str, ...]
     run: str

@@ -1,4 +1,4 @@
-"""What came of each test or example of a suite, and the causes of those that did not pass."""
+"""Outcomes of a suite's tests or examples, and the causes of failures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OBJECTS = re.compile(r" at 0x[0-9a-f]+")
 _PATHS = re.compile(r"(?<!\w)/[^\s:'\"]*/")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _DENIAL = re.compile(r"\bdiffer\b|\bFAILED\b|\b(?:pass|matches)\? False\b")
-"""How the documentation's programs print that a result is wrong, where they assert nothing."""
+"""Texts that the documentation's programs print for a wrong result, instead of an assertion."""
 _LONGEST = 160
 """Characters of a cause that a table shows."""
 
@@ -36,7 +36,7 @@ class Outcome:
 
 @dataclass
 class Count:
-    """How many tests of a group came to what."""
+    """The number of each outcome in a group of tests."""
 
     results: Counter[str] = field(default_factory=Counter)
 
@@ -64,7 +64,7 @@ def cause(text: str) -> str:
 
 
 def by_group(outcomes: Iterable[Outcome]) -> dict[str, Count]:
-    """The counts of each group, in the order in which the groups appear."""
+    """Return the counts of each group, in order of appearance."""
     counts: dict[str, Count] = {}
     for outcome in outcomes:
         counts.setdefault(outcome.group, Count()).results[outcome.result] += 1

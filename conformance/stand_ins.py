@@ -18,9 +18,9 @@ import ml_dtypes
 import numpy as np
 
 TARGET = "NEURON_PLATFORM_TARGET_OVERRIDE"
-"""The environment variable by which our simulator is told the machine, AWS's own."""
+"""AWS's environment variable that selects the machine of our simulator."""
 GENERATION = "NKI_NC_VERSION"
-"""The one by which the suite tells its simulator (test/utils/simulation_setup.py)."""
+"""The variable for the machine of the suite's simulator (test/utils/simulation_setup.py)."""
 
 _NEURON_DTYPES = ("bfloat16", "float8_e4m3", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu")
 _PACKED = {
@@ -59,7 +59,7 @@ class Absent:
 
 
 def absent(name: str) -> ModuleType:
-    """A module all of whose names are :class:`Absent`."""
+    """A module whose names are all :class:`Absent`."""
     module = package(name)
 
     def attribute(wanted: str) -> Absent:
@@ -87,7 +87,7 @@ def static_cast(array: Any, dtype: Any) -> np.ndarray[Any, Any]:
 
 
 def element_of(dtype: np.dtype[Any]) -> Any:
-    """The dtype of the four elements in one of a packed dtype; None of any other."""
+    """Return the dtype of the four elements in a packed dtype; None for other dtypes."""
     return _PACKED.get(dtype.names[0]) if dtype.names else None
 
 
@@ -112,7 +112,7 @@ def _places(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
 
 
 def is_float_type(dtype: Any) -> bool:
-    """Whether a dtype holds floating-point numbers, ml_dtypes' among them."""
+    """Return whether a dtype holds floating-point numbers, including those of ml_dtypes."""
     found = np.dtype(dtype)
     if np.issubdtype(found, np.floating):
         return True

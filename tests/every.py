@@ -18,12 +18,12 @@ import pytest
 def every(
     names: str | tuple[str, ...], values: Iterable[Any]
 ) -> Callable[[Callable[..., None]], Any]:
-    """Run a test's function for each of ``values``, each with fixtures as fresh as of its own test.
+    """Run a test's function for each of ``values``, each with fresh fixtures.
 
     Parameters
     ----------
-    names : of the arguments that a case gives, separated by commas or in a tuple.
-    values : for each case one value, or a tuple with one for each name; none is a mistake.
+    names : names of the arguments that a case gives, separated by commas or in a tuple.
+    values : for each case one value, or a tuple with one for each name. It may not be empty.
     """
     given = [name.strip() for name in (names.split(",") if isinstance(names, str) else names)]
     cases = [_values(value, len(given)) for value in values]

@@ -20,7 +20,7 @@ from difftest.testing.harness.failures import (
 from difftest.testing.harness.spec_arguments import SpecError
 from difftest.testing.harness.tally import PROPERTY
 from difftest.testing.harness.writers import locate_writers
-from difftest.testing.report.document import CASE, DETAILS, details
+from difftest.testing.report import document
 from difftest.testing.report.failure import one_of_several
 from difftest.testing.session.options import SAVE
 
@@ -91,7 +91,7 @@ def _complete_failure(
     if failure.again is None:
         return
     if not failure.again.edges:
-        item.user_properties.append((CASE, failure.case.to_json()))
+        item.user_properties.append((document.CASE, failure.case.to_json()))
     if state.request.save is not None:
         with internal_error_scope(SAVE.name):
             failure.saved = session.save_failure(item, state.request, failure)
@@ -103,8 +103,8 @@ def _add_properties(
     """Add the report's details and the tally to the test's properties."""
     if state.request.report is not None:
         with internal_error_scope(f"the report of {item.name}"):
-            data = details(runner, failed, page=state.request.report.endswith(PAGES))
-            item.user_properties.append((DETAILS, data))
+            data = document.details(runner, failed, page=state.request.report.endswith(PAGES))
+            item.user_properties.append((document.DETAILS, data))
     runner.tally.broken.update(drain_internal_errors())
     item.user_properties.append((PROPERTY, runner.tally.to_json()))
 

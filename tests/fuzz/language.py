@@ -86,7 +86,7 @@ def unary(scene: Scene) -> None:
 
 
 def reduced(shape: Shape, axes: Sequence[int], *, keepdims: bool) -> Shape:
-    """What a reduction leaves."""
+    """Return the shape that a reduction leaves."""
     if keepdims:
         return tuple(1 if k in axes else size for k, size in enumerate(shape))
     kept = tuple(size for k, size in enumerate(shape) if k not in axes)

@@ -138,7 +138,7 @@ def operand(
     dtypes: Sequence[np.dtype[Any]] | None = None,
     plain: bool = False,
 ) -> Access:
-    """A tile to read: an old one, a part of it, or a new one, of ``shape`` if that is given.
+    """Draw a tile to read: an old one, a part of it, or a new one, of ``shape`` if that is given.
 
     ``plain`` if it may have no odd values.
     """
@@ -179,7 +179,7 @@ def new(scene: Scene, shape: Shape, dtype: np.dtype[Any], space: Space, *, readi
 
 
 def holds(value: Value, shape: Shape) -> bool:
-    """Whether a part of a value has the shape."""
+    """Return whether a part of a value has the shape."""
     return (
         value.blocks == 0
         and len(value.shape) == len(shape)

@@ -37,7 +37,7 @@ import nki.language as nl
 """The same for each dialect; the classic one is ``neuronxcc``'s."""
 
 DRAWN = "<drawn kernel"
-"""How the file name of a compiled kernel starts."""
+"""The beginning of a compiled kernel's file name."""
 
 HOST_DTYPES: dict[str, Any] = {
     "bfloat16": ml_dtypes.bfloat16,

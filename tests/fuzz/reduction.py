@@ -16,7 +16,7 @@ from tests.fuzz.program import Loop, Program, Statement
 
 
 def reduced(failure: Disagreement, modes: tuple[str, ...]) -> Disagreement:
-    """The same failure of the smallest program found by taking parts away."""
+    """Return the failure of the smallest program found by removing parts."""
     going = True
     while going:
         going = False

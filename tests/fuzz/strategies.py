@@ -22,11 +22,11 @@ SPOILT = {"classic": 20, "nki": 30}
 """In how many of a hundred programs a rule may be broken."""
 MACHINES_OF = {"classic": ("trn2", "trn2", "trn2", "trn1"), "nki": ("trn2", "trn3")}
 TRIES = 3
-"""How often a statement is drawn anew that a rule forbids."""
+"""The number of redraws of a statement that a rule forbids."""
 
 
 def statement(scene: Scene) -> None:
-    """One statement: a drawn call of an instruction, what ``nl`` has besides, or a loop."""
+    """Draw one statement: a call of an instruction, what ``nl`` has besides, or a loop."""
     choices = scene.choices
     nested = len(scene.integers) - len(scene.grid)
     if nested < (2 if scene.dialect == "classic" else 1) and choices.chance(10):
@@ -46,7 +46,7 @@ def several(scene: Scene, count: int) -> None:
 
 
 def legal(scene: Scene) -> None:
-    """A statement; one that a rule forbids is drawn anew."""
+    """Draw a statement, again if a rule forbids it."""
     for _ in range(TRIES):
         try:
             statement(scene)

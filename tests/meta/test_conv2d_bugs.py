@@ -78,7 +78,7 @@ def spec_of(kernel, sources=None) -> KernelSpec:
 
 @functools.cache
 def small_cases() -> list[Case]:
-    """What a run of the ci profile draws of small layers."""
+    """Return the small layers that a run of the ci profile draws."""
     return drawn(spec_of(FUSED), 50, seed=1)
 
 

@@ -27,7 +27,7 @@ class Import:
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
     def within(self, *packages: str) -> bool:
-        """Whether the name is one of `packages`, or lies in one."""
+        """Return whether the name is one of `packages` or inside one."""
         return any(f"{self.name}.".startswith(f"{package}.") for package in packages)
 
     def of_standard_library(self) -> bool:
@@ -39,7 +39,7 @@ class Import:
 
 
 def imports(root: Path, file: Path) -> tuple[Import, ...]:
-    """Every import of a file, wherever it stands in it."""
+    """Yield every import of a file, also inside functions."""
     return _imports(file.relative_to(root), file.read_text(encoding="utf-8"))
 
 
