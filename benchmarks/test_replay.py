@@ -35,7 +35,7 @@ def seconds(run):
 
 
 def share_of_values(run):
-    """The share of a launch in which values are computed, read and written."""
+    """Return the share of a launch in which values are computed, read and written."""
     taken = []
 
     def timed(function):

@@ -2,7 +2,7 @@
 
 A block is run as it stands. Where it defines kernels it is loaded like a module, and the calls that
 ``conformance/documented_inputs.py`` has for it are made; any other block is the body of a kernel.
-What a page leaves open cannot be run, and is reported with the reason.
+A block that the page leaves incomplete does not run, and is reported with the reason.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ _PACKED = {
     "float8_e5m2_x4": ml_dtypes.float8_e5m2,
     "float4_e2m1fn_x4": ml_dtypes.float4_e2m1fn,
 }
-"""What the embedded ``nki.language`` has under these names is a field of the name."""
+"""The packed dtypes' element dtypes; in the embedded ``nki.language`` they are fields by name."""
 
 
 def package(name: str, **names: Any) -> ModuleType:

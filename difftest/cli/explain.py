@@ -34,7 +34,7 @@ def explain(context: click.Context, what: str) -> None:
     is_log = path == STANDARD or path.is_file()
     log = _log(path) if is_log else what
     if "\0" in log:
-        raise click.BadParameter(f"{path} is no log: it holds bytes that are no text")
+        raise click.BadParameter(f"{path} is not a log: it is a binary file")
     answers = list(explained_in(log))
     _say("\n".join(map(_text, answers)))
     unknown = [answer.said for answer in answers if answer.cause is None]
@@ -93,7 +93,7 @@ def _name(path: Path) -> str:
 
 
 def _unknown(what: str) -> str:
-    """Return the message for a word that is no file, name, rule or code."""
+    """Return the message for a word that is neither a file nor a name, a rule or a code."""
     from difftest.cli.signatures import signatures
 
     names = [name.rpartition(".")[2] for name in signatures()]

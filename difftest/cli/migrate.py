@@ -100,7 +100,7 @@ def migrate(
         left, is_proven = change(file, output, kernel, proven)
     except (ParserSyntaxError, UnicodeDecodeError) as error:
         place = file / getattr(error, "place", "")  # in a folder
-        raise click.ClickException(f"{place} is no Python: {error}") from None
+        raise click.ClickException(f"{place} is not Python: {error}") from None
     if kernel is None:
         click.echo("not proven: name a --kernel and the --shape of its inputs, or --test", err=True)
     if left:

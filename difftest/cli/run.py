@@ -50,7 +50,7 @@ def run(
     kernel is wrong on a device (docs/how-to/find-hazards.md).
     """
     if not Path(script).is_file():
-        raise click.BadParameter(f"{script} is no file: what comes through a pipe can be read once")
+        raise click.BadParameter(f"{script} is not a file: a pipe can be read only once")
     with strictness(judged):
         code = run_script(script, arguments, level, strict=strict)
     context.exit(code)

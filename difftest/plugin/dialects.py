@@ -1,8 +1,8 @@
 """Kernel tests of a dialect that the backends of a session do not run.
 
 An SDK may have only one dialect of NKI. Test files that import the other dialect are still
-collected. Kernels that no backend runs are left out, and the summary counts them with the reason. A
-backend that runs none of the kernels is a usage error.
+collected. If all backends reject a kernel, it is left out, and the summary counts it with the
+reason. A backend that cannot run any kernel is a usage error.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def collected_without(
 ) -> pytest.CollectReport:
     """Collect a module again if its import failed for lack of one dialect of NKI.
 
-    The first attempt has no special import: a file that tries one dialect and then the other gets
-    the installed one.
+    The first attempt uses the installed dialect alone: a file that tries one dialect and then the
+    other gets the installed one.
     """
     excinfo = getattr(getattr(report, "call", None), "excinfo", None)
     if not isinstance(collector, pytest.Module) or excinfo is None:
@@ -118,7 +118,7 @@ def _left_out(spec: KernelSpec, backend: Backend, test: str) -> Iterator[LeftOut
 
 
 def unanswered(config: pytest.Config) -> str:
-    """Return the usage error of backends that run none of the kernels; empty if there is none."""
+    """Return the usage error of backends that cannot run any kernel, or empty text."""
     session = config.stash[SESSION]
     reasons = {
         row.backend: row.reason for row in session.left_out if row.backend not in session.served

@@ -39,7 +39,7 @@ _AGAIN = re.compile("  (run again|replay):")
 _HYPOTHESIS = re.compile(r"\s*(Failing test case|Falsifying example|You can repr)")
 _LABEL = re.compile(r"^  [\w ]+:(?= )")
 _CALLS = {"rejection": "a call to be refused", "calls": "at the edges"}
-"""Labels of tests that have no case, by the name of their argument."""
+"""Labels of tests without a case, by the name of their argument."""
 
 
 def set_report(item: pytest.Function, failure: ReportedFailure, report: pytest.TestReport) -> None:
@@ -83,7 +83,7 @@ def _bug_key(item: pytest.Function, failure: ReportedFailure, text: str) -> str:
 
 
 def _case_label(item: pytest.Function) -> str:
-    """Return the dtype of a test's case, or the label of a test that has no case."""
+    """Return the dtype of a test's case, or the label of a test without a case."""
     own: dict[str, Any] = item.callspec.params if hasattr(item, "callspec") else {}
     if "case" in own:
         return str(own["case"].dtype)

@@ -302,7 +302,7 @@ def pytest_testnodeready(node: Any) -> None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
 ) -> None:
-    """Print what was compared, and what did not run and why; write the report, if requested."""
+    """Print the summary of comparisons and of tests that did not run; write a requested report."""
     session = _session(config)
     reports = [report for several in terminalreporter.stats.values() for report in several]
     lines = _end_lines(session, config, reports)

@@ -1,4 +1,4 @@
-"""The call of one kernel test: what it compared, its failure, and the data of its report."""
+"""The call of one kernel test: its comparisons, its failure, and the data of its report."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def run_kernel_test(
             raise interrupt.__cause__ from None
         raise
     except CaseFailure as failure:
-        runner.now = runner.reproduction = None  # the case is over, whatever follows
+        runner.now = runner.reproduction = None  # the case is over
         _complete_failure(item, state, runner, failure, drawn)
         failed = failure
         failure.end_in_kernel()

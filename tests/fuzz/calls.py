@@ -228,5 +228,5 @@ def _crash(
 
 
 def _seed(name: str, number: int) -> int:
-    """The same for the same call in every process."""
+    """Return a number for a call that is equal in every process."""
     return sum(ord(letter) * 31**k for k, letter in enumerate(name)) % 10**9 + number

@@ -1,4 +1,4 @@
-"""Both modes of the simulator on one program, and every way in which they may disagree."""
+"""Both modes of the simulator on one program, and all kinds of disagreement."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def _compare_refusals(program: Program, a: Outcome, b: Outcome) -> None:
 
 
 def _broken(error: NkiError | None) -> str:
-    """The rule that was broken, or what is not modelled: the same for all sizes."""
+    """Return the broken rule, or the unmodelled feature, without sizes."""
     if error is None:
         return ""
     return error.happened if isinstance(error, NotModelledError) else error.rule

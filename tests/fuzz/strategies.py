@@ -56,7 +56,7 @@ def legal(scene: Scene) -> None:
 
 
 def draw_lines(scene: Scene, longest: int) -> None:
-    """All lines of a kernel; it ends early where one is refused."""
+    """Draw all lines of a kernel; it ends early if a line is rejected."""
     choices = scene.choices
     try:
         if scene.grid:
@@ -74,12 +74,12 @@ def draw_lines(scene: Scene, longest: int) -> None:
 
 @st.composite
 def programs(draw: Callable[[Any], Any], dialect: str = "classic", longest: int = 8) -> Program:
-    """Whole kernels of up to ``longest`` drawn statements (and those that these need)."""
+    """Draw kernels of up to ``longest`` statements, and the statements that these need."""
     return program(Choices(draw), dialect, longest)
 
 
 def program(choices: Choices, dialect: str, longest: int) -> Program:
-    """A kernel, drawn while it runs in a launch of its own."""
+    """Draw a kernel while it runs in a separate launch."""
     scene = Scene(choices, dialect, lawful=not choices.chance(SPOILT[dialect]))
     machine = choices.pick(MACHINES_OF[dialect])
     if dialect == "classic" and choices.chance(20):

@@ -172,4 +172,4 @@ TODAY: tuple[Callable[[Scene], None], ...] = (
     *(*language.BOTH, load, load, store, gather, moved_by_one, moved_by_one, device_loop),
     *(products, products, iota, affine_select, activation_sum),
 )
-"""Statements of a kernel of today's dialect that are no drawn calls."""
+"""Statements of a kernel of the current dialect other than drawn calls."""

@@ -8,13 +8,13 @@ from pathlib import Path
 from tests.every import every
 from tests.unit.test_architecture import FLOORS, ROOT, floor_of, planted
 
-# How a dialect spells its indices and shapes. Below the frontends there are patterns, walks and
-# indirect accesses, whoever wrote them and however.
+# The syntax of a dialect's indices and shapes. Below the frontends there are only patterns, walks
+# and indirect accesses.
 SYNTAX = re.compile(r"\b(nl\.(arange|mgrid|ds)|par_dim|DynamicIndex|DynamicSlice)\b")
 
 
 def syntax_below(root: Path) -> list[str]:
-    """The lines below the frontends that speak of a dialect's syntax."""
+    """Return the lines below the frontends that name a dialect's syntax."""
     top = list(FLOORS).index("frontend")
     files = sorted(root.glob("difftest/simulator/**/*.py"))
     files = [file for file in files if file.name != "misuses.py"]  # texts for both dialects

@@ -92,7 +92,7 @@ WRONG = {
     "bench reference --size huge": (2, "'huge' is not one of 'tiny', 'small', 'medium', 'large'"),
     "simulate": (2, "No such command 'simulate'"),
     "run absent.py": (2, "Invalid value for 'SCRIPT.py': File 'absent.py'"),
-    f"run {os.devnull}": (2, "is no file: what comes through a pipe can be read once"),
+    f"run {os.devnull}": (2, "is not a file: a pipe can be read only once"),
     "run --level 0.8 wrong_now.py": (2, "'0.8' is not one of '0.3', '0.4', '0.5', '0.6', '0.7'"),
     "grade broken.py": (1, "cannot import broken.py: invalid syntax"),
     "grade nowhere.py": (2, "does not exist"),
