@@ -95,7 +95,7 @@ class Fragment(Exception):
 
 
 def blocks_of(page: str, text: str) -> Iterator[Block]:
-    """The Python blocks of a page in reStructuredText, or of a module's docstrings."""
+    """Return the Python blocks of a page in reStructuredText, or of a module's docstrings."""
     lines = text.expandtabs().splitlines()
     at = 0
     while at < len(lines):
@@ -301,7 +301,7 @@ class Page:
 
 
 def _bound(text: str) -> set[str]:
-    """The names that a module's text binds; none if Python cannot run it."""
+    """Return the names that a module's text binds; none if Python cannot run it."""
     try:
         tree_of(Block("", 0, text))
     except Fragment:
@@ -311,7 +311,7 @@ def _bound(text: str) -> set[str]:
 
 
 def _compiled(block: Block) -> CodeType:
-    """The block's code; its lines are kept where errors and tracebacks look for them."""
+    """Return the block's code; its lines are kept where errors and tracebacks look for them."""
     tree = _Asserts().visit(ast.parse(block.text, block.name))
     lines = block.text.splitlines(keepends=True)
     linecache.cache[block.name] = (len(block.text), None, lines, block.name)

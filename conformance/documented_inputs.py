@@ -87,7 +87,7 @@ def _gelu(x: Any) -> Any:
 
 
 def _product(depth: int, height: int, width: int, more: tuple[int, ...] = ()) -> Inputs:
-    """A call of the tutorial's kernel: ``lhsT.T @ rhs``."""
+    """Return a call of the tutorial's kernel: ``lhsT.T @ rhs``."""
     left = normal(depth, height)
     right = normal(depth, width)
     call = Call("matrix_multiply_kernel", (left, right, *more), left.T @ right, tolerance=1e-3)

@@ -243,7 +243,7 @@ def told(name: str, dialect: str, text: str, folder: Path) -> Told:
 
 
 def _refusal(file: Path) -> str:
-    """The name of the simulator's error, or of its warning; empty if it runs."""
+    """Return the name of the simulator's error or warning; empty if the kernel runs."""
     spec = spec_from_file_location(file.stem, file)
     assert spec is not None
     assert spec.loader is not None

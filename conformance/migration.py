@@ -148,7 +148,7 @@ def _reached(name: str, functions: dict[str, ast.FunctionDef]) -> set[str]:
 
 
 def _run_tests(old: Path, new: Path, files: dict[str, Carried], seconds: float) -> None:
-    """The tests on the classic kernels, and on the new ones."""
+    """Return the outcomes of the tests on the classic kernels, and on the new ones."""
     for one in _outcomes(old, seconds):
         if one.group in files and one.result == FAILED:
             files[one.group].failed_before.add(one.name)
@@ -179,7 +179,7 @@ def _modules_of_its_own() -> Iterator[None]:
 
 
 def _run_scripts(old: Path, new: Path, files: dict[str, Carried], seconds: float) -> None:
-    """The scripts on the classic kernels, and on the new ones."""
+    """Return the outcomes of the scripts on the classic kernels, and on the new ones."""
     for name, file in files.items():
         if "__main__" in (new / name).read_text(encoding="utf-8"):
             if _script(old / name, name, seconds).result == FAILED:
@@ -207,7 +207,7 @@ def _script(script: Path, name: str, seconds: float) -> Outcome:
 
 
 def section(checkout: Path, found: Sequence[Carried]) -> str:
-    """The Markdown of one run."""
+    """Return the Markdown of one run."""
     today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
     kernels = sum(len(one.kernels) for one in found)
     whole = sum(one.whole for one in found)

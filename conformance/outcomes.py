@@ -47,15 +47,15 @@ class Count:
 
 
 def denial(printed: str) -> str:
-    """The first line of a program's output that says that its result is wrong; empty if none."""
+    """Return the output line that reports a wrong result; empty if none."""
     return next((line.strip() for line in printed.splitlines() if _DENIAL.search(line)), "")
 
 
 def cause(text: str) -> str:
-    """The first line of an error, without what differs from one test to the next.
+    """Return the first line of an error, without parts that differ between tests.
 
-    Numbers become N and folders go, so that one cause is counted once; a line is cut at 160
-    characters.
+    Numbers become N and folders are removed, so that each cause is counted once. A line is cut at
+    160 characters.
     """
     lines = (_COLOURS.sub("", line).strip() for line in text.splitlines())
     line = next((line for line in lines if line), "no message")
@@ -72,7 +72,7 @@ def by_group(outcomes: Iterable[Outcome]) -> dict[str, Count]:
 
 
 def by_cause(outcomes: Iterable[Outcome]) -> list[tuple[str, list[Outcome]]]:
-    """The failures of each cause, the most frequent cause first."""
+    """Return the failures of each cause, the most frequent cause first."""
     causes: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         if outcome.result == FAILED:

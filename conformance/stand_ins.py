@@ -32,7 +32,7 @@ _PACKED = {
 
 
 def package(name: str, **names: Any) -> ModuleType:
-    """A module that may have submodules, with ``names`` in it."""
+    """Return a module that may have submodules, with ``names`` in it."""
     module = types.ModuleType(name, "A stand-in of nki-difftest's conformance runs.")
     module.__spec__ = ModuleSpec(name, loader=None, is_package=True)
     module.__path__ = []
@@ -59,7 +59,7 @@ class Absent:
 
 
 def absent(name: str) -> ModuleType:
-    """A module whose names are all :class:`Absent`."""
+    """Return a module whose names are all :class:`Absent`."""
     module = package(name)
 
     def attribute(wanted: str) -> Absent:
@@ -99,7 +99,7 @@ def pack(values: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, 
 
 
 def unpack(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The numbers [..., 4 F] in packed elements [..., F]."""
+    """Return the numbers [..., 4 F] of packed elements [..., F]."""
     places = _places(values.dtype)
     codes = values.view(places.dtype)[..., None] >> places & (1 << int(places[1])) - 1
     numbers = codes.astype(np.uint8).view(element_of(values.dtype))
@@ -107,7 +107,7 @@ def unpack(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _places(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """The lowest bit of each of the four."""
+    """Return the lowest bit of each of the four elements."""
     return np.arange(4, dtype=f"u{dtype.itemsize}") * (2 * dtype.itemsize)
 
 

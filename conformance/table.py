@@ -67,7 +67,7 @@ _RESULTS = (PASSED, FAILED, SKIPPED)
 
 
 def _list_of_each(outcomes: Sequence[Outcome]) -> list[str]:
-    """A table of what did not pass: the names of one file and cause share a row."""
+    """Return a table of failures and skips; the names of one file and cause share a row."""
     rows: dict[tuple[str, str, str], list[str]] = {}
     for one in outcomes:
         if one.result != PASSED:

@@ -19,7 +19,7 @@ import pytest
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 _LOOK = ("uv", "python", "find", "--system", "--no-python-downloads")
 _LOOK += ("--python-preference", "only-system")
-"""What tox-uv looks with; uv stands on the PATH of its environments."""
+"""The command of tox-uv's search; uv is on the PATH of its environments."""
 
 
 def pythons_here() -> list[str]:

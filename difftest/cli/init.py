@@ -32,22 +32,32 @@ def init(folder: Path) -> None:
     configures pytest yet, a pytest.ini is written, with which `pytest` alone runs it too. If one of
     the files exists already, nothing is written.
     """
-    there = [name for name in NAMES if (folder / name).exists()]
-    if there:
+    existing = [name for name in NAMES if (folder / name).exists()]
+    if existing:
         raise click.ClickException(
-            f"{folder / there[0]} is there already, and stays as it is; name another folder"
+            f"{folder / existing[0]} is there already, and stays as it is; name another folder"
         )
     first = files("difftest.cli") / "first"
     texts = {name: (first / f"{name}.txt").read_text("utf-8") for name in NAMES}
-    inside = folder.resolve()
-    places = (place / name for place in (inside, *inside.parents) for name in CONFIGS)
-    config = next((place for place in places if place.is_file()), None)  # of pytest, here or above
+    config = _find_config(folder)
     if config is None:
         texts[CONFIG] = f"[pytest]\n{SETTING}\n"
     for name, text in texts.items():
         write_file(folder / name, text)
     for name in texts:
         click.echo(folder / name)
+    _print_next_steps(folder, config)
+
+
+def _find_config(folder: Path) -> Path | None:
+    """Return the nearest file that configures pytest, in the folder or above, or None."""
+    inside = folder.resolve()
+    places = (place / name for place in (inside, *inside.parents) for name in CONFIGS)
+    return next((place for place in places if place.is_file()), None)
+
+
+def _print_next_steps(folder: Path, config: Path | None) -> None:
+    """Print the commands that run the tests."""
     if folder == Path():
         where = ""
     elif " " in str(folder):

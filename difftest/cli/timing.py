@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
+from rich.console import Console
 from rich.table import Table
 
 from difftest.cli.launching import KernelArguments, launch_traced, random_arrays
@@ -83,27 +84,39 @@ def validate(whole: bool, each: bool, keyword: str) -> None:
             advance()
     judged = [comparison for comparison in comparisons if comparison.first.kind == "measured"]
     ours = [row for row in judged if row.first.machine == MACHINE]
-    parts = {name: [row.judged for row in part] for name, part in _parts(judged).items()}
+    classes = {name: [row.judged for row in part] for name, part in _parts(judged).items()}
     if not keyword:
-        for name, fitted in (("probes of trn1 whose cost is theirs", True), (OTHERS, False)):
-            parts[name] = [predict_probe(probe) for probe in probes() if probe.fitted is fitted]
-    parts["all of trn2"] = [row.judged for row in ours]
-    print_table(console, _classes(parts))
+        classes |= _probe_classes()
+    classes["all of trn2"] = [row.judged for row in ours]
+    print_table(console, _classes(classes))
     print_table(console, _table(comparisons, None if each or keyword else FEW))
     engines = _engines(timelines)
     if engines.row_count:
         print_table(console, engines)
-    every = parts["all of trn2"]
-    if len({row.kernel for row in every}) > 1:  # the scale comes from the other kernels
-        result = calibration(every)
-        console.print(
-            f"Each kernel with the scale that the others alone give: {result.left_out} of "
-            f"{result.rows} inside ({result.left_out / result.rows:.0%}). A scale of "
-            f"{result.scale:.2f} holds {COVERAGE:.0%} of them all; the model has {SCALE:g}.",
-            highlight=False,
-        )
+    _print_scale(console, classes["all of trn2"])
     if len(groups) < len(named):
         console.print(f"Left out: {len(named) - len(groups)} slow ones, which --all has.")
+
+
+def _probe_classes() -> dict[str, list[CheckedPrediction]]:
+    """Return the predictions of the probes of trn1, by their two classes."""
+    return {
+        name: [predict_probe(probe) for probe in probes() if probe.fitted is fitted]
+        for name, fitted in (("probes of trn1 whose cost is theirs", True), (OTHERS, False))
+    }
+
+
+def _print_scale(console: Console, judged: Sequence[CheckedPrediction]) -> None:
+    """Print how the intervals of each kernel do with the scale that the other kernels give."""
+    if len({row.kernel for row in judged}) < 2:
+        return
+    result = calibration(judged)
+    console.print(
+        f"Each kernel with the scale that the others alone give: {result.left_out} of "
+        f"{result.rows} inside ({result.left_out / result.rows:.0%}). A scale of "
+        f"{result.scale:.2f} holds {COVERAGE:.0%} of them all; the model has {SCALE:g}.",
+        highlight=False,
+    )
 
 
 def _compare(

@@ -89,7 +89,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 @pytest.fixture(scope="session")
 def difftest_runner(request: pytest.FixtureRequest) -> Runner:
-    """The runner of the session's backends."""
+    """Return the runner of the session's backends."""
     runner = _session(request.config).runner
     if runner is None:
         pytest.fail("kernel tests need a backend: --simulate or --device", pytrace=False)

@@ -1,9 +1,9 @@
 """Measure the cases that a kernel test draws: new, random, and reaching a kernel's loops.
 
-``python -m tests.meta.drawing`` prints, for each test in tests/kernels, of ``--cases`` drawn cases
-how many are distinct, how many have an operand of zeros alone, and in how many all operands are
-random; and of ``--layers`` drawn convolutions what they need: several blocks, a halo between them,
-a second PSUM tile, a block that begins beyond row 256. Nothing runs a kernel.
+``python -m tests.meta.drawing`` draws ``--cases`` cases of each test in tests/kernels, and prints
+the number of distinct cases, of cases with an operand of zeros alone, and of cases whose operands
+are all random. Of ``--layers`` drawn convolutions it prints the number that need several blocks, a
+halo between them, a second PSUM tile, or a block that begins beyond row 256. No kernel runs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Enough(Exception):
 def drawn(
     spec: KernelSpec, count: int, seed: int = 0, ends: Callable[[Case], bool] = lambda case: False
 ) -> list[Case]:
-    """The cases that a kernel test of ``count`` examples runs, up to one that ``ends`` them."""
+    """Return the cases of a kernel test with ``count`` examples, up to one that ``ends`` them."""
     found: list[Case] = []
     ended = False
 

@@ -65,12 +65,12 @@ PRODUCT = KernelSpec(
 
 @dataclass(frozen=True)
 class Bug:
-    """A text of a kernel and the wrong one in its place.
+    """A text of a kernel, and the wrong text that replaces it.
 
     Attributes
     ----------
-    tried : the shape of an example that an author tries it on.
-    smallest : the smallest case that shows it, and its dtype, by the argument ``why``.
+    tried : shape of the example with which an author tries the kernel.
+    smallest : smallest case that shows the bug, and its dtype, by the argument ``why``.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""What is drawn for the project's own kernels: new cases, random data, and every part of a loop."""
+"""The cases drawn for the project's own kernels: new, random, and in every part of a loop."""
 
 import pytest
 from hypothesis import Phase, find, settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def device() -> str:
-    """The device of the scripts' tensors: torch accepts the name of a device."""
+    """Return the device of the scripts' tensors: torch accepts the name of a device."""
     return "cpu"
 
 
