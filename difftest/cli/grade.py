@@ -17,6 +17,7 @@ from difftest.testing.host.loading import load_kernel
 from difftest.testing.host.options import with_progress
 from difftest.tools.course.assignment import (
     SEED,
+    CorrectnessTest,
     correctness_tests,
     performance_tests,
 )
@@ -53,17 +54,7 @@ def grade(context: click.Context, file: Path, test_maxpool: bool, seed: int, pre
     with embedded_with_predictions():
         kernel = load_kernel(f"{file}:{KERNEL}")
         tests = correctness_tests(max_pool=test_maxpool)
-        results: list[CaseResult] = []
-        with progress("correctness", sum(len(test.channels) for test in tests)) as advance:
-            for result in grade_correctness(kernel, tests, seed):
-                verdict = "passed" if result.passed else "FAILED"
-                text = result.failure or ""
-                if text and text in [row.failure for row in results]:
-                    text = "as above"
-                case = f"{verdict}  {result.test.name}: {result.case}"
-                click.echo("\n        ".join([case, *text.splitlines()]))
-                results.append(result)
-                advance()
+        results = _grade_cases(kernel, tests, seed)
         passed = all(result.passed for result in results)
         for hazard in hazards_of(kernel, tests) if passed else ():
             lines = ["FAILED  on a device:", *finding_text(hazard).splitlines()]
@@ -74,6 +65,24 @@ def grade(context: click.Context, file: Path, test_maxpool: bool, seed: int, pre
     for line in _score(results, timed, predicted, passed):
         click.echo(line)
     context.exit(0 if passed else 1)
+
+
+def _grade_cases(
+    kernel: Callable[..., Any], tests: tuple[CorrectnessTest, ...], seed: int
+) -> list[CaseResult]:
+    """Run the correctness tests, print each result, and return the results."""
+    results: list[CaseResult] = []
+    with progress("correctness", sum(len(test.channels) for test in tests)) as advance:
+        for result in grade_correctness(kernel, tests, seed):
+            verdict = "passed" if result.passed else "FAILED"
+            text = result.failure or ""
+            if text and text in [row.failure for row in results]:
+                text = "as above"
+            case = f"{verdict}  {result.test.name}: {result.case}"
+            click.echo("\n        ".join([case, *text.splitlines()]))
+            results.append(result)
+            advance()
+    return results
 
 
 def _predictions(

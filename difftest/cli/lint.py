@@ -76,14 +76,7 @@ def lint(
         raise click.UsageError("name a file, or a folder, of kernels, or a --kernel to run")
     fix, unsafe, shown = (options.pop(name) for name in ("fix", "unsafe_fixes", "shown"))
     ranks = options.pop("ranks")
-    try:
-        given = {name: options.pop(name) for name in ("sdk", "before", "target", "ids")}
-        request = reading.request_of(
-            {**reading.project_settings(Path.cwd()), **{k: v for k, v in given.items() if v}},
-            {level: options.pop(level.value) for level in reading.Level},
-        )
-    except reading.SettingsError as error:
-        raise click.UsageError(str(error)) from None
+    request = _request(options)
     if STANDARD in files:
         request = replace(request, stdin=read_standard_input())
     if fix and not shown and STANDARD in files:
@@ -107,6 +100,18 @@ def lint(
         click.echo(format_summary(diagnostics, request.levels), err=True)
     denied = any(request.levels.of(entry.rule) is reading.Level.DENY for entry in diagnostics)
     context.exit(2 if unread else int(denied))
+
+
+def _request(options: dict[str, Any]) -> reading.LintRequest:
+    """Take the settings out of the command's options, and return the request."""
+    try:
+        given = {name: options.pop(name) for name in ("sdk", "before", "target", "ids")}
+        return reading.request_of(
+            {**reading.project_settings(Path.cwd()), **{k: v for k, v in given.items() if v}},
+            {level: options.pop(level.value) for level in reading.Level},
+        )
+    except reading.SettingsError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def _change(request: reading.LintRequest, files: Sequence[Path], unsafe: bool, shown: bool) -> bool:

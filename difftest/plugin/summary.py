@@ -30,7 +30,22 @@ COLUMNS = {
 
 
 def table_text(tally: Tally, verbose: bool) -> list[str]:
-    """Return the lines of the table of counts for each kernel.
+    """Return the lines of the table of counts for each kernel."""
+    rows = _table_rows(tally, verbose)
+    columns = {"kernel": [kernel for kernel, _ in rows], "backend": [on for _, on in rows]}
+    if len(set(columns["backend"])) < 2:
+        del columns["backend"]
+    for title, name in COLUMNS.items():
+        if any(counts[name] for counts in rows.values()) and (verbose or name != "nonfinite"):
+            columns[title] = [str(counts[name]) for counts in rows.values()]
+    sides = {"kernel": "<", "backend": "<"}
+    forms = [f"{sides.get(k, '>')}{max(map(len, [k, *cells]))}" for k, cells in columns.items()]
+    lines = [tuple(columns), *zip(*columns.values(), strict=True)]
+    return ["  ".join(map(format, cells, forms)).rstrip() for cells in lines]
+
+
+def _table_rows(tally: Tally, verbose: bool) -> dict[tuple[str, str], Counter[str]]:
+    """Return the counts of each row, by kernel and backend.
 
     Identical kernels share a row. In a long table, kernels without points to act on share one too.
     """
@@ -48,16 +63,7 @@ def table_text(tally: Tally, verbose: bool) -> list[str]:
     what = "others" if len(well) < len(rows) else "kernels"
     for key in well if len(rows) > 2 * _FEW and not verbose else ():
         rows[f"{len({name for name, _ in well})} {what} (-v)", key[1]].update(rows.pop(key))
-    columns = {"kernel": [kernel for kernel, _ in rows], "backend": [on for _, on in rows]}
-    if len(set(columns["backend"])) < 2:
-        del columns["backend"]
-    for title, name in COLUMNS.items():
-        if any(counts[name] for counts in rows.values()) and (verbose or name != "nonfinite"):
-            columns[title] = [str(counts[name]) for counts in rows.values()]
-    sides = {"kernel": "<", "backend": "<"}
-    forms = [f"{sides.get(k, '>')}{max(map(len, [k, *cells]))}" for k, cells in columns.items()]
-    lines = [tuple(columns), *zip(*columns.values(), strict=True)]
-    return ["  ".join(map(format, cells, forms)).rstrip() for cells in lines]
+    return rows
 
 
 def _agreement_lines(tally: Tally) -> Iterator[str]:
@@ -91,22 +97,28 @@ def coverage_lines(tally: Tally, verbose: bool) -> Iterator[str]:
     Lines of a file are grouped, and only the first few groups are shown unless ``verbose``. Loops
     without a third iteration are shown only if ``verbose``: often no case of the domain has one.
     """
-    places = [
-        place for place in uncovered_branches(tally.coverage) if verbose or place.what != TURNS[-1]
-    ]
+    if verbose:
+        yield from _all_coverage_lines(tally)
+        return
     groups: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
-    for place in places:
-        tried = place.tried and f": {place.tried}"
-        groups[place.file, place.what, _named(place.kernels, 1), tried].append(str(place.line))
-        if verbose:
-            names = ", ".join(place.kernels)
-            yield f"no case: {place.file}:{place.line}: {place.what} ({names}){tried}"
-            yield f"           {place.source}"
-    for (file, what, names, tried), lines in [] if verbose else list(groups.items())[:_FEW]:
+    for place in uncovered_branches(tally.coverage):
+        if place.what != TURNS[-1]:
+            tried = place.tried and f": {place.tried}"
+            groups[place.file, place.what, _named(place.kernels, 1), tried].append(str(place.line))
+    for (file, what, names, tried), lines in list(groups.items())[:_FEW]:
         yield f"no case: {file}:{_named(lines)}: {what} ({names}){tried}"
-    if not verbose and (left := sum(map(len, list(groups.values())[_FEW:]))):
+    if left := sum(map(len, list(groups.values())[_FEW:])):
         yield f"no case: and {left} more branches and loops; -v has all"
-    for why in sorted(tally.coverage.unknown) if verbose else ():
+
+
+def _all_coverage_lines(tally: Tally) -> Iterator[str]:
+    """Yield two lines for each branch that no case took, and the reasons for unknown branches."""
+    for place in uncovered_branches(tally.coverage):
+        tried = place.tried and f": {place.tried}"
+        names = ", ".join(place.kernels)
+        yield f"no case: {place.file}:{place.line}: {place.what} ({names}){tried}"
+        yield f"           {place.source}"
+    for why in sorted(tally.coverage.unknown):
         yield f"not every case's branches and loops are known: {why}"
 
 
