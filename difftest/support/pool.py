@@ -65,6 +65,13 @@ class PoolWorker:
         self.process.start()
         theirs.close()
 
+    def assign(self, tasks: Iterator[Any]) -> None:
+        """Send the next of ``tasks`` to the process; it has no task if there are no more."""
+        self.tasks = list(itertools.islice(tasks, 1))
+        self.news = []
+        for task in self.tasks:
+            self.connection.send(task)
+
     def allow(self, seconds: float) -> None:
         """Set the deadline in ``seconds``; on Linux, time spent waiting for a core is added."""
         self.deadline, self._waited = time.monotonic() + seconds, cpu_wait_seconds(self.process.pid)
@@ -101,9 +108,7 @@ def run_tasks(
     result: type,
     limit: Callable[[Any], float],
 ) -> Iterator[tuple[Task, Any]]:
-    """Yield each task with its result, or its LostTask, in order of completion.
-
-    The processes ignore Ctrl-C.
+    """Yield each task with its result, or its LostTask. The processes ignore Ctrl-C.
 
     Parameters
     ----------
@@ -137,10 +142,7 @@ def run_tasks(
                 elif message is not None:
                     member.news.append(message)
                 if message is None or isinstance(message, result):
-                    member.tasks = list(itertools.islice(left, 1))
-                    member.news = []
-                    for task in member.tasks:
-                        member.connection.send(task)
+                    member.assign(left)
                 if isinstance(message, LostTask) or not member.tasks:
                     members.remove(member)
                     member.end()
