@@ -1,4 +1,4 @@
-"""The same kernels in both dialects: what a benchmark of the one against the other runs.
+"""Identical kernels in both dialects, for benchmarks of one dialect against the other.
 
 The pairs issue the same instructions on the same tiles. Import this inside ``embedded()``.
 """

@@ -37,7 +37,7 @@ def seconds(results):
 
 
 def measured():
-    """How many times the points of one worker two have done, in each pair."""
+    """The ratio of points that two workers and one worker complete, for each pair of runs."""
     orders = SweepSetup(TEST, 3, 60.0)
     taken = {1: [], 2: []}
     with contextlib.ExitStack() as after:

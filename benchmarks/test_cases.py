@@ -26,11 +26,11 @@ TESTS = Path(__file__).parents[1] / "tests" / "kernels"
 FEW = 500
 MANY = 5000
 GROWTH = 3.0
-"""Blocks of memory a case at most: a mark by which a repeat is known is one."""
+"""The most blocks of memory for each case. The mark that identifies a repeat takes one."""
 
 
 def specs():
-    """Of all kernel tests, by their names."""
+    """Yield the name and the spec of each kernel test."""
     for file in sorted(TESTS.glob("test_*.py")):
         module = importlib.import_module(f"tests.kernels.{file.stem}")
         for name, made in sorted(vars(module).items()):
@@ -39,7 +39,7 @@ def specs():
 
 
 def drawn_cases(spec, count=CASES):
-    """The same cases each time."""
+    """Return drawn cases, which are equal in each run."""
     drawn = []
 
     @hypothesis.seed(0)
@@ -64,7 +64,7 @@ def test_cases_a_second(capsys):
     rows = []
     for name, spec in specs():
         runner, drawn = Runner((EmbeddedSimulator(),)), drawn_cases(spec)
-        check_each(runner, spec, drawn[0])  # what is imported and found out once
+        check_each(runner, spec, drawn[0])  # imports and caches
         alone = seconds(lambda case, s=spec: evaluate_reference(s, case, s.inputs_of(case)), drawn)
         whole = seconds(lambda case, s=spec, r=runner: check_each(r, s, case), drawn)
         rows.append((name, len((spec.kernel, *spec.others)), 1 / whole, whole / alone))

@@ -1,6 +1,6 @@
-"""The production convolution on the simulator, beside torch.nn.functional.conv2d.
+"""The production convolution on the simulator, against torch.nn.functional.conv2d.
 
-The ratios take one run of each after another, in CPU time on one thread.
+The ratios compare runs in turn, in CPU time on one thread.
 """
 
 import itertools
@@ -62,7 +62,7 @@ def test_conv2d(capsys):
 
     torch.set_num_threads(1)
     single, half = map(arguments, DTYPES)
-    # torch's half precision takes half a minute here: single stands for it.
+    # torch's half precision takes half a minute here, so it is compared with single precision.
     runs = {
         "simulated, float32": (simulated, single),
         "simulated, float16": (simulated, half),

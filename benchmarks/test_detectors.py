@@ -1,6 +1,6 @@
-"""What it costs to look for hazards: reading a trace, beside the simulation that made it.
+"""The cost of the search for hazards, against the simulation that made the trace.
 
-The ratios take launches pair by pair, in CPU time: they hold where a computer's speed drifts.
+The ratios compare launches in pairs, in CPU time, so they hold if a computer's speed drifts.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from difftest.simulator.launch_listeners import listening
 
 PAIRS = 9
 AIM = 1.2
-"""The CPU time of a launch that is looked at, times that of one that is only recorded."""
+"""The largest ratio of CPU times, inspected launch to recorded launch."""
 
 RANDOM = np.random.default_rng(0)
 
@@ -33,7 +33,7 @@ SMALL_IMAGE = normal(1, 128, 6, 6), normal(128, 128, 3, 3), normal(128)
 
 
 def kernels():
-    """Kernels of both dialects with their inputs, by name."""
+    """Return kernels of both dialects with their inputs, by name."""
     with embedded():
         from benchmarks import dialects
         from kernels.classic import conv2d as classic
@@ -49,7 +49,7 @@ def kernels():
         "conv2d, classic": (classic.fused_conv2d_maxpool, IMAGES, {"pool_size": 2}),
         "conv2d, today's": (todays.fused_conv2d_maxpool, IMAGES, {"pool_size": 2}),
         "transpose": (transpose.matrix_transpose, MATRICES[:1], {}),
-        # little data for each instruction: what is looked at weighs most
+        # little data for each instruction: the inspection weighs most
         "tiles of 1 element, classic": (classic_add.vector_add_tiled, VECTORS, {"ROW_CHUNK": 1}),
         "tiles of 1 element, today's": (todays_add.vector_add_tiled, VECTORS, {"ROW_CHUNK": 1}),
         "transpose by tiles": (transpose.transpose_by_tiles, MATRICES[:1], {}),

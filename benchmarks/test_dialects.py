@@ -1,6 +1,6 @@
-"""The same kernels in both dialects, and the same tiny instruction over and over.
+"""Identical kernels in both dialects, and many identical tiny instructions.
 
-The ratios take the runs pair by pair, one dialect after the other, in CPU time: they hold where a
+The ratios compare runs in pairs, one dialect after the other, in CPU time. They hold if a
 computer's speed drifts.
 """
 
@@ -14,7 +14,7 @@ from difftest.simulator import launch
 
 PAIRS = 9
 AIM = 1.2
-"""Of the matmul in today's dialect, times the classic one's; the convolution has none."""
+"""The largest ratio for the matmul, current to classic dialect; the convolution has no limit."""
 ELEMENTS = 1000
 
 
@@ -37,7 +37,7 @@ def convolution(image, filters):
 
 
 def seconds(kernel, inputs):
-    """The CPU time of a launch, and what it returned."""
+    """Return the CPU time of a launch, and its output."""
     start = time.process_time()
     output = launch(kernel, inputs, record=False).outputs[0]
     return time.process_time() - start, output

@@ -1,6 +1,6 @@
-"""What an instruction on one element costs, beside one that is only run: ratios of CPU time.
+"""The CPU time of a recorded instruction on one element, against one that is only run.
 
-Each ratio is the median of runs in pairs, one after the other, so that it holds where a computer's
+Each ratio is the median of runs in pairs, one after the other, so that it holds if a computer's
 speed drifts. To compare two versions of difftest, run it in a checkout of each.
 """
 

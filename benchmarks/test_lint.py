@@ -1,4 +1,4 @@
-"""The linter on the project's kernels, beside Python's own parser: the aim is a second a file."""
+"""The linter on the project's kernels, against Python's parser; a file may take a second."""
 
 import ast
 import time
@@ -22,7 +22,7 @@ def test_each_file_takes_less_than_a_second(capsys):
     files = sorted(KERNELS.rglob("*.py"))
     parsed = sum(seconds(lambda file=file: ast.parse(file.read_bytes())) for file in files)
     of_files = LintRequest().of_files
-    of_files(files[:1])  # what is imported once
+    of_files(files[:1])  # imports
     read = {file: seconds(lambda file=file: of_files([file])) for file in files}
     slowest = max(read, key=read.get)
     upgrade = LintRequest(sdk=NEWEST).of_files

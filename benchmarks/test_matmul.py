@@ -1,4 +1,4 @@
-"""The tiled matmul on the simulator, beside the same loop on bare arrays."""
+"""The tiled matmul on the simulator, against its loop on bare arrays."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ TILE_N = 512
 
 
 def bare_loop(lhsT, rhs, result):
-    """What nki_matmul_tiled_ computes, with its tiles and no simulator."""
+    """Compute the result of nki_matmul_tiled_ in its tiles, without the simulator."""
     (K, M), N = lhsT.shape, rhs.shape[1]
     for m in range(0, M, TILE_M):
         for n in range(0, N, TILE_N):

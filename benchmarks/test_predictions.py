@@ -1,4 +1,4 @@
-"""What it costs to predict a kernel's time, beside the simulation that made its trace.
+"""The cost of predicting a kernel's time, against the simulation that made its trace.
 
 Kernels of tiny instructions are the worst case: their simulation has little data to move. Times are
 CPU time; the ratio of pairs of runs holds where a computer's speed drifts.
@@ -18,15 +18,15 @@ from difftest.timing import predict
 
 PAIRS = 3
 AIM = 1.0
-"""The CPU time of a prediction, times that of the simulation."""
+"""The largest ratio of CPU times, prediction to simulation."""
 INTERVAL = 1.5
-"""That of its interval, other compilers included, times that of the prediction."""
+"""The largest ratio of CPU times, interval with other compilers to prediction."""
 BYTES = 1500
-"""Of memory for each instruction at the peak of a prediction, its timeline included."""
+"""The most bytes of memory for each instruction of a prediction, including its timeline."""
 
 
 def kernels():
-    """Kernels with their inputs, by name."""
+    """Return kernels with their inputs, by name."""
     with embedded():
         from benchmarks import tiny
 

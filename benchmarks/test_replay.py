@@ -1,8 +1,8 @@
-"""What a replay costs beside a launch of the kernel: ratios of CPU time, small runs of kernels/.
+"""The CPU time of a replay, against a launch of the kernel, for small runs of kernels/.
 
-Each ratio is the median of runs in pairs, one after the other, so that it holds where a computer's
-speed drifts. What the instructions compute, read and write stands last: no replay that keeps every
-bit can take less, whatever it does without.
+Each ratio is the median of runs in pairs, one after the other, so that it holds if a computer's
+speed drifts. The last row is the share in which instructions compute, read and write. A replay
+that keeps every bit cannot take less.
 """
 
 import statistics
@@ -35,7 +35,7 @@ def seconds(run):
 
 
 def share_of_values(run):
-    """The share of a launch in which values are computed, read and written."""
+    """Return the share of a launch in which values are computed, read and written."""
     taken = []
 
     def timed(function):

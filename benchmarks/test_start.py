@@ -1,6 +1,6 @@
-"""What this package costs those who wait for it to start, beside what they would wait for anyway.
+"""The time that this package adds to a start of Python or pytest.
 
-The plugin is installed in environments whose projects have no kernel: each of their sessions pays.
+The plugin is installed in environments whose projects have no kernels. Each of their sessions pays.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ STARTS = {
         2.5,
     ),
 }
-"""A start, what it stands beside, and how many times as long it may take."""
+"""A start, the start to compare it with, and the largest ratio of their times."""
 
 
 def seconds(words: tuple[str, ...], folder: Path) -> float:
-    """CPU that a process of Python takes."""
+    """Return the CPU time of a Python process."""
     shutil.rmtree(folder / ".hypothesis", ignore_errors=True)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     run = [sys.executable, *words]
@@ -46,9 +46,9 @@ def seconds(words: tuple[str, ...], folder: Path) -> float:
 
 
 def environment() -> dict[str, str]:
-    """One thread of BLAS: to make more is paid by whoever imports NumPy.
+    """Return the environment of a start: one thread of BLAS, and compiled bytecode.
 
-    Bytecode is kept: who starts a second time does not compile again.
+    More threads would add to the time of NumPy's import. Bytecode makes it a second start.
     """
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {**kept, "OPENBLAS_NUM_THREADS": "1"}

@@ -1,4 +1,4 @@
-"""What it costs to add and to round as devices do, beside instructions of the same size.
+"""The cost of adding and rounding as devices do, against instructions of the same size.
 
 Each group holds an instruction that adds from the first element to the last, or rounds a
 multiply-add once, and the same call with an operator to which neither matters.

@@ -1,4 +1,4 @@
-"""Judging candidates of the convolution's ladder, beside checking one in this process."""
+"""Judging candidates of the convolution's ladder, against checking one in this process."""
 
 import itertools
 import resource

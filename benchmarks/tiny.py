@@ -12,7 +12,7 @@ CHAIN = 98
 
 @classic.jit
 def loads(x):
-    """Loads one element at a time: what a first kernel of a beginner does."""
+    """Load one element at a time, as a beginner's first kernel does."""
     rows, columns = x.shape
     out = cl.ndarray((rows, columns), dtype=x.dtype, buffer=cl.shared_hbm)
     tile = cl.ndarray((cl.par_dim(1), rows * columns), dtype=x.dtype, buffer=cl.sbuf)
@@ -39,7 +39,7 @@ def additions(x, count):
 
 @nki.jit
 def todays_additions(x, count):
-    """The same in today's dialect."""
+    """Load one element at a time, in the current dialect."""
     out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
     for _ in range(count // (CHAIN + 2)):
         tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)

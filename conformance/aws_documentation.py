@@ -35,7 +35,7 @@ _COMMAND = "from difftest.cli.main import main; main()"
 SOURCES = Path("nki", "deep-dives", "src")
 """Scripts that the deep dives include."""
 REFUSED = {"nki/examples/layout-violation.py": "partitions"}
-"""Scripts that show what is not allowed, and a word of the error that must end them."""
+"""Scripts that show a misuse, and a word of the error that must end them."""
 MACHINES = {"nki/deep-dives/src/mxfp-matmul/mx_toplevel.py": "trn3"}
 """Scripts that tell their compiler a machine, by its flags: for the simulator it is a variable."""
 PAGES = Path("nki")
@@ -131,7 +131,7 @@ def code_blocks(checkout: Path, seconds: float) -> list[Outcome]:
 
 
 def prelude() -> dict[str, Any]:
-    """What the pages take for granted: modules by their usual names, and some of their names."""
+    """Names that the pages assume: modules by their usual names, and some of their members."""
     nl = importlib.import_module("nki.language")
     modules = {"nki": "nki", "nisa": "nki.isa", "ncc": "nki.collectives", "nt": "nki.typing"}
     names = {short: importlib.import_module(name) for short, name in modules.items()}
@@ -157,11 +157,11 @@ def classic_tests(checkout: Path, arguments: Sequence[str], seconds: float) -> l
 
 
 def classic_folder(checkout: Path) -> Path:
-    """Where the checkout has the classic tests.
+    """Return the folder of the classic tests in the checkout.
 
     Raises
     ------
-    FileNotFoundError : nowhere.
+    FileNotFoundError : the checkout has no such folder.
     """
     found = [folder for folder in CLASSIC if (checkout / folder).is_dir()]
     if not found:

@@ -2,7 +2,7 @@
 
 A block is run as it stands. Where it defines kernels it is loaded like a module, and the calls that
 ``conformance/documented_inputs.py`` has for it are made; any other block is the body of a kernel.
-What a page leaves open cannot be run, and is reported with the reason.
+A block that the page leaves incomplete does not run, and is reported with the reason.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class Block:
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a kernel that a block defines, and what it must return (None: only that it runs).
+    """A call of a kernel that a block defines, and its expected result (None: it only has to run).
 
-    ``cores`` is the launch grid. What is compared, as float32 and within ``tolerance``, is what the
-    kernel returns, or the argument that it ``fills``.
+    ``cores`` is the launch grid. The kernel's result, or the argument with the index ``fills``, is
+    compared as float32 and within ``tolerance``.
     """
 
     kernel: str
@@ -66,18 +66,18 @@ class Call:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a page says in words and a block needs to run.
+    """Facts from a page's prose that a block needs to run.
 
     Attributes
     ----------
-    names : what the block's free names stand for. Arrays become tensors in HBM.
+    names : values of the block's free names. Arrays become tensors in HBM.
     setup : Python that runs before the block, in the same kernel.
-    expected : what an array among ``names`` holds afterwards.
+    expected : values that arrays among ``names`` hold afterwards.
     calls : of the kernels that the block defines.
     raises : the block shows a misuse: a part of the error's text.
-    fault : what is wrong with the block itself, to stand beside its error.
+    fault : error of the block itself, which its outcome names.
     saved_as : the page says to save the block under this name, and later blocks import it.
-    machine : what it runs on.
+    machine : name of the machine that it runs on.
     """
 
     names: Mapping[str, Any] = field(default_factory=dict)
@@ -95,7 +95,7 @@ class Fragment(Exception):
 
 
 def blocks_of(page: str, text: str) -> Iterator[Block]:
-    """The Python blocks of a page in reStructuredText, or of a module's docstrings."""
+    """Return the Python blocks of a page in reStructuredText, or of a module's docstrings."""
     lines = text.expandtabs().splitlines()
     at = 0
     while at < len(lines):
@@ -119,11 +119,11 @@ def _indent(line: str) -> int:
 
 
 def tree_of(block: Block) -> ast.Module:
-    """The block's syntax tree.
+    """Return the block's syntax tree.
 
     Raises
     ------
-    Fragment : it is no Python, or leaves parts out with ``...``.
+    Fragment : the block is not Python, or leaves parts out with ``...``.
     """
     try:
         tree = ast.parse(block.text, block.name)
@@ -157,7 +157,7 @@ def free_names(text: str) -> set[str]:
 
 
 def is_module(tree: ast.Module) -> bool:
-    """Whether a block is a module's code: it has definitions alone, or defines or runs kernels."""
+    """Return whether a block is a module: only definitions, or kernels defined or run."""
     return _is_all_definitions(tree) or any(
         isinstance(node, ast.Attribute)
         and node.attr in ("jit", "simulate")
@@ -183,12 +183,12 @@ class _Asserts(ast.NodeTransformer):
 
 
 def every_element(value: Any) -> bool:
-    """Whether all elements of a tile are other than 0; the truth of what is no tile."""
+    """Return whether no element of a tile is 0, or the truth of another value."""
     return bool(np.all(value.values())) if hasattr(value, "values") else bool(value)
 
 
 class Page:
-    """The blocks of a page, each run with those before it that define what it uses.
+    """The blocks of a page, each run after the earlier blocks that define its names.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ class Page:
         self.prelude = prelude
 
     def outcomes(self, seconds: float) -> list[Outcome]:
-        """What came of each block, at most ``seconds`` each."""
+        """Return the outcome of each block, which may take ``seconds``."""
         return [self._outcome(block, seconds) for block in self.blocks]
 
     def _outcome(self, block: Block, seconds: float) -> Outcome:
@@ -256,7 +256,7 @@ class Page:
             compare(arrays[name], expected)
 
     def _runs_a_saved_block(self, block: Block) -> bool:
-        """Whether it imports what the page says to save: then it calls kernels, and is none."""
+        """Return whether a block imports a block that the page saves; it then calls kernels."""
         names = {one.saved_as for one in self.inputs.values() if one.saved_as}
         imports = [
             one for one in ast.walk(ast.parse(block.text)) if isinstance(one, ast.ImportFrom)
@@ -265,7 +265,7 @@ class Page:
 
     @contextmanager
     def _saved(self, block: Block) -> Iterator[None]:
-        """The modules that the page saved before ``block``, to be imported meanwhile."""
+        """Make the modules that the page saved before ``block`` importable within the block."""
         before = dict(sys.modules)
         for one in self.blocks:
             name = self.inputs[one.line].saved_as if one.line in self.inputs else ""
@@ -281,11 +281,11 @@ class Page:
                     del sys.modules[name]
 
     def _needed(self, block: Block, known: set[str]) -> list[Block]:
-        """The blocks before ``block`` that bind what it and they use, in the page's order.
+        """Return the blocks before ``block`` that bind the names it needs, in the page's order.
 
         Raises
         ------
-        Fragment : nothing on the page binds it.
+        Fragment : the page binds no such name.
         """
         needed: list[Block] = []
         missing = free_names(block.text) - known
@@ -301,7 +301,7 @@ class Page:
 
 
 def _bound(text: str) -> set[str]:
-    """The names that a module's text binds; none if Python cannot run it."""
+    """Return the names that a module's text binds; none if Python cannot run it."""
     try:
         tree_of(Block("", 0, text))
     except Fragment:
@@ -311,7 +311,7 @@ def _bound(text: str) -> set[str]:
 
 
 def _compiled(block: Block) -> CodeType:
-    """The block's code; its lines are kept where errors and tracebacks look for them."""
+    """Return the block's code; its lines are kept where errors and tracebacks look for them."""
     tree = _Asserts().visit(ast.parse(block.text, block.name))
     lines = block.text.splitlines(keepends=True)
     linecache.cache[block.name] = (len(block.text), None, lines, block.name)
@@ -325,7 +325,7 @@ def _execute(code: Sequence[CodeType], space: dict[str, Any]) -> None:
 
 
 def _call(space: Mapping[str, Any], calls: Sequence[Call]) -> None:
-    """Make the calls of what a block defined, and compare what they return."""
+    """Call the kernels that a block defined, and compare their results."""
     for call in calls:
         simulation = space["nki"].simulate(space[call.kernel])
         arguments = [value.copy() if _is_array(value) else value for value in call.arguments]
@@ -336,7 +336,7 @@ def _call(space: Mapping[str, Any], calls: Sequence[Call]) -> None:
 
 
 def compare(actual: Any, expected: Any, tolerance: float = 1e-5) -> None:
-    """Assert that an array, or each of a tuple, is what was expected."""
+    """Assert that an array, or each array of a tuple, equals the expected one."""
     if isinstance(expected, tuple):
         assert len(actual) == len(expected), f"{len(actual)} outputs, not {len(expected)}"
         for one, other in zip(actual, expected, strict=True):
@@ -353,7 +353,7 @@ def _is_array(value: Any) -> bool:
 
 @contextmanager
 def _quietly() -> Iterator[io.StringIO]:
-    """What a block prints, which is given, warns of and puts into the environment stays in here."""
+    """Yield the stream of a block's output; undo its warnings and changes of the environment."""
     environment = dict(os.environ)
     printed = io.StringIO()
     with redirect_stdout(printed), warnings.catch_warnings():

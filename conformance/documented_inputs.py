@@ -1,4 +1,4 @@
-"""What the pages of AWS's documentation say in words, as arrays: inputs of blocks, and results.
+"""Inputs and results that AWS's documentation describes in words, as arrays.
 
 By page and line at tag v2.32.0, for ``conformance/code_blocks.py``; line 0 has names for all blocks
 of a page. Shapes are those of the page's prose, comments or assertions, made small where a page
@@ -87,7 +87,7 @@ def _gelu(x: Any) -> Any:
 
 
 def _product(depth: int, height: int, width: int, more: tuple[int, ...] = ()) -> Inputs:
-    """A call of the tutorial's kernel: ``lhsT.T @ rhs``."""
+    """Return a call of the tutorial's kernel: ``lhsT.T @ rhs``."""
     left = normal(depth, height)
     right = normal(depth, width)
     call = Call("matrix_multiply_kernel", (left, right, *more), left.T @ right, tolerance=1e-3)

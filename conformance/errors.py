@@ -1,4 +1,4 @@
-"""Who tells of each documented error: the linter, the run on the simulator, a detector (README.md).
+"""Find which checker reports each documented error: linter, simulator or detector (README.md).
 
 ``python -m conformance.errors [--write]``. A kernel of our own breaks each rule of the classic page
 of errors (``nki.errors.rst`` at v2.26.0); of the rules that today's pages state, the page of the
@@ -196,7 +196,7 @@ BEFORE = {"err_nki_api_outside_of_nki_kernel": "ZEROS = nl.zeros((128, 64), dtyp
 
 
 class Told(NamedTuple):
-    """Who tells of a wrong kernel: ids of rules at its line, the error of its run, detectors."""
+    """Return the checkers that report a wrong kernel: lint rules, its run's error, detectors."""
 
     rules: tuple[str, ...]
     run: str
@@ -243,7 +243,7 @@ def told(name: str, dialect: str, text: str, folder: Path) -> Told:
 
 
 def _refusal(file: Path) -> str:
-    """The name of the simulator's error, or of its warning; empty if it runs."""
+    """Return the name of the simulator's error or warning; empty if the kernel runs."""
     spec = spec_from_file_location(file.stem, file)
     assert spec is not None
     assert spec.loader is not None

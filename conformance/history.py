@@ -20,7 +20,7 @@ TABLE = Path(__file__).with_name("history.csv")
 
 
 def names_at(checkout: Path, tag: str) -> set[str]:
-    """What the stubs of a tag declare: ``nisa.dma_copy``, and ``nisa.dma_copy(src)``."""
+    """Return the names in a tag's stubs: ``nisa.dma_copy``, and ``nisa.dma_copy(src)``."""
     names: set[str] = set()
     for module, folder in MODULES.items():
         path = f"{tag}:nki/api/nki/{folder}/__init__.py"
@@ -44,7 +44,9 @@ def _declared(body: Sequence[ast.stmt], owner: str) -> Iterator[str]:
 
 
 def history(checkout: Path) -> dict[str, tuple[str, str]]:
-    """The first level that has a name, and the first without it; names of all levels are left out.
+    """Return, by name, the first level that has it and the first without it.
+
+    Names of all levels are left out.
 
     An argument that came and went with its function has no row, nor has a name that came with 0.3:
     the stubs of 0.2 have a few only.

@@ -1,9 +1,9 @@
-"""How many kernels of others are inside the language of ``difftest verdict`` (README.md).
+"""Count the published kernels inside the language of ``difftest verdict`` (README.md).
 
 ``python -m conformance.language PATH...``: each PATH is a folder of Python files with kernels, such
 as checkouts of aws-neuron/nki-library and aws-neuron/aws-neuron-sdk, and ``kernels`` of this
-project. Nothing runs. A kernel is a function that NKI decorates; it is judged with what it uses of
-its file, as it would stand in a file of its own: scripts and tests have drivers beside it.
+project. Nothing runs. A kernel is a function that NKI decorates. It is judged with the definitions
+that it uses, as if in a file of its own, because scripts and tests also contain drivers.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _HEADS = {
     "Enum": "from enum import Enum",
     "NKIObject": "from nki.language import NKIObject",
 }
-"""What pages take for granted."""
+"""Imports that the pages assume, by the name that they bind."""
 
 
 def is_kernel(node: ast.stmt) -> bool:
-    """Whether NKI decorates a function."""
+    """Return whether NKI decorates a function."""
     marks = (".jit", "nki_jit", ".baremetal", ".benchmark", ".profile", ".trace")
     return isinstance(node, ast.FunctionDef) and any(
         ast.unparse(one).partition("(")[0].endswith(marks) and "nki" in ast.unparse(one)
@@ -50,7 +50,7 @@ def _names(node: ast.AST) -> set[str]:
 
 
 def _bound(node: ast.stmt) -> set[str]:
-    """What a statement of a module binds."""
+    """Return the names that a statement of a module binds."""
     if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
         return {node.name}
     imports = [one for one in ast.walk(node) if isinstance(one, (ast.Import, ast.ImportFrom))]
@@ -60,7 +60,7 @@ def _bound(node: ast.stmt) -> set[str]:
 
 
 def alone(tree: ast.Module, kernel: ast.FunctionDef) -> str:
-    """The source of a kernel and of what it uses of its module."""
+    """Return the source of a kernel and of the definitions that it uses."""
     needed = _names(kernel)
     kept = {kernel}
     body = [one for one in tree.body if "__main__" not in ast.unparse(one).partition("\n")[0]]
@@ -73,7 +73,7 @@ def alone(tree: ast.Module, kernel: ast.FunctionDef) -> str:
 
 
 def kernels(path: Path) -> Iterator[tuple[str, str, Path]]:
-    """The kernels below a folder: place, source, and the folder in which its imports are."""
+    """Yield the kernels below a folder: place, source, and the folder for its imports."""
     files = [path] if path.is_file() else sorted(path.rglob("*.py")) + sorted(path.rglob("*.rst"))
     for file in files:
         text = file.read_text(encoding="utf-8")
@@ -89,7 +89,7 @@ def kernels(path: Path) -> Iterator[tuple[str, str, Path]]:
 
 
 def breach_of(source: str, file: Path) -> str:
-    """Why the source of a kernel, in the place of a file, is outside; empty if it is inside."""
+    """Return why a kernel's source is outside the language, if in ``file``; empty if inside."""
     with tempfile.NamedTemporaryFile("w", suffix=".py", dir=file.parent) as made:
         made.write(source)
         made.flush()

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import NoReturn
 
 WAITING = 10
-"""How many times the limit may pass by the clock, for what sleeps or waits."""
+"""The factor by which wall-clock time may exceed the limit, for code that sleeps or waits."""
 _LOOK = 0.05
 """Seconds between two looks at the time."""
 

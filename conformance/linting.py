@@ -1,4 +1,4 @@
-"""What the linter says of AWS's own code: of its files, and of what its launches do (README.md).
+"""Lint AWS's own code: its files and the traces of its launches (README.md).
 
 ``python -m conformance.linting PATH scripts|blocks|classic|library [--sdk 2.32] [--write] [pytest's
 arguments]``: PATH is a checkout of https://github.com/aws-neuron/aws-neuron-sdk, or for ``library``
@@ -58,7 +58,7 @@ class Reader:
             self.count(one)
 
     def count(self, one: Diagnostic) -> None:
-        """Keep one that was found."""
+        """Keep a diagnostic."""
         key = one.id, one.path, one.line
         self.broken[key] += 1
         self.said.setdefault(key, one.happened)
@@ -84,7 +84,7 @@ def run(kind: str, checkout: Path, arguments: Sequence[str], seconds: float) -> 
 
 
 def _script(checkout: Path, file: Path, seconds: float) -> Outcome:
-    """One script, run in this process, whose launches are seen."""
+    """Run one script in this process and observe its launches."""
     name = file.relative_to(checkout).as_posix()
     known = set(sys.modules)
     argv = sys.argv
@@ -110,9 +110,9 @@ def _script(checkout: Path, file: Path, seconds: float) -> Outcome:
 
 
 def section(title: str, command: str, checkout: Path, counts: str, reader: Reader) -> str:
-    """The Markdown of a run: its origin, what was read, and each place that breaks a rule.
+    """Return the Markdown of a run: its origin, the files read, and each place that breaks a rule.
 
-    Places of a file where the same is said are one row.
+    Places of a file with equal messages share a row.
     """
     lines = [f"## {title}", "", f"From {commit_of(checkout)}, by", "", "```", command, "```", ""]
     lines += [f"{counts}, {reader.launches:,} launches: {len(reader.broken)} places.", ""]

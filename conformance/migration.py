@@ -33,19 +33,19 @@ FOLDERS = (Path("general", "nki", "test"), Path("general", "nki", "examples"))
 TITLE = "AWS's documentation: its classic kernels, migrated"
 COMMAND = "python -m conformance.migration PATH"
 WRONG = ("AssertionError", "assert ", "False is not true")
-"""How the documentation's tests say that a result is wrong."""
+"""The texts with which the documentation's tests report a wrong result."""
 
 
 @dataclass
 class Carried:
-    """What became of one file.
+    """The result of migrating one file.
 
     Attributes
     ----------
-    name : from the root of the checkout.
+    name : path from the root of the checkout.
     kernels : the comments in each of its kernels.
-    comments : in the file.
-    outcomes : of what it runs: its tests, or the script.
+    comments : number of comments in the file.
+    outcomes : outcomes of its tests, or of the script.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Carried:
         return sum(count == 0 for count in self.kernels.values())
 
     def verdict(self) -> str:
-        """What its tests say, in a word or two."""
+        """Return the result of its tests in a word or two."""
         failures = [one for one in self.outcomes if one.result == FAILED]
         new = [one for one in failures if one.name not in self.failed_before]
         if any(is_wrong(one) for one in new):
@@ -74,17 +74,17 @@ class Carried:
 
 
 def is_wrong(outcome: Outcome) -> bool:
-    """Whether a failure is a result that differs, and no error of the simulator or of Python."""
+    """Return whether a failure is a wrong result, not an error of the simulator or of Python."""
     first = outcome.why.strip().partition("\n")[0]
     return any(mark in first for mark in WRONG) and "rule:" not in outcome.why
 
 
 def carried(checkout: Path, seconds: float) -> list[Carried]:
-    """Migrate the files of both folders, and run what they run.
+    """Migrate the files of both folders, and run their tests and scripts.
 
     Raises
     ------
-    FileNotFoundError : the checkout has none of them.
+    FileNotFoundError : the checkout has no such file.
     """
     if not all((checkout / folder).is_dir() for folder in FOLDERS):
         raise FileNotFoundError(f"no {FOLDERS[0]} in {checkout}: is this v2.26.0?")
@@ -102,7 +102,7 @@ def carried(checkout: Path, seconds: float) -> list[Carried]:
 
 
 def _migrated(folder: Path, output: Path, name: Path) -> dict[str, Carried]:
-    """Write the new files; those that have kernels, by their places in the folder."""
+    """Write the new files; return the files with kernels, by their places in the folder."""
     files: dict[str, Carried] = {}
     for file, result in Package(folder, output, folder.rglob("*.py")).migrated().items():
         (output / file).parent.mkdir(parents=True, exist_ok=True)
@@ -115,7 +115,7 @@ def _migrated(folder: Path, output: Path, name: Path) -> dict[str, Carried]:
 
 
 def _comments(code: str, kernels: Collection[str]) -> dict[str, int]:
-    """How many comments each kernel of a file has, in what it calls there too."""
+    """Return the number of comments in each kernel of a file and the functions it calls there."""
     tree = ast.parse(code)
     lines = code.split("\n")
     functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
@@ -136,7 +136,7 @@ def _comments(code: str, kernels: Collection[str]) -> dict[str, int]:
 
 
 def _reached(name: str, functions: dict[str, ast.FunctionDef]) -> set[str]:
-    """A function and those of the file that it calls, and so on."""
+    """Return a function and the functions of the file that it calls, recursively."""
     reached = {name}
     todo = [name]
     while todo:
@@ -148,7 +148,7 @@ def _reached(name: str, functions: dict[str, ast.FunctionDef]) -> set[str]:
 
 
 def _run_tests(old: Path, new: Path, files: dict[str, Carried], seconds: float) -> None:
-    """The tests on the classic kernels, and on the new ones."""
+    """Return the outcomes of the tests on the classic kernels, and on the new ones."""
     for one in _outcomes(old, seconds):
         if one.group in files and one.result == FAILED:
             files[one.group].failed_before.add(one.name)
@@ -167,7 +167,7 @@ def _outcomes(folder: Path, seconds: float) -> list[Outcome]:
 
 @contextmanager
 def _modules_of_its_own() -> Iterator[None]:
-    """What is imported meanwhile is forgotten: the new files have the names of the old ones."""
+    """Forget the imports of the block: new files have the names of the old ones."""
     before = set(sys.modules)
     try:
         yield
@@ -179,7 +179,7 @@ def _modules_of_its_own() -> Iterator[None]:
 
 
 def _run_scripts(old: Path, new: Path, files: dict[str, Carried], seconds: float) -> None:
-    """The scripts on the classic kernels, and on the new ones."""
+    """Return the outcomes of the scripts on the classic kernels, and on the new ones."""
     for name, file in files.items():
         if "__main__" in (new / name).read_text(encoding="utf-8"):
             if _script(old / name, name, seconds).result == FAILED:
@@ -207,7 +207,7 @@ def _script(script: Path, name: str, seconds: float) -> Outcome:
 
 
 def section(checkout: Path, found: Sequence[Carried]) -> str:
-    """The Markdown of one run."""
+    """Return the Markdown of one run."""
     today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
     kernels = sum(len(one.kernels) for one in found)
     whole = sum(one.whole for one in found)

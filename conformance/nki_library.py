@@ -26,7 +26,7 @@ from difftest.simulator import strictness
 from difftest.testing.host.installation import embedded_with_predictions
 
 HOOK = Path("test", "utils", "simulation_setup.py")
-"""Where the suite meets its simulator: a checkout without it is another project's."""
+"""The file in which the suite calls its simulator; a checkout without it is another project."""
 UNPUBLISHED = (
     "test.utils.scripts",
     "test.utils.scripts.remote_lock_scripts",
@@ -35,7 +35,7 @@ UNPUBLISHED = (
 """Modules that the suite imports and some published commits lack (that of 2026-04-13 all): they
 share devices and read profiles, and neither happens on a simulator."""
 DEFAULT = ("test/integration/nkilib", "-m", "fast")
-"""What runs where pytest gets no argument of its own: the tests that the suite marks as fast."""
+"""The default arguments of pytest: the tests that the suite marks as fast."""
 
 
 @contextmanager
@@ -67,9 +67,9 @@ def simulator_in_place(checkout: Path) -> Iterator[None]:
 
 
 class NothingCompiled:
-    """A pytest plugin: tells the suite's orchestrator that no kernel was compiled.
+    """A pytest plugin that gives the suite's orchestrator no compiled kernel.
 
-    It asks for its compiled kernel after a simulation too, where it never made one (commit of
+    The orchestrator also reads its compiled kernel after a simulation, but made none (commit of
     2026-04-13, test/utils/test_orchestrator.py: ``_compiled_kernel``).
     """
 
@@ -82,7 +82,7 @@ class NothingCompiled:
 
 
 def published(checkout: Path, module: str) -> bool:
-    """Whether the checkout has a module's file or folder."""
+    """Return whether the checkout has a module's file or folder."""
     path = checkout.joinpath(*module.split("."))
     return path.is_dir() or path.with_suffix(".py").is_file()
 

@@ -1,4 +1,4 @@
-"""What came of each test or example of a suite, and the causes of those that did not pass."""
+"""Outcomes of a suite's tests or examples, and the causes of failures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OBJECTS = re.compile(r" at 0x[0-9a-f]+")
 _PATHS = re.compile(r"(?<!\w)/[^\s:'\"]*/")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _DENIAL = re.compile(r"\bdiffer\b|\bFAILED\b|\b(?:pass|matches)\? False\b")
-"""How the documentation's programs print that a result is wrong, where they assert nothing."""
+"""Texts that the documentation's programs print for a wrong result, instead of an assertion."""
 _LONGEST = 160
 """Characters of a cause that a table shows."""
 
@@ -36,7 +36,7 @@ class Outcome:
 
 @dataclass
 class Count:
-    """How many tests of a group came to what."""
+    """The number of each outcome in a group of tests."""
 
     results: Counter[str] = field(default_factory=Counter)
 
@@ -47,15 +47,15 @@ class Count:
 
 
 def denial(printed: str) -> str:
-    """The first line of a program's output that says that its result is wrong; empty if none."""
+    """Return the output line that reports a wrong result; empty if none."""
     return next((line.strip() for line in printed.splitlines() if _DENIAL.search(line)), "")
 
 
 def cause(text: str) -> str:
-    """The first line of an error, without what differs from one test to the next.
+    """Return the first line of an error, without parts that differ between tests.
 
-    Numbers become N and folders go, so that one cause is counted once; a line is cut at 160
-    characters.
+    Numbers become N and folders are removed, so that each cause is counted once. A line is cut at
+    160 characters.
     """
     lines = (_COLOURS.sub("", line).strip() for line in text.splitlines())
     line = next((line for line in lines if line), "no message")
@@ -64,7 +64,7 @@ def cause(text: str) -> str:
 
 
 def by_group(outcomes: Iterable[Outcome]) -> dict[str, Count]:
-    """The counts of each group, in the order in which the groups appear."""
+    """Return the counts of each group, in order of appearance."""
     counts: dict[str, Count] = {}
     for outcome in outcomes:
         counts.setdefault(outcome.group, Count()).results[outcome.result] += 1
@@ -72,7 +72,7 @@ def by_group(outcomes: Iterable[Outcome]) -> dict[str, Count]:
 
 
 def by_cause(outcomes: Iterable[Outcome]) -> list[tuple[str, list[Outcome]]]:
-    """The failures of each cause, the most frequent cause first."""
+    """Return the failures of each cause, the most frequent cause first."""
     causes: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         if outcome.result == FAILED:

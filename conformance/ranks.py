@@ -1,4 +1,4 @@
-"""Tests of nki-library that run on several ranks, which its hook for a simulator does not know.
+"""Tests of nki-library on several ranks, which its hook for a simulator does not support.
 
 Its ``run_simulator_inference`` (commit of 2026-04-13) runs one launch with one set of arguments,
 while tests of collectives give a set for each rank and compare the files ``output_worker_<rank>/``.
@@ -21,7 +21,7 @@ from conformance.stand_ins import TARGET, environment
 from difftest.simulator import launch_ranks
 
 ALIAS = ".must_alias_input"
-"""What the suite appends to the name of an argument that is written (its simulation_setup.py)."""
+"""The suffix that the suite gives to names of written arguments (its simulation_setup.py)."""
 
 
 class Ranks:
@@ -29,7 +29,7 @@ class Ranks:
 
     @pytest.hookimpl
     def pytest_collection_finish(self) -> None:
-        """After the conftest has imported it, before a test makes one."""
+        """Patch the orchestrator after conftest has imported it, and before a test makes one."""
         module = sys.modules.get("test.utils.test_orchestrator")
         if module is None or not hasattr(module.Orchestrator, "_run_simulator_inference"):
             return
@@ -49,9 +49,9 @@ class Ranks:
 def outputs_of_ranks(
     kernel: Any, inputs: list[Mapping[str, Any]], cores: int
 ) -> list[tuple[np.ndarray[Any, Any], ...]]:
-    """What ``kernel`` returns on each rank, on ``cores`` cores; ``inputs`` are of each rank.
+    """Return the kernel's outputs on each rank, on ``cores`` cores.
 
-    Arrays of several ranks may be the same one: each rank gets its own.
+    ``inputs`` has the arguments of each rank. Ranks may share an array: each gets a copy.
     """
     launched = sys.modules["nki"].jit(kernel)[cores]
     signature = inspect.signature(launched.function)
@@ -69,7 +69,7 @@ def _copied(value: Any) -> Any:
 
 
 def _on_ranks(orchestrator: Any, test: Any, module: Any) -> Path:
-    """Run a test's kernel on its ranks and write what they return; the folder of the outputs."""
+    """Run a test's kernel on its ranks, write the outputs, and return their folder."""
     ranks = range(test.inference_args.collective_ranks)
     compiler = test.compiler_input
     with environment(TARGET, compiler.platform_target.get_nc_gen()):
@@ -91,6 +91,6 @@ def _on_ranks(orchestrator: Any, test: Any, module: Any) -> Path:
 
 
 def _of_rank(given: Any, rank: int) -> Mapping[str, Any]:
-    """The arguments of a rank: the suite gives one set for all, or a generator of them."""
+    """Return a rank's arguments, from one set for all ranks or a generator of sets."""
     found: Mapping[str, Any] = given.for_rank(rank) if hasattr(given, "for_rank") else given
     return found

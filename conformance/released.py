@@ -1,4 +1,4 @@
-"""What `difftest lint` denies of kernels that AWS released, at each release's own SDK (README.md).
+"""Lint the kernels that AWS released, with the SDK of each release (README.md).
 
 ``python -m conformance.released PATH RELEASE… [--write]``: PATH is a clone of
 https://github.com/aws-neuron/nki-library or https://github.com/aws-neuron/aws-neuron-sdk. A RELEASE
@@ -32,13 +32,13 @@ _SDK = re.compile(r"^v?(2\.\d+)")
 
 @dataclass
 class Reading:
-    """What the linter reports of one release.
+    """The linter's report on one release.
 
     Attributes
     ----------
     commit : the full name of the release's commit.
-    unread : the files that are no Python.
-    denied, warned : counts by the id of a rule.
+    unread : files that are not Python.
+    denied, warned : counts by rule id.
     denials : each denied place, as the linter's text names it.
     """
 

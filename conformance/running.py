@@ -1,4 +1,4 @@
-"""A suite's tests, run by pytest in this process, and what came of each."""
+"""Run a suite's tests with pytest in this process, and collect their outcomes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Recorder:
 
     @pytest.hookimpl
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """A test's outcome is that of its call, or of the phase that kept it from its call."""
+        """Keep the outcome of a test's call, or of another phase that failed or skipped it."""
         if report.when == "call" or (report.when == "setup" and not report.passed):
             self._keep(report, report.nodeid)
         elif report.when == "teardown" and report.failed:
@@ -58,7 +58,7 @@ class Limit:
 
 
 def reason(report: pytest.TestReport | pytest.CollectReport) -> str:
-    """The text of the error that a report carries: its message, not the traceback."""
+    """Return the message of a report's error, without the traceback."""
     crash = getattr(report.longrepr, "reprcrash", None)
     if crash is not None:
         return str(crash.message)
@@ -68,7 +68,7 @@ def reason(report: pytest.TestReport | pytest.CollectReport) -> str:
 
 @contextmanager
 def in_front_of_path(*paths: Path) -> Iterator[None]:
-    """Folders in front of ``sys.path`` meanwhile."""
+    """Hold folders in front of ``sys.path`` within the block."""
     before = list(sys.path)
     sys.path[:0] = [str(path) for path in paths]
     try:
@@ -83,17 +83,16 @@ def run(
     paths: Sequence[Path] = (),
     plugins: Sequence[object] = (),
 ) -> list[Outcome]:
-    """Run pytest in ``checkout``, as its own people do, and return what came of each test.
+    """Run pytest in ``checkout``, as its developers do, and return the outcome of each test.
 
-    ``paths`` go in front of ``sys.path`` meanwhile, ``plugins`` are pytest's for this run. The
-    working folder is the checkout's, so that node ids and files among the options are its own.
-    This project's plugin is left out: the suite's own hooks decide what is installed.
+    ``paths`` are in front of ``sys.path``, and ``plugins`` are plugins of pytest for this run. The
+    working folder is the checkout, so that node ids and files in the options are relative to it.
+    This project's plugin is left out, because the suite's own hooks decide what is installed.
 
     Raises
     ------
     RuntimeError
-        If pytest refused the options, found no test or was interrupted: then there is nothing to
-        count.
+        If pytest rejected the options, found no test or was interrupted.
     """
     recorder = Recorder()
     before = os.getcwd()

@@ -17,7 +17,7 @@ from difftest.tools.lint.rule import NEWEST
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print what the schema says; 1 where the log is not valid, 2 where it has no finding."""
+    """Print schema errors; return 1 for an invalid log and 2 for a log without findings."""
     import jsonschema  # of this recipe alone: pip install jsonschema
 
     schema = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))

@@ -18,9 +18,9 @@ import ml_dtypes
 import numpy as np
 
 TARGET = "NEURON_PLATFORM_TARGET_OVERRIDE"
-"""The environment variable by which our simulator is told the machine, AWS's own."""
+"""AWS's environment variable that selects the machine of our simulator."""
 GENERATION = "NKI_NC_VERSION"
-"""The one by which the suite tells its simulator (test/utils/simulation_setup.py)."""
+"""The variable for the machine of the suite's simulator (test/utils/simulation_setup.py)."""
 
 _NEURON_DTYPES = ("bfloat16", "float8_e4m3", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu")
 _PACKED = {
@@ -28,11 +28,11 @@ _PACKED = {
     "float8_e5m2_x4": ml_dtypes.float8_e5m2,
     "float4_e2m1fn_x4": ml_dtypes.float4_e2m1fn,
 }
-"""What the embedded ``nki.language`` has under these names is a field of the name."""
+"""The packed dtypes' element dtypes; in the embedded ``nki.language`` they are fields by name."""
 
 
 def package(name: str, **names: Any) -> ModuleType:
-    """A module that may have submodules, with ``names`` in it."""
+    """Return a module that may have submodules, with ``names`` in it."""
     module = types.ModuleType(name, "A stand-in of nki-difftest's conformance runs.")
     module.__spec__ = ModuleSpec(name, loader=None, is_package=True)
     module.__path__ = []
@@ -59,7 +59,7 @@ class Absent:
 
 
 def absent(name: str) -> ModuleType:
-    """A module all of whose names are :class:`Absent`."""
+    """Return a module whose names are all :class:`Absent`."""
     module = package(name)
 
     def attribute(wanted: str) -> Absent:
@@ -87,7 +87,7 @@ def static_cast(array: Any, dtype: Any) -> np.ndarray[Any, Any]:
 
 
 def element_of(dtype: np.dtype[Any]) -> Any:
-    """The dtype of the four elements in one of a packed dtype; None of any other."""
+    """Return the dtype of the four elements in a packed dtype; None for other dtypes."""
     return _PACKED.get(dtype.names[0]) if dtype.names else None
 
 
@@ -99,7 +99,7 @@ def pack(values: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, 
 
 
 def unpack(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The numbers [..., 4 F] in packed elements [..., F]."""
+    """Return the numbers [..., 4 F] of packed elements [..., F]."""
     places = _places(values.dtype)
     codes = values.view(places.dtype)[..., None] >> places & (1 << int(places[1])) - 1
     numbers = codes.astype(np.uint8).view(element_of(values.dtype))
@@ -107,12 +107,12 @@ def unpack(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _places(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """The lowest bit of each of the four."""
+    """Return the lowest bit of each of the four elements."""
     return np.arange(4, dtype=f"u{dtype.itemsize}") * (2 * dtype.itemsize)
 
 
 def is_float_type(dtype: Any) -> bool:
-    """Whether a dtype holds floating-point numbers, ml_dtypes' among them."""
+    """Return whether a dtype holds floating-point numbers, including those of ml_dtypes."""
     found = np.dtype(dtype)
     if np.issubdtype(found, np.floating):
         return True

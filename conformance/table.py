@@ -20,21 +20,20 @@ def section(
     *,
     each: bool = False,
 ) -> str:
-    """The Markdown of one run: its origin, the counts of each group, the causes of failures.
+    """Return the Markdown of one run: its origin, the counts of each group, causes of failures.
 
     Parameters
     ----------
     title
         The heading; it names the run and is unique on the page.
     command
-        What anyone types to get the same figures, with PATH for the checkout.
+        The command that reproduces the figures, with PATH for the checkout.
     checkout
-        The folder that was run; its commit is asked of git.
+        The folder that was run; git names its commit.
     outcomes
-        What came of each test or example.
+        The outcome of each test or example.
     each
-        Whether to list everything that did not pass, skipped or failed, and not only an example
-        of each cause.
+        Whether to list everything that was skipped or failed, instead of an example of each cause.
     """
     today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
     counts = by_group(outcomes)
@@ -68,7 +67,7 @@ _RESULTS = (PASSED, FAILED, SKIPPED)
 
 
 def _list_of_each(outcomes: Sequence[Outcome]) -> list[str]:
-    """A table of what did not pass: the names of one file and cause share a row."""
+    """Return a table of failures and skips; the names of one file and cause share a row."""
     rows: dict[tuple[str, str, str], list[str]] = {}
     for one in outcomes:
         if one.result != PASSED:
@@ -114,7 +113,7 @@ def commit_of(checkout: Path) -> str:
 
 
 def place(text: str, page: Path = PAGE) -> None:
-    """Put a section on the page: in the place of the one with its heading, or at the end."""
+    """Write a section on the page: replace the section with its heading, or append it."""
     heading, _, _ = text.partition("\n")
     before, *sections = ("\n" + page.read_text(encoding="utf-8")).split("\n## ")
     kept = [before.lstrip("\n")]

@@ -23,11 +23,11 @@ _MISSING = "reportMissingImports"
 
 
 def complaints(checkout: Path, pyright: str) -> tuple[int, list[dict[str, Any]]]:
-    """How many files pyright read, and what it says of them.
+    """Return the number of files that pyright read, and its diagnostics.
 
     Raises
     ------
-    FileNotFoundError : the checkout has no examples, or the command is not there.
+    FileNotFoundError : the checkout has no examples, or pyright is not installed.
     """
     folders = [str(checkout / one) for one in (EXAMPLES, SOURCES) if (checkout / one).is_dir()]
     if not folders:
@@ -44,7 +44,7 @@ def complaints(checkout: Path, pyright: str) -> tuple[int, list[dict[str, Any]]]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print what is said of NKI or of a file; 1 where something is, 2 where nothing was read."""
+    """Print diagnostics of NKI and of files; return 1 if there are any, 2 if no file was read."""
     checkout = Path(arguments[0]).resolve()
     try:
         files, said = complaints(checkout, *(arguments[1:2] or ["pyright"]))

@@ -1,7 +1,7 @@
 """A simulator-first reference and differential test harness for AWS NKI kernels.
 
-The names below are imported when they are first used, so that ``import difftest``, and with it the
-pytest plugin, costs nothing.
+The names below are imported when they are first used, so that ``import difftest`` and the pytest
+plugin load fast.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _HOMES = {
     "strategies": ("cases", "multiples", "seeded", "sizes"),
     "structured": ("Bernoulli", "Given", "Indices", "OneHot", "Permutation", "Sorted", "Uniform"),
 }
-"""Modules of the harness, and the names that are theirs."""
+"""Modules of the harness, and the public names that each defines."""
 
 __version__: str
 __all__ = [

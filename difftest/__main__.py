@@ -1,4 +1,4 @@
-"""``python -m difftest``: the command, where its script is not on the path."""
+"""``python -m difftest``: the command line, for a script that is not on the path."""
 
 from difftest.cli.main import main
 

@@ -1,9 +1,9 @@
-"""CI deals the files of tests over the Pythons that are there: each file to one of them.
+"""Deal the test files over the installed Pythons in CI: each file runs on one of them.
 
-Which one follows from the file's place among all files and the number of the commit. Neighbours,
-which often take alike, go to different ones. Within as many commits as there are Pythons, five at
-most, each test meets each of them, as long as no file comes or goes. What is collected is dealt
-before it is imported: to import all tests takes a Python 20 seconds of processor time.
+The Python follows from the file's place among all files and the number of the commit. Neighbouring
+files, which often take equally long, go to different Pythons. If no file is added or removed, each
+test runs on each Python within five commits. Files are dealt before they are imported, because
+importing all tests takes 20 seconds of processor time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pytest
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 _LOOK = ("uv", "python", "find", "--system", "--no-python-downloads")
 _LOOK += ("--python-preference", "only-system")
-"""What tox-uv looks with; uv stands on the PATH of its environments."""
+"""The command of tox-uv's search; uv is on the PATH of its environments."""
 
 
 def pythons_here() -> list[str]:
@@ -31,9 +31,10 @@ def pythons_here() -> list[str]:
 
 
 def number_of_commit(root: Path) -> int:
-    """How many commits lead to this one; in a clone without their history its name, as a number.
+    """Return the number of commits up to this one, or 0 without git.
 
-    So there, too, it varies with the commit, but does not go round in turn. It is 0 without git.
+    In a shallow clone the commit's hash, as a number, replaces it. It also varies with the commit,
+    but not in turn.
     """
 
     def git(*words: str) -> str:
@@ -46,7 +47,7 @@ def number_of_commit(root: Path) -> int:
 
 
 class Deal:
-    """The files that fall to one Python of those that are here, at one commit.
+    """The files for one of the installed Pythons at one commit.
 
     ``files`` are paths from the root, with slashes; the order does not matter.
     """

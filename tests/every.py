@@ -18,12 +18,12 @@ import pytest
 def every(
     names: str | tuple[str, ...], values: Iterable[Any]
 ) -> Callable[[Callable[..., None]], Any]:
-    """Run a test's function for each of ``values``, each with fixtures as fresh as of its own test.
+    """Run a test's function for each of ``values``, each with fresh fixtures.
 
     Parameters
     ----------
-    names : of the arguments that a case gives, separated by commas or in a tuple.
-    values : for each case one value, or a tuple with one for each name; none is a mistake.
+    names : names of the arguments that a case gives, separated by commas or in a tuple.
+    values : for each case one value, or a tuple with one for each name. It may not be empty.
     """
     given = [name.strip() for name in (names.split(",") if isinstance(names, str) else names)]
     cases = [_values(value, len(given)) for value in values]
@@ -57,7 +57,7 @@ def every(
 
 @contextlib.contextmanager
 def _fresh(fixtures: dict[str, Any], number: int) -> Iterator[dict[str, Any]]:
-    """What a case may change: patches are undone, its folder is its own, nothing is printed yet."""
+    """Yield fixtures for one case: patches that are undone, a new folder, and no output yet."""
     own = dict(fixtures)
     with pytest.MonkeyPatch.context() as patch:
         if own.get("monkeypatch"):
@@ -71,7 +71,7 @@ def _fresh(fixtures: dict[str, Any], number: int) -> Iterator[dict[str, Any]]:
 
 
 def _values(value: Any, names: int) -> Iterable[Any]:
-    """What a case gives to each name; ``pytest.param`` has them with an id."""
+    """Return a case's value for each name; ``pytest.param`` holds the values and an id."""
     if isinstance(value, type(pytest.param())):
         return tuple(value.values)
     return value if names > 1 else (value,)

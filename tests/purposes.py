@@ -1,4 +1,4 @@
-"""What an instruction does to data, by its name: for events that a test makes by hand."""
+"""The purpose of an instruction, by its name, for events that a test constructs."""
 
 from difftest.simulator.instructions import every_record
 from difftest.simulator.trace import Purpose
@@ -7,6 +7,6 @@ OF_DMA_COPY = {"dma_gather": Purpose.GATHER, "dma_scatter": Purpose.SCATTER}
 
 
 def purpose_of(opcode):
-    """That of the record of this name; of a name that none has, it only computes."""
+    """Return the purpose in the record of this name; without a record, computing."""
     record = every_record().get(opcode)
     return record.purpose if record else OF_DMA_COPY.get(opcode, Purpose.COMPUTE)

@@ -6,5 +6,5 @@ from typing import Any
 
 
 def trace(kernel: Any, example_inputs: Any) -> Any:
-    """The kernel itself, which the simulator runs when it is called."""
+    """Return the kernel itself, which the simulator runs when it is called."""
     return kernel

@@ -1,1 +1,1 @@
-"""The command line, `difftest …`: each command a few lines over the package."""
+"""The command line, `difftest …`: each command is a few lines over the package."""

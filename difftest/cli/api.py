@@ -1,4 +1,4 @@
-"""`difftest api`: which names of NKI the simulator has, and what its instructions take."""
+"""`difftest api`: the names of NKI that the simulator has, and the operands of instructions."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import click
 def api() -> None:
     """Write the table of the supported API as Markdown.
 
-    Each name that AWS documents, whether it is modelled, and of each instruction its engines,
-    operands and evidence of cost. It is the page docs/reference/generated/api.md of the repository.
+    The table lists each name that AWS documents, and whether it is modelled. Each instruction has
+    its engines, its operands and the evidence for its cost. The repository keeps this page as
+    docs/reference/generated/api.md.
     """
     from difftest.tools.api.markdown import api_page
 

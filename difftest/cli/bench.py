@@ -1,4 +1,4 @@
-"""`difftest bench`: what things cost on this computer."""
+"""`difftest bench`: times and memory on this computer."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ KERNELS = {
     "stream": ("kernels.classic.vector_add", "vector_add_stream"),
     "transpose": ("kernels.classic.transpose", "matrix_transpose"),
 }
-Form = Callable[[], object]  # one way to compute an operation, bound to its operands
+Form = Callable[[], object]  # an implementation of an operation, bound to its operands
 
 SIZES = {"tiny": 4, "small": 8, "medium": 16, "large": 224}
-CHANNELS = 2  # the definition makes each product in Python: with more, 224x224 takes minutes
+CHANNELS = 2  # more take minutes: the definition computes each product in Python
 
 
 class Reading(NamedTuple):
-    """What one run of a function costs on this computer."""
+    """The time and memory of one run of a function on this computer."""
 
     seconds: float  # mean over the runs
-    peak_bytes: int  # most memory held at once beyond what was held before the run
+    peak_bytes: int  # most memory held at once, beyond the memory held before the run
     runs: int
 
 
 def measure_call(function: Callable[[], object]) -> Reading:
-    """Run `function` until 0.2 s have passed, at least once, and once more for its memory.
+    """Run `function` at least once and for at least 0.2 s, and once more for its memory.
 
-    The run for memory comes first and also warms up. It is not timed: tracing slows it down.
+    The run for memory comes first and is the warm-up. It is not timed, because tracing is slow.
     """
     peak = peak_of(function)
     runs, seconds = timeit.Timer(function).autorange()
@@ -69,14 +69,14 @@ def measure_call(function: Callable[[], object]) -> Reading:
 def own(run: KernelRun) -> None:
     """Time the simulation of a kernel of your own.
 
-    On random inputs, or on a case of its test. The time is this computer's, and none of a device.
-    `difftest profile` predicts a device's.
+    The kernel runs on random inputs, or on a case of its test. The time is this computer's and says
+    nothing about a device. `difftest profile` predicts the time on a device.
     """
     click.echo(f"{run.title}: {run.use(lambda kernel, call: _timed(run, kernel, call))}")
 
 
 def _timed(run: KernelRun, kernel: Any, call: KernelArguments) -> str:
-    """What a launch costs without a trace; a refusal is the command's."""
+    """Return the cost of a launch without a trace; if the kernel rejects it, end the command."""
     trace, target = launch_traced(kernel, call, machine_by_name(run.machine), run.level)[:2]
     once = partial(launch, kernel, call.arrays, call.keywords, grid=call.grid, level=run.level)
     return _simulated(partial(once, machine=target, record=False), len(trace))
@@ -98,7 +98,7 @@ def _simulated(function: Form, instructions: int) -> str:
 def kernel(kernel: str, n: int, m: int | None) -> None:
     """Check a kernel of Part 1 on random data, then time it here.
 
-    The time is this computer's, for simulating the kernel; it says nothing of a device.
+    The time is this computer's, for simulating the kernel. It says nothing about a device.
     """
     if m is not None and kernel != "transpose":
         raise click.UsageError(f"-m is for transpose; {kernel} takes vectors of -n elements")
@@ -142,12 +142,12 @@ def _spec(name: str) -> KernelSpec:
     "sizes",
     multiple=True,
     type=click.Choice(list(SIZES)),
-    help="Image size to measure, may be given again; all if not given.",
+    help="Image size to measure; may be repeated. Default: all sizes.",
 )
 def reference(sizes: tuple[str, ...]) -> None:
-    """Time the definitions in reference/ beside their fast forms.
+    """Time the definitions in reference/ and their fast forms.
 
-    The definition (orig) makes every product in Python; the fast form (opt) works on views of
+    The definition (orig) computes every product in Python. The fast form (opt) works on views of
     windows. All sizes take about half a minute.
     """
     operations = reference_forms(sizes or tuple(SIZES))
@@ -161,7 +161,7 @@ def reference(sizes: tuple[str, ...]) -> None:
 
 
 def reference_forms(sizes: tuple[str, ...]) -> dict[str, dict[str, Form]]:
-    """The definition and the fast form of each operation, on images of the SIZES named."""
+    """Return the definition and the fast form of each operation, on images of the named SIZES."""
     convolution = import_shipped("reference.conv2d")
     pooling = import_shipped("reference.maxpool2d")
     rng = np.random.default_rng(0)
@@ -180,7 +180,7 @@ def reference_forms(sizes: tuple[str, ...]) -> dict[str, dict[str, Form]]:
 
 
 def table(title: str, measured: dict[str, Reading]) -> Table:
-    """The measurements as a table, each time also relative to the shortest of them."""
+    """Return a table of the measurements, with each time relative to the shortest."""
     fastest = min(measurement.seconds for measurement in measured.values())
     result = Table(title=title, caption="Memory allocated: the most held at once during a run.")
     result.add_column("Name", no_wrap=True)
@@ -197,8 +197,8 @@ def table(title: str, measured: dict[str, Reading]) -> Table:
 
 
 def peak_of(call: Callable[[], object]) -> int:
-    """The most bytes that a call holds at one time, beside what there was."""
-    traced = tracemalloc.is_tracing()  # NumPy tells it of its arrays
+    """Return the most bytes that a call holds at once, beyond the bytes held before it."""
+    traced = tracemalloc.is_tracing()  # tracemalloc counts NumPy's arrays, too
     (tracemalloc.reset_peak if traced else tracemalloc.start)()
     try:
         before = tracemalloc.get_traced_memory()[0]

@@ -1,4 +1,4 @@
-"""`difftest check`: the hazards of a kernel that a run in order hides."""
+"""`difftest check`: hazards of a kernel that an in-order run hides."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from difftest.testing.host.loading import MOST_PROGRAMS
 from difftest.testing.host.options import OutputFile
 
 FORMAT = 2
-"""Of the JSON; it changes when a field does."""
+"""The version of the JSON document, which changes with its fields."""
 
 
 @click.command()
 @run_options
-@click.option("--ranks", type=click.IntRange(1, MOST_PROGRAMS), default=1, help="For collectives.")
+@click.option(
+    "--ranks", type=click.IntRange(1, MOST_PROGRAMS), default=1, help="Number, for collectives."
+)
 @click.option("--strict", is_flag=True, help="Warnings fail too.")
-@click.option("--memory", is_flag=True, help="Show the memories that are not half full, too.")
-@click.option("--json", "json_file", type=OutputFile(), help="What ran and the findings.")
+@click.option("--memory", is_flag=True, help="Also show memories that are at most half full.")
+@click.option("--json", "json_file", type=OutputFile(), help="Write the run and its findings.")
 @click.pass_context
 def check(
     context: click.Context,
@@ -34,12 +36,12 @@ def check(
     memory: bool,
     json_file: Path | None,
 ) -> None:
-    """Look for what goes wrong on a device, and not on a simulator.
+    """Find errors that occur on a device and not on a simulator.
 
-    The kernel runs on the simulator, on random inputs, and its trace is read: the order of
-    iterations, races between cores, PSUM and others, each described in docs/reference/detectors;
-    and how full SBUF and PSUM are, where that is more than half. The exit code is 1 if something
-    is found that is proven wrong.
+    The kernel runs on the simulator, on random inputs. Detectors then search its trace for hazards
+    such as a dependence on the order of iterations, races between cores, or a wrong use of PSUM.
+    docs/reference/detectors describes each of them. SBUF and PSUM are shown if more than half full.
+    The exit code is 1 if a finding is proven wrong.
     """
     inspector = Inspector(strict=strict)
     with listening(inspector):

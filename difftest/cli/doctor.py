@@ -1,4 +1,4 @@
-"""`difftest doctor`: what is installed, what works, and what to do about the rest."""
+"""`difftest doctor`: the backends that work here, and how to install the others."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import click
 @click.command()
 @click.pass_context
 def doctor(context: click.Context) -> None:
-    """Say which backends work here, and what the others lack.
+    """Show which backends work here, and what the others lack.
 
-    Nothing is run on a device, and nothing is changed. The exit code is 0 if the device works, 1 if
-    only simulators do.
+    The command runs nothing on a device and changes nothing. The exit code is 0 if the device
+    works, and 1 if only simulators work.
     """
     from difftest.testing.backends.base import Backend, BackendMissingError
     from difftest.testing.backends.device.core import device_backend

@@ -1,4 +1,4 @@
-"""`difftest explain`: what a code or a log of the compiler or the runtime means."""
+"""`difftest explain`: the meaning of codes and logs of the compiler and the runtime."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from difftest.testing.backends.codes import CODES, Explanation, full_code
 from difftest.testing.backends.codes import explain_log as explained_in
 
 _LAST = 3
-"""Lines of a log that are shown where it says nothing that is known."""
+"""Number of a log's last lines that are shown if it holds no known code."""
 
 
 @click.command()
 @click.argument("what", metavar="CODE|LOGFILE|NAME|RULE")
 @click.pass_context
 def explain(context: click.Context, what: str) -> None:
-    """Say what a code, a name of NKI or a lint rule means.
+    """Explain a code, a log file, a name of NKI or a lint rule.
 
-    A code is of the compiler (NCC_EVRF007) or of the runtime (NRT_TIMEOUT). For a log file the
-    command explains each code and counts those that it does not know; - is standard input. The
-    rows come from public tables and threads, which each answer names. A name of NKI
-    (nisa.activation) is answered from its signatures, a rule (NKL101) from its page. The exit code
-    is 1 if nothing is known.
+    A code comes from the compiler (NCC_EVRF007) or from the runtime (NRT_TIMEOUT). For a log file,
+    the command explains each code and counts unknown codes; - is standard input. The explanations
+    come from public tables and threads, which each answer names. For a name of NKI
+    (nisa.activation) the command prints its signatures, and for a rule (NKL101) its page. The exit
+    code is 1 if no explanation is found.
     """
     path = Path(what)
     is_log = path == STANDARD or path.is_file()
     log = _log(path) if is_log else what
     if "\0" in log:
-        raise click.BadParameter(f"{path} is no log: it holds bytes that are no text")
+        raise click.BadParameter(f"{path} is not a log: it is a binary file")
     answers = list(explained_in(log))
     _say("\n".join(map(_text, answers)))
     unknown = [answer.said for answer in answers if answer.cause is None]
@@ -58,7 +58,7 @@ def explain(context: click.Context, what: str) -> None:
 
 
 def _say(text: str, *, err: bool = False) -> None:
-    """Print lines as wide as the terminal; what goes on below stands under the line's words."""
+    """Print lines as wide as the terminal, and indent their continuations."""
     keep = functools.partial(textwrap.fill, break_long_words=False, break_on_hyphens=False)
     for line in text.splitlines():
         inner = " " * (len(line) - len(line.lstrip(" -")) + 2)
@@ -93,21 +93,21 @@ def _name(path: Path) -> str:
 
 
 def _unknown(what: str) -> str:
-    """Return the message for a word that is no file, name, rule or code."""
+    """Return the message for a word that is neither a file nor a name, a rule or a code."""
     from difftest.cli.signatures import signatures
 
     names = [name.rpartition(".")[2] for name in signatures()]
     near = get_close_matches(what.rpartition(".")[2], names, 1, 0.8)
-    told = f"{what!r} is no file, no function of NKI, no rule of lint, no code that is known"
-    return f"{told}; did you mean {near[0]}?" if near else told
+    message = f"{what!r} is no file, no function of NKI, no rule of lint, no code that is known"
+    return f"{message}; did you mean {near[0]}?" if near else message
 
 
 def _nothing_in(log: str, path: Path) -> str:
     """Return the message for a log without a known code or text, with its last lines."""
     last = [f"  {row}" for row in log.splitlines() if row.strip()][-_LAST:]
-    told = (
+    message = (
         f"{_name(path)} has no code or text that is known.\n"
         "A log that ends in the middle is often that of a compiler that was killed: see the "
         "memory of the machine, and unroll less.\nIt ends with:"
     )
-    return "\n".join([told, *last])
+    return "\n".join([message, *last])

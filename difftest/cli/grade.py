@@ -1,4 +1,4 @@
-"""`difftest grade`: a student's convolution, graded as the course grades it."""
+"""`difftest grade`: grade a student's convolution by the rules of the course."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from difftest.testing.host.loading import load_kernel
 from difftest.testing.host.options import with_progress
 from difftest.tools.course.assignment import (
     SEED,
+    CorrectnessTest,
     correctness_tests,
     performance_tests,
 )
@@ -30,7 +31,7 @@ from difftest.tools.course.grading import (
     predict_p99,
 )
 
-SEEDS = click.IntRange(0, 2**32 - 1)  # what NumPy's RandomState takes
+SEEDS = click.IntRange(0, 2**32 - 1)  # the range of NumPy's RandomState
 
 
 @click.command()
@@ -45,25 +46,15 @@ SEEDS = click.IntRange(0, 2**32 - 1)  # what NumPy's RandomState takes
 def grade(context: click.Context, file: Path, test_maxpool: bool, seed: int, predict: bool) -> None:
     """Grade the assignment's convolution in conv2d.py.
 
-    Correctness runs on the embedded simulator. Performance is a device's to measure (`difftest
-    measure`): its points are shown as not measured, beside what the timing model predicts. A kernel
-    that is correct is searched for hazards, such as a tensor that the compiler refuses. The exit
-    code is 1 if a case fails or a hazard is an error.
+    Correctness runs on the embedded simulator. Performance needs a device (`difftest measure`): its
+    points are shown as not measured, with the prediction of the timing model. A correct kernel is
+    also searched for hazards, such as a tensor that the compiler rejects. The exit code is 1 if a
+    case fails or a hazard is an error.
     """
     with embedded_with_predictions():
         kernel = load_kernel(f"{file}:{KERNEL}")
         tests = correctness_tests(max_pool=test_maxpool)
-        results: list[CaseResult] = []
-        with progress("correctness", sum(len(test.channels) for test in tests)) as advance:
-            for result in grade_correctness(kernel, tests, seed):
-                verdict = "passed" if result.passed else "FAILED"
-                told = result.failure or ""
-                if told and told in [row.failure for row in results]:
-                    told = "as above"
-                case = f"{verdict}  {result.test.name}: {result.case}"
-                click.echo("\n        ".join([case, *told.splitlines()]))
-                results.append(result)
-                advance()
+        results = _grade_cases(kernel, tests, seed)
         passed = all(result.passed for result in results)
         for hazard in hazards_of(kernel, tests) if passed else ():
             lines = ["FAILED  on a device:", *finding_text(hazard).splitlines()]
@@ -76,10 +67,28 @@ def grade(context: click.Context, file: Path, test_maxpool: bool, seed: int, pre
     context.exit(0 if passed else 1)
 
 
+def _grade_cases(
+    kernel: Callable[..., Any], tests: tuple[CorrectnessTest, ...], seed: int
+) -> list[CaseResult]:
+    """Run the correctness tests, print each result, and return the results."""
+    results: list[CaseResult] = []
+    with progress("correctness", sum(len(test.channels) for test in tests)) as advance:
+        for result in grade_correctness(kernel, tests, seed):
+            verdict = "passed" if result.passed else "FAILED"
+            text = result.failure or ""
+            if text and text in [row.failure for row in results]:
+                text = "as above"
+            case = f"{verdict}  {result.test.name}: {result.case}"
+            click.echo("\n        ".join([case, *text.splitlines()]))
+            results.append(result)
+            advance()
+    return results
+
+
 def _predictions(
     kernel: Callable[..., Any], tests: tuple[PerformanceTest, ...]
 ) -> dict[PerformanceTest, PredictedP99]:
-    """The predicted p99 of each test; a kernel that cannot be predicted says why, once."""
+    """Return the predicted p99 of each test; print the reason for tests without a prediction."""
     predicted: dict[PerformanceTest, PredictedP99] = {}
     with progress("prediction", len(tests)) as advance:
         for test in tests:

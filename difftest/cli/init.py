@@ -1,4 +1,4 @@
-"""`difftest init`: a first kernel, its reference and its test, to start from."""
+"""`difftest init`: a first kernel with its reference and its test."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import click
 from difftest.support.output import write_file
 
 NAMES = ("scale.py", "scale_reference.py", "test_scale.py")
-"""A kernel in today's dialect, its reference, and their test."""
+"""A kernel in the current dialect, its reference, and their test."""
 CONFIG = "pytest.ini"
 CONFIGS = (
     *(CONFIG, ".pytest.ini", "pytest.toml", ".pytest.toml"),
     *("pyproject.toml", "tox.ini", "setup.cfg"),
 )
-"""Files in which pytest looks for its options."""
+"""Files that pytest reads its options from."""
 SETTING = "difftest_simulate = auto"
-"""Without it kernel tests run, and are seen by editors, where an option asks for them alone."""
+"""The setting with which pytest and editors collect kernel tests without an option."""
 
 
 @click.command()
@@ -28,26 +28,36 @@ SETTING = "difftest_simulate = auto"
 def init(folder: Path) -> None:
     """Write a first kernel, its reference and its test into FOLDER.
 
-    That is this folder, if none is named. `pytest --simulate` runs them green; so does
-    `pytest`, by the pytest.ini that is written where nothing configures pytest yet. Files that
-    are there already stay as they are, and none is written then.
+    The default is the current folder. `pytest --simulate` runs the test, and it passes. If no file
+    configures pytest yet, a pytest.ini is written, with which `pytest` alone runs it too. If one of
+    the files exists already, nothing is written.
     """
-    there = [name for name in NAMES if (folder / name).exists()]
-    if there:
+    existing = [name for name in NAMES if (folder / name).exists()]
+    if existing:
         raise click.ClickException(
-            f"{folder / there[0]} is there already, and stays as it is; name another folder"
+            f"{folder / existing[0]} is there already, and stays as it is; name another folder"
         )
     first = files("difftest.cli") / "first"
     texts = {name: (first / f"{name}.txt").read_text("utf-8") for name in NAMES}
-    inside = folder.resolve()
-    places = (place / name for place in (inside, *inside.parents) for name in CONFIGS)
-    config = next((place for place in places if place.is_file()), None)  # of pytest, here or above
+    config = _find_config(folder)
     if config is None:
         texts[CONFIG] = f"[pytest]\n{SETTING}\n"
     for name, text in texts.items():
         write_file(folder / name, text)
     for name in texts:
         click.echo(folder / name)
+    _print_next_steps(folder, config)
+
+
+def _find_config(folder: Path) -> Path | None:
+    """Return the nearest file that configures pytest, in the folder or above, or None."""
+    inside = folder.resolve()
+    places = (place / name for place in (inside, *inside.parents) for name in CONFIGS)
+    return next((place for place in places if place.is_file()), None)
+
+
+def _print_next_steps(folder: Path, config: Path | None) -> None:
+    """Print the commands that run the tests."""
     if folder == Path():
         where = ""
     elif " " in str(folder):

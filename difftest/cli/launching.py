@@ -1,4 +1,4 @@
-"""Launch a kernel that is named on the command line, on random inputs, and keep its trace."""
+"""Launch a kernel that the command line names, on random inputs, and keep its trace."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ Result = TypeVar("Result")
 
 
 class KernelArguments(NamedTuple):
-    """What a kernel is called with: arrays, keywords, and the SPMD grid."""
+    """The arguments of a kernel: arrays, keywords, and the SPMD grid."""
 
     arrays: Sequence[Any]
     keywords: Mapping[str, Any]
     grid: tuple[int, ...] = ()
     outputs: Sequence[str] | None = None
-    """The arrays that a kernel test says are written in place; None where no test says it."""
+    """Names of the arrays that a kernel test declares as written in place; None without a test."""
 
 
 class TracedLaunch(NamedTuple):
@@ -65,15 +65,15 @@ class TracedLaunch(NamedTuple):
     kernel: Any
     arrays: Sequence[Any]
     misuses: tuple[str, ...] = ()
-    """What it did with its arrays that no kernel test would let pass."""
+    """Uses of its arrays that a kernel test would reject."""
 
 
 def with_bounds(
     kernel: Any, arguments: KernelArguments, bounds: Mapping[str, int]
 ) -> KernelArguments:
-    """The same arguments, the named inputs drawn from 0 to their bound, the bound excluded.
+    """Return the arguments with named inputs drawn from 0 to their bound, the bound excluded.
 
-    No number is drawn twice where there are enough of them: most indices name a place once.
+    If there are enough numbers, none is drawn twice, because most indices name a place once.
     """
     names = input_names(kernel, arguments.arrays)
     arrays = list(arguments.arrays)
@@ -96,13 +96,13 @@ def with_bounds(
 
 
 def input_names(kernel: Any, arrays: Sequence[Any]) -> list[str]:
-    """The parameters that arrays in this order go to."""
+    """Return the names of the parameters that take the arrays, in order."""
     parameters = signature_shown(getattr(kernel, "function", kernel)).parameters
     return list(parameters)[: len(arrays)]
 
 
 def random_arrays(shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str]) -> list[Any]:
-    """Random arrays; one dtype for all or one for each."""
+    """Return random arrays, with one dtype for all or one for each."""
     if len(dtypes) not in (1, len(shapes)):
         raise click.BadParameter(f"{len(dtypes)} dtypes for {len(shapes)} shapes")
     kinds = parse_dtypes(dtypes if len(dtypes) > 1 else list(dtypes) * len(shapes))
@@ -113,31 +113,31 @@ def random_arrays(shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str]) -> l
 
 
 def _drawn(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    """Return random numbers of a dtype; of a packed one each of the four elements is a number."""
+    """Return random numbers of a dtype; a packed dtype has four in each element."""
     if dtype.names:
         return packed(rng.standard_normal((*shape, 4), dtype=np.float32), dtype)
     values = rng.standard_normal(shape, dtype=np.float32)
     if dtype == FLOAT8_E8M0FNU:
-        return np.exp2(np.rint(values)).astype(dtype)  # it has powers of two alone
+        return np.exp2(np.rint(values)).astype(dtype)  # the dtype has powers of two alone
     return (values * 8 if dtype.kind in "iu" else values).astype(dtype)
 
 
 def parse_dtypes(
     names: Iterable[str], known: Callable[[str], np.dtype[Any]] = as_nki_dtype
 ) -> list[np.dtype[Any]]:
-    """The dtypes of these names: those of NKI, or those that ``known`` has.
+    """Return the dtypes of these names, which ``known`` resolves.
 
-    A kernel of a dialect that lacks one of them raises when it is launched.
+    A kernel whose dialect lacks a dtype raises when it is launched.
     """
     try:
         return [known(name) for name in names]
     except NkiError as error:
-        error.location = None  # no kernel's line: the dtype stands on the command line
+        error.location = None  # the dtype is on the command line, not in a kernel
         raise click.BadParameter(str(error)) from None
 
 
 def use_case(name: str, text: str, use: Callable[[Any, KernelArguments], Result]) -> Result:
-    """What ``use`` makes of the kernel of the test ``PATH::TEST`` and a case of it, as JSON."""
+    """Call ``use`` with the kernel of the test ``PATH::TEST`` and a case as JSON."""
     from difftest.testing.harness.explicit import CaseError, case_from_json
     from difftest.testing.harness.runner import call_of_case
     from difftest.testing.harness.spec_arguments import SpecError
@@ -162,7 +162,14 @@ def launch_traced(
     *,
     ranks: int = 1,
 ) -> TracedLaunch:
-    """Launch a kernel, on its own machine if none is named; the trace of the first of its ranks."""
+    """Launch a kernel and return the trace of the first rank.
+
+    Without ``machine``, the kernel's own machine is used.
+
+    Raises
+    ------
+    click.ClickException : the kernel rejects its arguments, or its own code raises.
+    """
     if ranks > 1 and dialect_of(kernel) == CLASSIC:
         raise click.UsageError("--ranks is for kernels of `import nki`; this one is a classic one")
     try:
@@ -177,8 +184,8 @@ def launch_traced(
     except (NkiError, AssertionError) as error:
         if isinstance(error, NkiError):
             forget_caller(error, __file__)
-        told = f"the kernel refuses this: {error}{_hint(kernel, call, error)}"
-        raise click.ClickException(told) from None
+        message = f"the kernel rejects this: {error}{_hint(kernel, call, error)}"
+        raise click.ClickException(message) from None
     except Exception as error:
         function = function_of(kernel) or kernel
         if is_defect(error, function):
@@ -193,11 +200,16 @@ def launch_traced(
 
 
 def _misuses(kernel: Any, arguments: KernelArguments, result: LaunchResult) -> Iterator[str]:
-    """A test names what is written in place; without one a kernel says it, or returns that."""
+    """Yield a message for each wrong use of an array.
+
+    A test names the arrays that are written in place. Without a test, the kernel declares them or
+    returns them.
+    """
     function = getattr(kernel, "function", kernel)
     mutable = mutable_parameters(function, signature_shown(function))
     arrays = dict(zip(input_names(kernel, arguments.arrays), arguments.arrays, strict=False))
-    arrays |= {n: of for n, of in arguments.keywords.items() if isinstance(of, np.ndarray)}
+    named = arguments.keywords.items()
+    arrays |= {name: value for name, value in named if isinstance(value, np.ndarray)}
     for name, array in arrays.items():
         is_output = name in mutable
         if arguments.outputs is not None:
@@ -216,7 +228,7 @@ def _misuses(kernel: Any, arguments: KernelArguments, result: LaunchResult) -> I
 
 
 def _hint(kernel: Any, arguments: KernelArguments, error: Exception) -> str:
-    """What to do if an argument is missing, or if random integers were taken as indices."""
+    """Return the remedy for a missing argument, or for random integers that are used as indices."""
     if missing := str(error).partition("missing a required ")[2]:
         return (
             f"\n  remedy:   give it by --set {missing.split(chr(39))[1]}=VALUE, an array by --shape"
@@ -234,7 +246,10 @@ def _hint(kernel: Any, arguments: KernelArguments, error: Exception) -> str:
 def _on_ranks(
     kernel: Any, arguments: KernelArguments, machine: Machine, level: str | None, *, ranks: int
 ) -> LaunchResult:
-    """What the first rank has; the others get the same numbers in other places."""
+    """Launch a kernel on several ranks and return the result of the first.
+
+    Other ranks get a permutation of the first rank's numbers.
+    """
     target = as_nki_kernel(kernel)
     arrays = [arguments.arrays]
     for rank in range(1, ranks):
@@ -245,7 +260,7 @@ def _on_ranks(
 
 
 def machine_by_name(name: str | None) -> Machine | None:
-    """The machine of that name; None if none is named."""
+    """Return the machine of that name; None without a name."""
     return MACHINES[name] if name else None
 
 
@@ -266,15 +281,15 @@ class KernelRun:
 
     @property
     def title(self) -> str:
-        """The last part of the kernel's name."""
+        """Return the last part of the kernel's name."""
         return self.kernel.rpartition(":")[2]
 
     def launch(self, ranks: int = 1) -> TracedLaunch:
-        """Run it on the simulator.
+        """Run the kernel on the simulator.
 
         Parameters
         ----------
-        ranks : how many run it side by side; the trace is that of the first.
+        ranks : number of ranks that run it together; the trace is the first rank's.
         """
         if ranks > 1 and self.case:
             raise click.UsageError("a --case has one rank; give the shapes of MODULE:KERNEL")
@@ -284,7 +299,7 @@ class KernelRun:
         )
 
     def use(self, use: Callable[[Any, KernelArguments], Result]) -> Result:
-        """What ``use`` makes of the kernel and of its arguments."""
+        """Call ``use`` with the kernel and its arguments, and return the result."""
         if bool(self.shapes) == bool(self.case):
             accepted = "a --shape for each array of MODULE:KERNEL, or a --case of PATH::TEST"
             raise click.UsageError(f"give {accepted}")
@@ -305,7 +320,7 @@ class KernelRun:
 
 
 def check_words(kernel: Any, keywords: Mapping[str, Any]) -> None:
-    """Refuse a word for a parameter whose default is a number or a sequence: a click.UsageError."""
+    """Raise a click.UsageError for a word where a parameter's default is a number or sequence."""
     signature = signature_of(kernel)
     parameters = {} if signature is None else signature.parameters
     for name, value in keywords.items():
@@ -319,34 +334,40 @@ def check_words(kernel: Any, keywords: Mapping[str, Any]) -> None:
 
 
 argument_options = (
-    click.option("--shape", "shapes", multiple=True, help="Of each input: 128,512."),
-    click.option("--dtype", "dtypes", multiple=True, default=("float32",), help="One, or of each."),
+    click.option("--shape", "shapes", multiple=True, help="Shape of each input: 128,512."),
+    click.option(
+        "--dtype",
+        "dtypes",
+        multiple=True,
+        default=("float32",),
+        help="Dtype of all inputs, or one for each.",
+    ),
     click.option(
         "--bound",
         "bounds",
         multiple=True,
         metavar="NAME=N",
-        help="Of an input of integers: 0 to N - 1, each once where N is enough. For indices.",
+        help="Range of an input of integers: 0 to N - 1, without repeats if N allows. For indices.",
     ),
     click.option("--set", "keywords", multiple=True, metavar="NAME=VALUE", help="Other arguments."),
-    click.option("--grid", help="Of an SPMD kernel: 2, or 4,nc2 (nl.nc(2))."),
+    click.option("--grid", help="Grid of an SPMD kernel: 2, or 4,nc2 (nl.nc(2))."),
     click.option(
         "--case", help="A case of the kernel test PATH::TEST, as JSON, instead of shapes."
     ),
 )
-"""What a kernel is called with."""
+"""Options for the arguments of a kernel."""
 _OPTIONS = (
     click.argument("kernel", metavar="MODULE:KERNEL | FILE.py:KERNEL | PATH::TEST"),
     *argument_options,
     click.option(
-        "--machine", type=click.Choice(list(MACHINES)), help="Else what the kernel names."
+        "--machine", type=click.Choice(list(MACHINES)), help="Default: the kernel's own machine."
     ),
     level_option,
 )
 
 
 def run_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of a :class:`KernelRun`, which is its first argument then."""
+    """Add the options of a :class:`KernelRun` to a command, and pass it as first argument."""
 
     @functools.wraps(command)
     def with_run(**values: Any) -> None:

@@ -1,4 +1,4 @@
-"""`difftest lint`: what the compiler would refuse, read off the source, or off a kernel's run."""
+"""`difftest lint`: code that the compiler would reject, found in the source or in a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from difftest.tools.lint.rule import SDKS, TARGETS
 
 
 def _with_options(command: Callable[..., None]) -> Callable[..., None]:
-    texts = ("Tell not.", "Tell.", "Tell, exit with 1.")
+    texts = ("Do not report.", "Report.", "Report, and exit with 1.")
     levels = (
         click.option(f"--{level.value}", multiple=True, metavar="ID|GROUP", help=text)
         for level, text in zip(reading.Level, texts, strict=True)
@@ -32,37 +32,42 @@ def _with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.command()
 @click.argument("files", nargs=-1, type=InputFile(path_type=Path))
-@click.option("--sdk", type=click.Choice(list(SDKS)), help="Else the newest of a file's dialect.")
-@click.option("--from", "before", type=click.Choice(list(SDKS)), help="Tell what is new since.")
-@click.option("--to", "sdk", type=click.Choice(list(SDKS)), help="The same as --sdk.")
-@click.option("--target", type=click.Choice(TARGETS), help="Else the rules of all of them.")
-@click.option("--select", "ids", multiple=True, metavar="ID|GROUP", help="To ask; else all.")
-@click.option("--fix", is_flag=True, help="Write what has a safe fix into the files.")
-@click.option("--unsafe-fixes", is_flag=True, help="And what may compute something else then.")
-@click.option("--diff", "shown", is_flag=True, help="Show what --fix would write, and no more.")
+@click.option(
+    "--sdk", type=click.Choice(list(SDKS)), help="Default: the newest of a file's dialect."
+)
+@click.option("--from", "before", type=click.Choice(list(SDKS)), help="Report what is new since.")
+@click.option("--to", "sdk", type=click.Choice(list(SDKS)), help="An alias of --sdk.")
+@click.option("--target", type=click.Choice(TARGETS), help="Default: all targets.")
+@click.option("--select", "ids", multiple=True, metavar="ID|GROUP", help="Default: all rules.")
+@click.option("--fix", is_flag=True, help="Write safe fixes into the files.")
+@click.option("--unsafe-fixes", is_flag=True, help="Also fix where the result may differ.")
+@click.option("--diff", "shown", is_flag=True, help="Show the changes of --fix; write nothing.")
 @click.option("--format", "form", type=click.Choice(list(FORMATS)), default="text")
 @click.option(
     "--explain",
     type=click.Choice(list(rules())),
     metavar="ID",
-    help="Show the page of a rule, and read no file.",
+    help="Show the page of a rule and exit.",
 )
 @click.option("--rules", "listed", is_flag=True, help="List all rules, as Markdown.")
-@click.option("--kernel", metavar="KERNEL", help="Run it with --shape or --case, and read its run.")
-@click.option("--ranks", type=click.IntRange(1), default=1, help="For collectives.")
+@click.option(
+    "--kernel", metavar="KERNEL", help="Run it with --shape or --case, and check its trace."
+)
+@click.option("--ranks", type=click.IntRange(1), default=1, help="Number, for collectives.")
 @_with_options
 @with_progress
 @click.pass_context
 def lint(
     context: click.Context, /, files: Sequence[Path], form: str, explain: str | None, **options: Any
 ) -> None:
-    """Look in FILES or folders for what the compiler would refuse.
+    """Find code in FILES or folders that the compiler would reject.
 
-    The file - is standard input; --fix writes it to standard output. Nothing is compiled. No
-    kernel runs but that of --kernel (MODULE:KERNEL, FILE.py:KERNEL or PATH::TEST), on the
-    simulator. The exit code is 1 if something denied is found (what the --sdk or --target that you
-    name refuses; --deny, --warn and --allow change it), 2 if a file could not be read or a rule
-    broke. `# difftest: ignore[ID] reason` at a statement silences a rule there.
+    The file - is standard input; --fix writes it to standard output. Nothing is compiled. Only the
+    kernel of --kernel (MODULE:KERNEL, FILE.py:KERNEL or PATH::TEST) runs, on the simulator. The
+    exit code is 1 if a denied diagnostic is found. By default, errors for the --sdk or --target
+    that you name are denied; --deny, --warn and --allow change that. The exit code is 2 if a file
+    cannot be read or a rule fails. `# difftest: ignore[ID] reason` at a statement suppresses a
+    rule there.
     """
     if explain or options.pop("listed"):
         click.echo(rules()[explain].page if explain else rules_page(), nl=False)
@@ -71,14 +76,7 @@ def lint(
         raise click.UsageError("name a file, or a folder, of kernels, or a --kernel to run")
     fix, unsafe, shown = (options.pop(name) for name in ("fix", "unsafe_fixes", "shown"))
     ranks = options.pop("ranks")
-    try:
-        asked = {name: options.pop(name) for name in ("sdk", "before", "target", "ids")}
-        request = reading.request_of(
-            {**reading.project_settings(Path.cwd()), **{k: v for k, v in asked.items() if v}},
-            {level: options.pop(level.value) for level in reading.Level},
-        )
-    except reading.SettingsError as error:
-        raise click.UsageError(str(error)) from None
+    request = _request(options)
     if STANDARD in files:
         request = replace(request, stdin=read_standard_input())
     if fix and not shown and STANDARD in files:
@@ -104,8 +102,20 @@ def lint(
     context.exit(2 if unread else int(denied))
 
 
+def _request(options: dict[str, Any]) -> reading.LintRequest:
+    """Take the settings out of the command's options, and return the request."""
+    try:
+        given = {name: options.pop(name) for name in ("sdk", "before", "target", "ids")}
+        return reading.request_of(
+            {**reading.project_settings(Path.cwd()), **{k: v for k, v in given.items() if v}},
+            {level: options.pop(level.value) for level in reading.Level},
+        )
+    except reading.SettingsError as error:
+        raise click.UsageError(str(error)) from None
+
+
 def _change(request: reading.LintRequest, files: Sequence[Path], unsafe: bool, shown: bool) -> bool:
-    """Write the fixed files, or show how they would change; whether there are any."""
+    """Write the fixed files, or show their changes; return whether there are any."""
     changes = list(request.fixed_files(files, unsafe))
     for file, text, fixed in changes:
         if shown:

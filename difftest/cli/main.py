@@ -1,4 +1,4 @@
-"""The `difftest` command: a group, each of whose commands is imported when it is called."""
+"""The `difftest` command: a group that imports each command when it is called."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from difftest.support.output import fit_streams, format_write_error
 
 
 class LazyGroup(click.Group):
-    """Commands that are imported when they are called; Ctrl-C ends them with an interrupt's code.
+    """A group that imports each command when it is called. Ctrl-C ends it with exit code 130.
 
     Parameters
     ----------
-    modules : of commands by their names; the function that one runs has the same name there. The
-        others that the help names are each in a module of its own beside this one.
+    modules : module of each command, by the command's name. The command's function has the same
+        name. Other commands in the help are each in the module of their name, beside this one.
+    help : first paragraph of the help, then a line ``Title: command …`` for each section.
     """
 
     def __init__(self, *args: Any, modules: Mapping[str, str], help: str, **kwargs: Any) -> None:
         super().__init__(*args, help=help.split("\n\n")[0], **kwargs)
-        # Below its first, a line of the docstring is a section of the help: the names of commands.
         parts = [line.split(": ") for line in cleandoc(help).splitlines()[2:]]
         self.sections = dict(parts) or {"Commands": " ".join(sorted(modules))}
         names = " ".join(self.sections.values()).split()
@@ -46,13 +46,13 @@ class LazyGroup(click.Group):
                 from difftest.testing.harness.minimal import make_random_numbers
 
                 make_random_numbers()
-            gc.freeze()  # what is loaded stays: each collection of garbage would look through it
+            gc.freeze()  # loaded modules stay: garbage collections need not search them
             gc.enable()
         command: click.Command = getattr(sys.modules[module], name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands with their first sentences, and import none."""
+        """List the commands with their first sentences without importing them."""
         room = formatter.width - 6 - max(map(len, self.modules))
         for title, names in self.sections.items():
             with formatter.section(title):
@@ -66,10 +66,10 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except KeyboardInterrupt as interrupt:
             click.echo(str(interrupt) or "interrupted", err=True)
-            ctx.exit(130)  # what shells make of it: 128 + SIGINT
+            ctx.exit(130)  # as in shells: 128 + SIGINT
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run a command line; an output that cannot be written is one line."""
+        """Run a command line; print one line for an output that cannot be written."""
         fit_streams()
         try:
             return super().main(*args, **kwargs)
@@ -79,14 +79,14 @@ class LazyGroup(click.Group):
 
 
 def _summary(module: str, function: str, room: int) -> str:
-    """What a command says of itself, read off its source: to import it takes most of a second."""
+    """Return a command's first sentence from its source: an import takes most of a second."""
     spec = find_spec(module)
     assert spec is not None
     assert spec.origin is not None
     with open(spec.origin, encoding="utf-8") as file:
         _, _, own = file.read().partition(f"\ndef {function}(")
-    said = own.split('"""')[1]  # a parser would read all of the file
-    return click.Command(function, help=cleandoc(said)).get_short_help_str(room)
+    docstring = own.split('"""')[1]  # a parser would read all of the file
+    return click.Command(function, help=cleandoc(docstring)).get_short_help_str(room)
 
 
 OTHERS = {
@@ -100,7 +100,7 @@ OTHERS = {
     "tune": "difftest.tools.scale.tune",
     "verdict": "difftest.tools.verdict.command",
 }
-"""The commands that stand beside what they run, and the group below; all others are in cli/."""
+"""The group below, and commands in the package that they run; other commands are in cli/."""
 MEASURED = ("kernel", "own", "reference")
 
 
@@ -121,4 +121,4 @@ def main() -> None:
 
 @click.group(cls=LazyGroup, modules=dict.fromkeys(MEASURED, "difftest.cli.bench"))
 def bench() -> None:
-    """Measure time and memory on this computer, of no device."""
+    """Measure time and memory on this computer, not on a device."""

@@ -18,7 +18,7 @@ from difftest.testing.host.options import OutputFile
 from difftest.tools.course.assignment import performance_tests
 from difftest.tools.course.grading import KERNEL
 
-_OURS = BackendMissingError, InfrastructureError, NoCoreError, UntrustedDeviceError
+_SETUP_ERRORS = BackendMissingError, InfrastructureError, NoCoreError, UntrustedDeviceError
 
 
 @click.command()
@@ -34,8 +34,8 @@ def measure(
 ) -> None:
     """Time the convolution on a NeuronCore, as the assignment does.
 
-    Needs a NeuronCore and no other load on it; `difftest grade` predicts without one. The exit code
-    is 0 if each threshold is met, and 1 if one is missed.
+    The command needs a NeuronCore without other load. `difftest grade` predicts the latency without
+    a NeuronCore. The exit code is 0 if each threshold is met, and 1 if one is missed.
     """
     tests = performance_tests(max_pool=test_maxpool)
     wanted = [test for test in tests if keyword in test.name]
@@ -49,7 +49,7 @@ def measure(
             for test in wanted:
                 results.append(measure_stage(test, load(), timer))
                 click.echo("\n".join(results[-1].lines()))
-    except (DeviceError, *_OURS) as error:
+    except (DeviceError, *_SETUP_ERRORS) as error:
         raise click.ClickException(str(error)) from error
     if json_file is not None:
         write_file(json_file, json.dumps([result.to_json() for result in results], indent=1))

@@ -1,4 +1,4 @@
-"""`difftest migrate`: classic kernel files in today's dialect, proven on the simulator."""
+"""`difftest migrate`: rewrite classic kernels in the current dialect and prove the result."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from difftest.tools.migration.validation import (
 
 
 class _Output(OutputFile):
-    """A file to write; or a folder that is there, for the files of a folder."""
+    """A file to write, or an existing folder for the files of a folder."""
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Path:
         return Path(value) if Path(value).is_dir() else super().convert(value, param, ctx)
@@ -42,37 +42,46 @@ class _Output(OutputFile):
 @click.command()
 @click.argument("file", type=click.Path(exists=True, path_type=Path))
 @click.option("-o", "--output", type=_Output(), help="File or folder to write; else stdout.")
-@click.option("--kernel", help="Of FILE, to prove: both forms run, and must agree bit for bit.")
-@click.option("--shape", "shapes", multiple=True, help="Of each input: 128,512 or rows,columns.")
+@click.option("--kernel", help="Kernel of FILE to prove: both forms must agree bit for bit.")
 @click.option(
-    "--sizes", multiple=True, metavar="NAME=SIZES", help="Of a name: rows=1:300, or rows=128,256."
+    "--shape", "shapes", multiple=True, help="Shape of each input: 128,512 or rows,columns."
 )
-@click.option("--test", metavar="PATH::TEST", help="A kernel test: its domain has the cases.")
-@click.option("--cases", "count", default=20, show_default=True, help="To draw, in each dtype.")
-@click.option("--rounding", is_flag=True, help="Accept differences that are rounding alone.")
+@click.option(
+    "--sizes",
+    multiple=True,
+    metavar="NAME=SIZES",
+    help="Sizes of a name: rows=1:300, or rows=128,256.",
+)
+@click.option("--test", metavar="PATH::TEST", help="Kernel test whose domain has the cases.")
+@click.option(
+    "--cases", "count", default=20, show_default=True, help="Cases to draw in each dtype."
+)
+@click.option("--rounding", is_flag=True, help="Accept differences within rounding.")
 @click.option(
     "--dtype",
     "dtypes",
     multiple=True,
     default=("float32", "bfloat16"),
-    help="Of all inputs, one after the other.",
+    help="Dtypes to prove in, each for all inputs.",
 )
 @click.option("--set", "keywords", multiple=True, metavar="NAME=VALUE", help="Other arguments.")
-@click.option("--grid", help="Of an SPMD kernel: 2, or 4,2.")
-@click.option("--machine", type=click.Choice(sorted(MACHINES)), help="Else what the kernel names.")
+@click.option("--grid", help="Grid of an SPMD kernel: 2, or 4,2.")
+@click.option(
+    "--machine", type=click.Choice(sorted(MACHINES)), help="Default: the kernel's own machine."
+)
 @level_option
 @with_progress
 @click.pass_context
 def migrate(
     context: click.Context, /, file: Path, output: Path | None, kernel: str | None, **options: Any
 ) -> None:
-    """Rewrite the classic kernels of FILE in today's dialect.
+    """Rewrite the classic kernels of FILE in the current dialect.
 
-    That is from `neuronxcc.nki` to `import nki`. What no rule rewrites stays, under a comment
-    with the rule and the remedy; the exit code is 1 then. With --kernel and --shape, or --test,
-    both forms run on the simulator, on drawn cases, and must agree bit for bit. A folder's
-    files are rewritten together, with -o for the new folder. docs/reference/migration-rules.md
-    has the rules.
+    The command changes `neuronxcc.nki` to `import nki`. Code that no rule rewrites stays, below a
+    comment with the rule and the remedy, and the exit code is 1. With --kernel and --shape, or with
+    --test, both forms run on the simulator on drawn cases and must agree bit for bit. The files of
+    a folder are rewritten together; pass -o for the new folder. docs/reference/migration-rules.md
+    lists the rules.
     """
     if lack := install_hint("libcst", "migrating", "migrate"):
         raise click.UsageError(lack)
@@ -91,7 +100,7 @@ def migrate(
         left, is_proven = change(file, output, kernel, proven)
     except (ParserSyntaxError, UnicodeDecodeError) as error:
         place = file / getattr(error, "place", "")  # in a folder
-        raise click.ClickException(f"{place} is no Python: {error}") from None
+        raise click.ClickException(f"{place} is not Python: {error}") from None
     if kernel is None:
         click.echo("not proven: name a --kernel and the --shape of its inputs, or --test", err=True)
     if left:
@@ -117,7 +126,7 @@ def _check_places(file: Path, output: Path | None) -> None:
 def _calls(
     kernel: str | None, test: str | None, shapes: Sequence[str], count: int, **others: Any
 ) -> tuple[str | None, list[ValidationCall]]:
-    """The kernel to prove, and the calls of it, as the command's options say them."""
+    """Return the kernel to prove and its calls, from the command's options."""
     if count < 1:
         raise click.BadParameter(f"--cases is at least 1; got {count}")
     if test is not None:
@@ -145,7 +154,7 @@ def _calls(
 
 
 def _parse_sizes(text: str) -> tuple[str, Any]:
-    """``rows=1:300`` or ``rows=128,256`` as a name and the strategy that its sizes come from."""
+    """Parse ``rows=1:300`` or ``rows=128,256`` into a name and the strategy for its sizes."""
     from hypothesis.strategies import sampled_from
 
     from difftest.testing.harness.strategies import sizes as between
@@ -166,7 +175,7 @@ def _parse_sizes(text: str) -> tuple[str, Any]:
 
 
 def _parse_named_shape(text: str, named: Mapping[str, Any]) -> list[int | str]:
-    """``rows,512`` with names of --sizes among the sizes."""
+    """Parse a shape such as ``rows,512``, whose sizes may be names of --sizes."""
     parts = [part.strip() for part in text.split(",")]
     for part in parts:
         if part.isidentifier() and part not in named:
@@ -179,7 +188,7 @@ Proven = Callable[[Sources, Sources], bool]
 
 
 def _file(file: Path, output: Path | None, kernel: str | None, proven: Proven) -> tuple[int, bool]:
-    """One file rewritten; how many comments say what is left to do, and whether it is proven."""
+    """Rewrite one file; return the number of comments for work left, and whether it is proven."""
     from difftest.tools.migration.rewriting import migrate_source as rewrite
 
     text = file.read_text(encoding="utf-8")
@@ -198,7 +207,7 @@ def _file(file: Path, output: Path | None, kernel: str | None, proven: Proven) -
 def _folder(
     folder: Path, output: Path | None, kernel: str | None, proven: Proven
 ) -> tuple[int, bool]:
-    """The files of a folder rewritten together."""
+    """Rewrite the files of a folder together; return what :func:`_file` returns."""
     from difftest.tools.lint.files import python_files
     from difftest.tools.migration.rewriting import Package
 
@@ -226,11 +235,11 @@ def _prove(
     calls: Sequence[ValidationCall],
     setting: ValidationSettings,
 ) -> bool:
-    """Say whether the kernel is proven."""
+    """Prove the kernel, print the result, and return whether it is proven."""
     try:
         proof = validate_translation(old, new, kernel, calls, setting)
     except ValidationError as error:
-        why = str(error).replace(f"{new.file.parent}{os.sep}", "")  # of a folder that may go
+        why = str(error).replace(f"{new.file.parent}{os.sep}", "")  # the folder may be temporary
         click.echo(f"{kernel} is not proven: {why}", err=True)
         return False
     click.echo(f"{kernel} is proven: {proof.text()}", err=True)

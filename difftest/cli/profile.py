@@ -1,4 +1,4 @@
-"""`difftest profile`: where a kernel's time would go on a device, as predicted."""
+"""`difftest profile`: the predicted time of a kernel on a device."""
 
 from __future__ import annotations
 
@@ -35,15 +35,17 @@ from difftest.tools.lint.check import unused_helpers
 @click.option(
     "--toolchain",
     type=click.Choice([chain.value for chain in Toolchain]),
-    help="What compiles the kernel, and so makes DMA descriptors: today's compiler (of today's "
-    "dialect), or the classic one for a benchmark (of the classic dialect) or a profile "
-    "(--disable-dge).",
+    help="Compiler of the kernel, which decides how DMA descriptors are made. Default: the "
+    "compiler of the kernel's dialect, for classic kernels as in nki.benchmark. classic-profile "
+    "adds --disable-dge.",
 )
-@click.option("--perfetto", "trace_file", type=OutputFile(), help="Trace for ui.perfetto.dev.")
 @click.option(
-    "--plot", "picture", type=OutputFile(*PICTURES), help=f"Picture; {', '.join(PICTURES)}."
+    "--perfetto", "trace_file", type=OutputFile(), help="Write a trace for ui.perfetto.dev."
 )
-@click.option("--json", "json_file", type=OutputFile(), help="Everything as JSON.")
+@click.option(
+    "--plot", "picture", type=OutputFile(*PICTURES), help=f"Write a picture: {', '.join(PICTURES)}."
+)
+@click.option("--json", "json_file", type=OutputFile(), help="Write everything as JSON.")
 def profile(
     run: KernelRun,
     toolchain: str | None,
@@ -51,17 +53,17 @@ def profile(
     picture: Path | None,
     json_file: Path | None,
 ) -> None:
-    """Predict how long a kernel takes, and say what to do better.
+    """Predict how long a kernel takes, and suggest improvements.
 
     The kernel runs on the simulator, on random inputs. Every time is predicted from costs that
-    are measured, documented or assumed; none is measured here.
+    are measured, documented or assumed. The command measures nothing.
     """
     files = list(filter(None, (trace_file, picture, json_file)))
     if len(set(files)) != len(files):
         raise click.UsageError("--perfetto, --plot and --json each need a file of their own")
     if picture and (lack := install_hint("matplotlib", "a picture", "plot")):
         raise click.UsageError(lack)
-    is_shown = sys.stdout.isatty()  # else what a kernel prints would leave its file for the bar
+    is_shown = sys.stdout.isatty()  # else the bar would take the kernel's output away from its file
     bar = Progress(console=Console(stderr=True), transient=True, redirect_stdout=is_shown)
     with bar as progress:
         task = progress.add_task("simulating", total=None)
@@ -79,7 +81,7 @@ def profile(
         except UnknownCostError as error:
             raise click.ClickException(str(error)) from None
         progress.update(task, description="asking for other compilers", total=None)
-        _ = prediction.compiled  # kept: the interval is made from it
+        _ = prediction.compiled  # compute it here: the interval needs it
     findings = [*advise(prediction.schedule), *unused_helpers(function)]
     report = Report(prediction)
     if trace_file:
@@ -90,9 +92,8 @@ def profile(
     if picture:
         with atomic_write(picture) as path:
             plot(report, path, run.title)
-    print_profile(
-        report, findings, trace, target
-    )  # last: who reads a few lines of it may close the pipe
+    # Print last: the reader may close the pipe after a few lines.
+    print_profile(report, findings, trace, target)
 
 
 def print_profile(report: Report, findings: list[Finding], trace: Trace, machine: Machine) -> None:
@@ -109,5 +110,5 @@ def print_profile(report: Report, findings: list[Finding], trace: Trace, machine
     say(memory_text(trace, machine, Console().width))
     console.print("\nAdvice, the largest gain first (predicted)", style="bold")
     for line in text.format_findings(findings):
-        # What goes on below begins under the words, so that the numbers stand out.
+        # Indent continuation lines, so that the numbers stand out.
         say(textwrap.fill(line, console.width, subsequent_indent="   "))

@@ -1,4 +1,4 @@
-"""`difftest run`: an unmodified script, with the embedded simulator as its `neuronxcc`."""
+"""`difftest run`: run an unmodified script with the embedded simulator as its `neuronxcc`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from difftest.testing.host.script import run_script
 level_option = click.option(
     "--level",
     type=click.Choice(LEVELS),
-    help="Of NKI, for kernels of `import nki`: what it lacks raises. Else all names exist.",
+    help="Level of NKI, for kernels of `import nki`. Names that it lacks raise. Default: any name.",
 )
 
 
@@ -27,12 +27,12 @@ level_option = click.option(
     type=click.Choice([word.value for word in Strictness]),
     default=Strictness.SEEN.value,
     show_default=True,
-    help="Which broken rules are warnings and not errors.",
+    help="Selects the broken rules that are warnings, not errors.",
 )
 @click.option(
     "--strict",
     is_flag=True,
-    help="Hazards that may be wrong on some device fail, and not only warn.",
+    help="Fail for hazards that may be wrong on some device, instead of warning.",
 )
 @click.pass_context
 def run(
@@ -45,12 +45,12 @@ def run(
 ) -> None:
     """Run SCRIPT.py on the simulator, as `python SCRIPT.py ARGS...`.
 
-    `import nki` and `import neuronxcc.nki` in the script give the simulator, whether or not
-    the Neuron SDK is installed. The exit code is the script's; it is 1 instead of 0 if a kernel
-    does what is wrong on a device (docs/how-to/find-hazards.md).
+    `import nki` and `import neuronxcc.nki` in the script import the simulator, whether or not the
+    Neuron SDK is installed. The exit code is the script's. It is 1 instead of 0 if a hazard of a
+    kernel is wrong on a device (docs/how-to/find-hazards.md).
     """
     if not Path(script).is_file():
-        raise click.BadParameter(f"{script} is no file: what comes through a pipe can be read once")
+        raise click.BadParameter(f"{script} is not a file: a pipe can be read only once")
     with strictness(judged):
         code = run_script(script, arguments, level, strict=strict)
     context.exit(code)

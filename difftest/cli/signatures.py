@@ -1,4 +1,4 @@
-"""Which arguments each function of NKI takes: what the stubs have, and rules of instructions."""
+"""The arguments of each function of NKI, from the stubs and the rules of instructions."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ SIZES = {
     for size in asdict(TRN2)
     if size not in ("name", "nc_version")
 }
-"""Each number of the machines, as a line: the rules of an instruction ask for some."""
-
-
+"""A line for each limit of the machines; an instruction's record names the limits it uses."""
 _IN_FLOAT32 = "; a tile of float32 where its operator is arithmetic"
 
 
 @cache
 def signatures() -> dict[str, list[str]]:
-    """``nki.isa.activation`` -> its signature, what it does, and what is known; both dialects."""
+    """Return the lines about each function of both dialects, by name (``nki.isa.activation``).
+
+    The first line is the signature, the second the summary; others are facts about operands.
+    """
     names = (*documented_names(CLASSIC), *documented_names(TODAY))
     documented = {f"{entry.dialect.package}{entry.module}.{entry.name}": entry for entry in names}
     pages = {}
@@ -51,7 +52,7 @@ def signatures() -> dict[str, list[str]]:
 
 
 def _known(page: DocumentedName) -> list[str]:
-    """Return what each instruction on a page takes in the page's dialect, as lines."""
+    """Return lines about the operands of each instruction on a page, in the page's dialect."""
     lines = []
     dialect = "nki" if page.dialect is TODAY else "classic"
     for record in every_instruction().values():
@@ -68,7 +69,7 @@ def _known(page: DocumentedName) -> list[str]:
 
 
 def _levels(name: str) -> Iterator[str]:
-    """Which levels of NKI have a function of today's dialect, or an argument of it."""
+    """Yield the levels of NKI that have a function of the current dialect, or its arguments."""
     module, _, function = name.rpartition(".")
     called = f"{CALLED.get(module)}.{function}"
     for use, (since, ended, instead) in LIFETIMES.items():
@@ -78,7 +79,7 @@ def _levels(name: str) -> Iterator[str]:
 
 
 def explained_name(what: str) -> str:
-    """What is known of a function, such as ``nisa.activation``; empty if there is none."""
+    """Return the text about a function, such as ``nisa.activation``; empty for an unknown name."""
     words = what.replace("nisa.", "isa.").replace("nl.", "language.").split(".")
     if words[-1] in NKI_NAMES and set(words[:-1]) <= {"nki", "neuronxcc", "language"}:
         return explained_dtype(words[-1])
@@ -88,7 +89,7 @@ def explained_name(what: str) -> str:
 
 
 def explained_dtype(name: str) -> str:
-    """Return what is known of a dtype: its size, its range, and the dialects that have it."""
+    """Return the text about a dtype: its size, its range, and the dialects that have it."""
     dtype = NKI_NAMES[name]
     lines = [f"nki.language.{name}: a dtype of {dtype.itemsize} bytes"]
     if dtype.names:
@@ -112,7 +113,7 @@ def explained_dtype(name: str) -> str:
 
 
 def signature_pages() -> dict[str, str]:
-    """For each module a page of its functions, in Markdown, by the page's name."""
+    """Return a page of functions for each module, in Markdown, by the page's name."""
     pages: dict[str, str] = {}
     for name, (head, says, *lines) in sorted(signatures().items()):
         module, _, last = name.rpartition(".")

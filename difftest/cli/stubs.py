@@ -1,4 +1,4 @@
-"""`difftest stubs`: what an editor and a type checker know of NKI where no SDK is installed."""
+"""`difftest stubs`: NKI for editors and type checkers without an installed SDK."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from difftest.support.output import write_file
 def stubs(folder: Path) -> None:
     """Write stubs of nki and neuronxcc.nki into FOLDER, for editors.
 
-    They are a distribution that pip installs: docs/how-to/editor.md has the settings of
+    The folder is a distribution that pip installs. docs/how-to/editor.md has the settings of
     editors.
     """
     from difftest.tools.lint.stubs import stub_files
@@ -22,6 +22,6 @@ def stubs(folder: Path) -> None:
     files = stub_files()
     for name, text in files.items():
         write_file(folder / name, text)
-    where = str(folder.absolute())  # a bare name is a package of the index to pip
+    where = str(folder.absolute())  # pip takes a bare name for a package of the index
     where = f'"{where}"' if " " in where else where
     click.echo(f"{len(files)} files in {folder}; install them with: pip install {where}")

@@ -1,4 +1,4 @@
-"""`difftest timing`: how far the timing model is to be trusted."""
+"""`difftest timing`: the accuracy of the timing model."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
+from rich.console import Console
 from rich.table import Table
 
 from difftest.cli.launching import KernelArguments, launch_traced, random_arrays
@@ -33,15 +34,15 @@ from difftest.timing.interval import COVERAGE, SCALE, Estimate
 from difftest.timing.schedule import Schedule
 
 MACHINE = "trn2"
-"""Of which the published latencies are; what is said to be trn1 and is not judges nothing."""
+"""The machine of the published latencies. Rows that claim another machine are not in its totals."""
 FEW = 12
-"""Rows that are printed where not all are asked for: those of the largest errors."""
+"""Number of rows that are printed by default, the largest errors first."""
 _WIDTH = 170  # characters: rows are long
 
 LADDER = "conv2d"
 OTHERS = "probes of trn1, others"
 Times = dict[tuple[Any, ...], Mapping[str, Estimate]]
-"""What was launched -> by metric what is predicted of it."""
+"""The predictions of each launch, by metric."""
 STREAM = "kernels.classic.vector_add:vector_add_stream"
 TRACES = {
     (STREAM, (("FREE_DIM", 1000),)): "vector-add-stream-256000-fd1k",
@@ -53,20 +54,20 @@ TRACES = {
 
 @click.group()
 def timing() -> None:
-    """Show what the timing model predicts, beside what devices took."""
+    """Compare the timing model's predictions with devices."""
 
 
 @timing.command()
 @click.option("--all", "whole", is_flag=True, help="Slow kernels too, which take minutes.")
-@click.option("--rows", "each", is_flag=True, help="Every row, not the worst alone.")
-@click.option("-k", "keyword", default="", help="Only kernels whose name contains this; each row.")
+@click.option("--rows", "each", is_flag=True, help="Show every row, not only the worst.")
+@click.option("-k", "keyword", default="", help="Only kernels whose name contains this; all rows.")
 def validate(whole: bool, each: bool, keyword: str) -> None:
     """Compare predictions with published measurements, class by class.
 
-    Measurements on trn2 with a counterpart in this repository's kernels/, each with its source in
-    data/measurements-trn2.csv. Convolutions of the ladder and the tuned products were described in
-    words only, so that their kernels here are not the ones that were measured. Without --all it
-    takes about 20 s.
+    The measurements are from trn2 and have a counterpart in this repository's kernels/. Their
+    sources are in data/measurements-trn2.csv. Convolutions of the ladder and the tuned products
+    were published in words only, so their kernels here are not the measured ones. Without --all the
+    command takes about 20 s.
     """
     named = [rows for rows in grouped(measurements()) if keyword in rows[0].counterpart]
     groups = [rows for rows in named if whole or not rows[0].slow]
@@ -83,33 +84,45 @@ def validate(whole: bool, each: bool, keyword: str) -> None:
             advance()
     judged = [comparison for comparison in comparisons if comparison.first.kind == "measured"]
     ours = [row for row in judged if row.first.machine == MACHINE]
-    parts = {name: [row.judged for row in part] for name, part in _parts(judged).items()}
+    classes = {name: [row.judged for row in part] for name, part in _parts(judged).items()}
     if not keyword:
-        for name, fitted in (("probes of trn1 whose cost is theirs", True), (OTHERS, False)):
-            parts[name] = [predict_probe(probe) for probe in probes() if probe.fitted is fitted]
-    parts["all of trn2"] = [row.judged for row in ours]
-    print_table(console, _classes(parts))
+        classes |= _probe_classes()
+    classes["all of trn2"] = [row.judged for row in ours]
+    print_table(console, _classes(classes))
     print_table(console, _table(comparisons, None if each or keyword else FEW))
     engines = _engines(timelines)
     if engines.row_count:
         print_table(console, engines)
-    every = parts["all of trn2"]
-    if len({row.kernel for row in every}) > 1:  # of one no other gives the scale
-        result = calibration(every)
-        console.print(
-            f"Each kernel with the scale that the others alone give: {result.left_out} of "
-            f"{result.rows} inside ({result.left_out / result.rows:.0%}). A scale of "
-            f"{result.scale:.2f} holds {COVERAGE:.0%} of them all; the model has {SCALE:g}.",
-            highlight=False,
-        )
+    _print_scale(console, classes["all of trn2"])
     if len(groups) < len(named):
         console.print(f"Left out: {len(named) - len(groups)} slow ones, which --all has.")
+
+
+def _probe_classes() -> dict[str, list[CheckedPrediction]]:
+    """Return the predictions of the probes of trn1, by their two classes."""
+    return {
+        name: [predict_probe(probe) for probe in probes() if probe.fitted is fitted]
+        for name, fitted in (("probes of trn1 whose cost is theirs", True), (OTHERS, False))
+    }
+
+
+def _print_scale(console: Console, judged: Sequence[CheckedPrediction]) -> None:
+    """Print how the intervals of each kernel do with the scale that the other kernels give."""
+    if len({row.kernel for row in judged}) < 2:
+        return
+    result = calibration(judged)
+    console.print(
+        f"Each kernel with the scale that the others alone give: {result.left_out} of "
+        f"{result.rows} inside ({result.left_out / result.rows:.0%}). A scale of "
+        f"{result.scale:.2f} holds {COVERAGE:.0%} of them all; the model has {SCALE:g}.",
+        highlight=False,
+    )
 
 
 def _compare(
     group: tuple[Measurement, ...], times: Times, timelines: dict[str, Schedule]
 ) -> Comparison:
-    """The group's prediction; ``times`` and ``timelines`` keep what others of the run need."""
+    """Return a group's comparison, and keep its estimates and schedule for other groups."""
     first = group[0]
     if first.run not in times:
         arrays = random_arrays(first.inputs, [first.dtype])
@@ -127,7 +140,7 @@ def _compare(
 
 
 def _parts(comparisons: list[Comparison]) -> dict[str, list[Comparison]]:
-    """The comparisons by what they show."""
+    """Return the comparisons, grouped by class."""
     parts: dict[str, list[Comparison]] = {}
     for comparison in comparisons:
         first = comparison.first
@@ -146,7 +159,7 @@ def _parts(comparisons: list[Comparison]) -> dict[str, list[Comparison]]:
 
 
 def _classes(parts: Mapping[str, Sequence[CheckedPrediction]]) -> Table:
-    """How good each class is: errors, intervals, order."""
+    """Return the table of each class: errors, intervals, order."""
     table = titled_table(
         "Classes (predicted against measured; Rank: Kendall's, 1 is the device's order, 0 none)",
         ("Class",),
@@ -170,7 +183,7 @@ def _classes(parts: Mapping[str, Sequence[CheckedPrediction]]) -> Table:
 
 
 def _engines(timelines: dict[str, Schedule]) -> Table:
-    """Engine by engine, against the device traces that are shipped."""
+    """Return the table that compares engines with the shipped device traces."""
     table = titled_table(
         "Engine by engine against device traces (us from the first DMA trigger; offset: how much "
         "later the n-th instruction starts here)",
@@ -192,7 +205,7 @@ def _engines(timelines: dict[str, Schedule]) -> Table:
 
 
 def _table(comparisons: Sequence[Comparison], most: int | None) -> Table:
-    """The rows; of many, ``most`` measured ones of the largest errors."""
+    """Return the table of rows: all, or the ``most`` measured rows with the largest errors."""
     shown = list(comparisons)
     if most is not None:
         shown = [row for row in shown if row.first.kind == "measured"]

@@ -1,4 +1,4 @@
-"""`difftest trace`: what a kernel does, instruction by instruction, as JSON."""
+"""`difftest trace`: a kernel's instructions as JSON."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from difftest.testing.host.options import OutputFile
 def trace(run: KernelRun, file: Path) -> None:
     """Write the trace of a kernel as JSON.
 
-    That is each instruction, what it read and wrote, and where. The kernel runs on the
-    simulator, on random inputs. docs/reference/trace.md describes the form.
+    The trace has each instruction, with its reads, writes and source line. The kernel runs on the
+    simulator, on random inputs. docs/reference/trace.md describes the format.
     """
     recorded = run.launch().trace
     document = trace_to_json(recorded)

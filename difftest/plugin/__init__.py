@@ -1,1 +1,1 @@
-"""The pytest plugin: hooks.py is its entry, the other modules are what only the hooks need."""
+"""The pytest plugin: hooks.py is its entry, and the other modules serve the hooks alone."""

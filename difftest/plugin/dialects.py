@@ -1,8 +1,8 @@
 """Kernel tests of a dialect that the backends of a session do not run.
 
-An SDK may have one dialect of NKI alone. Test files that import the other one are collected all the
-same. The kernels that no backend runs are left out, and the summary counts them with the reason. A
-backend that runs none of the kernels is a usage error.
+An SDK may have only one dialect of NKI. Test files that import the other dialect are still
+collected. If all backends reject a kernel, it is left out, and the summary counts it with the
+reason. A backend that cannot run any kernel is a usage error.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class LeftOut(NamedTuple):
     kernel : module and name of the kernel.
     test : node id of the test, without parameters.
     is_alone : whether the backend runs no other kernel of the test either.
-    reason : text of the error with which the backend refuses the kernel.
+    reason : text of the backend's error for the kernel.
     """
 
     backend: str
@@ -49,10 +49,10 @@ class LeftOut(NamedTuple):
 def collected_without(
     collector: pytest.Collector, report: pytest.CollectReport
 ) -> pytest.CollectReport:
-    """Collect a module once more if only one dialect of NKI was missing for its import.
+    """Collect a module again if its import failed for lack of one dialect of NKI.
 
-    The first attempt is as everywhere: a file that tries one dialect and then the other one gets
-    the dialect that is installed.
+    The first attempt uses the installed dialect alone: a file that tries one dialect and then the
+    other gets the installed one.
     """
     excinfo = getattr(getattr(report, "call", None), "excinfo", None)
     if not isinstance(collector, pytest.Module) or excinfo is None:
@@ -71,7 +71,7 @@ def collected_without(
         return report
     file = str(collector.path)
     for name, module in list(sys.modules.items()):
-        if getattr(module, "__file__", None) == file:  # pytest leaves it there, half imported
+        if getattr(module, "__file__", None) == file:  # pytest keeps the half imported module
             del sys.modules[name]
     with importable(absent):
         again: pytest.CollectReport = collector.ihook.pytest_make_collect_report(
@@ -81,7 +81,7 @@ def collected_without(
 
 
 def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the tests of which no backend runs any kernel, and note each kernel left out."""
+    """Deselect tests whose kernels run on no backend, and record each kernel left out."""
     session = config.stash[SESSION]
     backends = session.runner.backends if session.runner else ()
     kept: list[pytest.Item] = []
@@ -118,13 +118,13 @@ def _left_out(spec: KernelSpec, backend: Backend, test: str) -> Iterator[LeftOut
 
 
 def unanswered(config: pytest.Config) -> str:
-    """Return the usage error of backends that run none of the kernels; empty if there is none."""
+    """Return the usage error of backends that cannot run any kernel, or empty text."""
     session = config.stash[SESSION]
     reasons = {
         row.backend: row.reason for row in session.left_out if row.backend not in session.served
     }
     texts = [
-        f"{name} was asked for, and runs none of the kernels that are tested here: {reason}"
+        f"{name} was requested, and runs none of the kernels that are tested here: {reason}"
         for name, reason in sorted(reasons.items())
     ]
     return "\n".join(texts)
@@ -137,8 +137,8 @@ class MissingDialect(NamedTuple):
     ----------
     backend, dialect : name of the backend; package that the kernels import.
     kernels : modules and names.
-    tests : node ids of the tests of which the backend runs no other kernel either.
-    reason : text of the error with which the backend refuses them.
+    tests : node ids of the tests without a kernel that the backend runs.
+    reason : text of the backend's error for them.
     """
 
     backend: str
@@ -149,7 +149,7 @@ class MissingDialect(NamedTuple):
 
 
 def groups_of(rows: Collection[LeftOut]) -> list[MissingDialect]:
-    """Return what is left out by backend and dialect, sorted."""
+    """Return the kernels left out, grouped by backend and dialect, sorted."""
     groups: defaultdict[tuple[str, str, str], list[LeftOut]] = defaultdict(list)
     for row in sorted(rows):
         groups[row.backend, row.dialect, row.reason].append(row)
@@ -171,8 +171,8 @@ def left_out_lines(rows: Collection[LeftOut], *, verbose: bool) -> Iterator[str]
         count = f"{_counted(group.kernels, 'kernel')} of {group.dialect}"
         whole = f", with {_counted(group.tests, 'test')} of no other kernel" if group.tests else ""
         yield f"left out on {group.backend}: {count}{whole}"
-        _, *said = group.reason.splitlines()
-        yield from said
+        _, *details = group.reason.splitlines()
+        yield from details
         for kernel in group.kernels if verbose else ():
             yield f"  kernel: {kernel}"
 
@@ -182,5 +182,5 @@ def _counted(things: Collection[str], noun: str) -> str:
 
 
 def as_plain(rows: Collection[LeftOut]) -> list[tuple[Any, ...]]:
-    """Return rows as pytest-xdist sends them from a worker."""
+    """Return rows as plain tuples, which pytest-xdist can send from a worker."""
     return [tuple(row) for row in sorted(rows)]

@@ -1,9 +1,9 @@
-"""How a failing kernel test is told: its report and no traceback of ours, once for one bug.
+"""The output of failing kernel tests: one report for each bug, without the package's own frames.
 
-And a failing case once more, in a process of its own, so that its "run again" is true. A kernel, a
-reference or a test that keeps something from one call to the next fails among other cases and
-passes alone, or the other way round. A process takes seconds, most of them to start: the first
-failing test of a session has one, the others go without.
+A failing case also runs once more, in a new process, to verify its "run again" line. A kernel, a
+reference or a test may keep state from one call to the next. Such a case may fail among others and
+pass alone, or the other way round. A process takes seconds to start, so only the first failing test
+of a session gets one.
 """
 
 from __future__ import annotations
@@ -39,43 +39,62 @@ _AGAIN = re.compile("  (run again|replay):")
 _HYPOTHESIS = re.compile(r"\s*(Failing test case|Falsifying example|You can repr)")
 _LABEL = re.compile(r"^  [\w ]+:(?= )")
 _CALLS = {"rejection": "a call to be refused", "calls": "at the edges"}
-"""What stands for a case that is none, by the argument that has it."""
+"""Labels of tests without a case, by the name of their argument."""
 
 
 def set_report(item: pytest.Function, failure: ReportedFailure, report: pytest.TestReport) -> None:
-    """Make a report's text the failure's own, and its message the headline."""
-    raised = without_files(failure.raised) if failure.raised else None
+    """Replace a report's text by the failure's own, and its message by the headline."""
     text = str(failure)
-    frames = {
-        f"{relative_path(at.filename)}:{at.lineno}": at for at in traceback.extract_tb(raised)
-    }
-    if all(place in text for place in frames):  # the report names these lines
-        frames = {}
-    raising = [f"{place}: in {at.name}\n    {at.line}" for place, at in frames.items()]
-    lines = "\n".join([*raising, "\n\n".join([text, *failure.beside])]).split("\n")
-    if type(failure) is NotRejectedError:  # no case that --case takes: the test runs again
-        again = reproduction_of(item, item.config.stash[SESSION].request)
-        node = again.node + item.name.removeprefix(item.originalname)
-        lines.append(f"  run again:   {quote_command(['pytest', *again.options, node])}")
-    if item.config.get_verbosity() > 0:  # what Hypothesis has to say
-        lines += ["", *getattr(failure, "__notes__", ())]
+    lines = _report_lines(item, failure, text)
     message = failure.headline + f" (and {len(failure.beside)} more)" * bool(failure.beside)
     crash = shapes.ReprFileLocation(str(item.path), (item.location[1] or 0) + 1, message)
     shown = shapes.ReprTracebackNative([f"{line}\n" for line in lines])
     report.longrepr = shapes.ReprExceptionInfo(reprtraceback=shown, reprcrash=crash)
-    # Of one bug, as far as anybody can tell: the same words, with other numbers.
-    said = failure.rows()[:1] if isinstance(failure, CaseFailure) else text
-    bug = item.originalname + re.sub(r"\d", "", f"{failure.headline.partition(' at ')[0]} {said}")
-    # Beside what fixtures have, and the test's own arguments.
+    file = report.nodeid.partition("::")[0]
+    bug = f"{file} {_bug_key(item, failure, text)}"
+    setattr(report, BUG, [bug, _case_label(item), text.split("\n")[0]])
+
+
+def _report_lines(item: pytest.Function, failure: ReportedFailure, text: str) -> list[str]:
+    """Return the lines of a report: the frames of the cause, the text, and how to run it again."""
+    raised = without_files(failure.raised) if failure.raised else None
+    frames = {
+        f"{relative_path(frame.filename)}:{frame.lineno}": frame
+        for frame in traceback.extract_tb(raised)
+    }
+    if all(place in text for place in frames):  # the report names these lines
+        frames = {}
+    raising = [f"{place}: in {frame.name}\n    {frame.line}" for place, frame in frames.items()]
+    lines = "\n".join([*raising, "\n\n".join([text, *failure.beside])]).split("\n")
+    if type(failure) is NotRejectedError:  # --case takes no such case: run the test again
+        again = reproduction_of(item, item.config.stash[SESSION].request)
+        node = again.node + item.name.removeprefix(item.originalname)
+        lines.append(f"  run again:   {quote_command(['pytest', *again.options, node])}")
+    if item.config.get_verbosity() > 0:  # the notes of Hypothesis
+        lines += ["", *getattr(failure, "__notes__", ())]
+    return lines
+
+
+def _bug_key(item: pytest.Function, failure: ReportedFailure, text: str) -> str:
+    """Return a key that failures of one bug share: the same words, whatever their numbers."""
+    first = failure.rows()[:1] if isinstance(failure, CaseFailure) else text
+    words = f"{failure.headline.partition(' at ')[0]} {first}"
+    return item.originalname + re.sub(r"\d", "", words)
+
+
+def _case_label(item: pytest.Function) -> str:
+    """Return the dtype of a test's case, or the label of a test without a case."""
     own: dict[str, Any] = item.callspec.params if hasattr(item, "callspec") else {}
-    case = own["case"].dtype if "case" in own else next((_CALLS[n] for n in own if n in _CALLS), "")
-    setattr(report, BUG, [f"{report.nodeid.partition('::')[0]} {bug}", case, text.split("\n")[0]])
+    if "case" in own:
+        return str(own["case"].dtype)
+    return next((_CALLS[name] for name in own if name in _CALLS), "")
 
 
 def trim_traceback(error: BaseException, item: pytest.Item, runner: Runner) -> None:
-    """Of an error of the test's own lines leave out the frames of those who call it.
+    """Remove the frames of the callers from an error that the test's own lines raised.
 
-    What Hypothesis says is for who wants to know more; in its place is how to run the case again.
+    Unless pytest is verbose, Hypothesis's notes are replaced by the command that runs the case
+    again.
     """
     test = kernel_test_of(getattr(item, "obj", None))
     entry = error.__traceback__
@@ -102,7 +121,7 @@ def encodable(data: Any) -> Any:
 
 
 class ColoredReport(shapes.ReprEntryNative):
-    """The lines of a report, in colour where a terminal shows them: a page takes them as text."""
+    """The lines of a report: coloured on a terminal, and plain text in an HTML report."""
 
     def __init__(
         self, lines: list[str], title: str, hidden: _io.TerminalWriter | None = None
@@ -117,7 +136,7 @@ class ColoredReport(shapes.ReprEntryNative):
         for line in self.lines:
             if line.strip() == self.title:
                 line = tw.markup(self.title, red=True, bold=True)
-            # Each with an end of its own: pytest writes what a terminal lacks as an escape.
+            # One at a time: pytest escapes characters that a terminal lacks.
             tw.line(_LABEL.sub(lambda label: tw.markup(label[0], blue=True), line.rstrip("\n")))
 
 
@@ -136,62 +155,64 @@ OWN_WARNINGS = frozenset(
         "TruthWarning",
     }
 )
-"""The names of the package's own warnings: pytest keeps no more of a warning than its text."""
+"""The names of the package's own warnings; pytest keeps only the text of a warning."""
 _DETECTED = (
     ("AccumulationWarning", "", "psum-foreign"),
     ("LostAdditionWarning", "", "scatter-added-twice"),
     ("RuleWarning", "in a limited range", "activation-range"),
 )
-"""Simulator warnings of hazards: the class, a piece of the rule, and the detector's id."""
+"""Simulator warnings about hazards: the class, a part of the rule, and the detector's id."""
 _OF_CASE = re.compile(r"\[[\d, :]*\]|\b(?:b?float|u?int|bool)\w*|\d+")
-"""What differs between cases of one warning: shapes and indices, dtypes, counts."""
+"""The parts of a warning that differ between cases: shapes and indices, dtypes, counts."""
 _RULE = re.compile(r"^\s*rule:\s*(.*)$", re.MULTILINE)
 _WARNING = re.compile(r"^.*?:\d+: (\w+): (.*)", re.DOTALL)
 
 
 def unique_warnings(warnings: list[Any]) -> list[Any]:
-    """Return a session's warnings, each of this package's own once for a line of a kernel.
+    """Return a session's warnings without duplicates of the package's own warnings.
 
-    Warnings of one line are the same if they name one rule, or differ by numbers alone. The
-    simulator's warning of an ended name is left out where the linter's rule reports it, and its
-    warning of a hazard where the detector does.
+    Two warnings at one line of a kernel are duplicates if they name one rule, or differ in numbers
+    alone. The simulator's warning about a removed name is left out if the linter reports it. Its
+    warning about a hazard is left out if the detector reports the hazard.
     """
-
-    def ended(one: Any) -> tuple[Any, str]:
-        name = one.message.partition(" ended with NKI")[0].rpartition(": ")[2]
-        return one.fslocation, name.replace("=", "")  # of an argument lint writes nl.f(x=)
-
-    linted = {ended(one) for one in warnings if "HazardWarning" in one.message}
-    kinds = [_kind(one.message) for one in warnings]
+    linted = {_ended_name(entry) for entry in warnings if "HazardWarning" in entry.message}
+    kinds = [_kind(entry.message) for entry in warnings]
     detected = {
-        (one.fslocation, kind[1])
-        for one, kind in zip(warnings, kinds, strict=True)
+        (entry.fslocation, kind[1])
+        for entry, kind in zip(warnings, kinds, strict=True)
         if kind is not None and kind[0] == "HazardWarning"
     }
     seen: set[tuple[Any, ...]] = set()
     kept = []
-    for one, kind in zip(warnings, kinds, strict=True):
-        if "LevelWarning" in one.message and ended(one) in linted:
+    for entry, kind in zip(warnings, kinds, strict=True):
+        if "LevelWarning" in entry.message and _ended_name(entry) in linted:
             continue
         if kind is None:
-            kept.append(one)
+            kept.append(entry)
             continue
-        is_told = (one.fslocation, kind) in seen or (one.fslocation, _hazard(kind)) in detected
-        seen.add((one.fslocation, kind))
-        if not is_told:
-            kept.append(one)
+        place = entry.fslocation
+        is_duplicate = (place, kind) in seen or (place, _hazard(kind)) in detected
+        seen.add((place, kind))
+        if not is_duplicate:
+            kept.append(entry)
     return kept
 
 
+def _ended_name(entry: Any) -> tuple[Any, str]:
+    """Return the place of a warning, and the name that it says has ended."""
+    name = entry.message.partition(" ended with NKI")[0].rpartition(": ")[2]
+    return entry.fslocation, name.replace("=", "")  # the linter writes an argument as nl.f(x=)
+
+
 def _hazard(kind: tuple[str, str]) -> str:
-    """Return the id of the hazard that a simulator's warning is about; empty if it is of none."""
+    """Return the id of the hazard that a simulator's warning describes; empty if there is none."""
     name, rule = kind
     ids = (id for warning, piece, id in _DETECTED if warning == name and piece in rule)
     return next(ids, "")
 
 
 def _kind(message: str) -> tuple[str, str] | None:
-    """Return the class and the rule of one of the package's own warnings; None for another's."""
+    """Return the class and the rule of a warning of this package; None for other warnings."""
     found = _WARNING.match(message)
     if found is None or found[1] not in OWN_WARNINGS:
         return None
@@ -206,10 +227,15 @@ def _kind(message: str) -> tuple[str, str] | None:
 def group_failures(
     stats: dict[str, list[Any]], hidden: _io.TerminalWriter | None = None
 ) -> Iterator[None]:
-    """While pytest tells of failures, let one speak for all of one bug, in colour if it may.
+    """Show one failure for each bug while pytest reports failures, in colour where possible.
 
-    Its message is the last line, whole: pytest would cut it at the terminal's width. With
-    ``--tb=line`` the terminal, ``hidden``, has the message alone, and files have the report.
+    Its message is printed whole in the last lines, where pytest would cut it at the terminal's
+    width.
+
+    Parameters
+    ----------
+    stats : reports of pytest's terminal reporter; changed within the block.
+    hidden : terminal that shows the messages alone (``--tb=line``); files have the full report.
     """
     failed = stats["failed"]
     ignored = stats.get("", [])
@@ -244,11 +270,14 @@ import pytest
 sys.exit(pytest.main())
 """
 _PATIENCE = 600.0
-"""Seconds after which nobody waits any longer."""
+"""Seconds after which the process is stopped."""
 
 
 def rerun_alone(config: pytest.Config, failure: CaseFailure) -> str:
-    """What came of the case alone where that is not the same; empty, too, of a second failure."""
+    """Run a failing case alone in a new process; return how the result differs, or empty text.
+
+    Only the first failure of a session is run again; for others the text is empty.
+    """
     again = failure.again
     session = config.stash[SESSION]
     if again is None or session.ran_again:
@@ -264,12 +293,12 @@ def rerun_alone(config: pytest.Config, failure: CaseFailure) -> str:
         )
     except subprocess.TimeoutExpired:
         return f"not over after {_PATIENCE:g} s in a process of its own"
-    except OSError as error:  # such as data drawn as arrays, which make a long line
+    except OSError as error:  # such as a command line that arrays make too long
         return f"the line above does not start in a process of its own: {error.strerror}"
-    said = {
+    texts = {
         int(pytest.ExitCode.TESTS_FAILED): "",
         int(pytest.ExitCode.OK): "passes in a process of its own: the kernel, its reference or the "
         "test keeps something from one call to the next, and the case needs the calls before it",
     }
     other = f"the line above ends with exit code {done.returncode} in a process of its own"
-    return said.get(done.returncode, other)
+    return texts.get(done.returncode, other)

@@ -1,8 +1,8 @@
-"""The pytest plugin: hooks, and nothing else.
+"""The hooks of the pytest plugin.
 
-Standard library and pytest alone at import time: a session that asks for no backend pays nothing.
-
-Options, and the ini keys that may take their place, are in :mod:`difftest.testing.session.options`.
+When it is loaded, the module imports the standard library and pytest alone, so that a session
+without a backend loads nothing else. Options and their ini keys are in
+:mod:`difftest.testing.session.options`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 def _session(config: pytest.Config) -> Session:
-    """What the plugin keeps of this session."""
+    """Return the plugin's state of this session."""
     from difftest.testing.session.options import SESSION
 
     return config.stash[SESSION]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare ini keys. Options follow when others have declared theirs."""
+    """Declare ini keys; options follow when other plugins have declared theirs."""
     from difftest.testing.session.options import add_keys
 
     add_keys(parser)
@@ -40,7 +40,7 @@ def pytest_load_initial_conftests(
 ) -> Generator[None, object, object]:
     """Install the embedded modules before any conftest or test imports a kernel.
 
-    What counts is what was asked for when conftests have declared their options.
+    The request is read again after conftests have declared their options, and that reading counts.
     """
     from difftest.plugin.session import prepare_session, start_session
     from difftest.testing.session.options import (
@@ -61,7 +61,7 @@ def pytest_load_initial_conftests(
     if getattr(namespace, "hypothesis_profile", None) is not None:
         from difftest.plugin import profiles
 
-        profiles.register_profiles()  # it is asked for by name, though no kernel test may run
+        profiles.register_profiles()  # the option may name one, even if no kernel test runs
         early_config.pluginmanager.register(profiles)
     result = yield
     request = read_request(early_config, parser, args, final=True)
@@ -70,7 +70,7 @@ def pytest_load_initial_conftests(
         prepare_session(early_config, request)
     add_options(parser, early_config, args)
     early_config.stash[SESSION] = start_session(early_config, request)
-    if request.wants_backends:  # a kernel that cannot be imported stops no other's tests
+    if request.wants_backends:  # a kernel that fails to import must not stop other tests
         extra_arguments(args, "--continue-on-collection-errors")
     if request.wants_backends and early_config.pluginmanager.hasplugin("xdist"):
         distribute(request, namespace, args)
@@ -78,7 +78,7 @@ def pytest_load_initial_conftests(
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    """Name the backends, and our options that others have taken."""
+    """Return lines that name the backends, and options that other plugins have taken."""
     from difftest.testing.session.options import taken_line
 
     session = _session(config)
@@ -89,7 +89,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 @pytest.fixture(scope="session")
 def difftest_runner(request: pytest.FixtureRequest) -> Runner:
-    """The runner of the session's backends."""
+    """Return the runner of the session's backends."""
     runner = _session(request.config).runner
     if runner is None:
         pytest.fail("kernel tests need a backend: --simulate or --device", pytrace=False)
@@ -100,7 +100,7 @@ def difftest_runner(request: pytest.FixtureRequest) -> Runner:
 def pytest_collect_file(
     file_path: Path, parent: pytest.Collector
 ) -> Generator[None, list[Any], list[Any]]:
-    """Leave modules of kernel tests out, unimported, if no backend was asked for."""
+    """Skip modules of kernel tests, without importing them, if no backend is requested."""
     collectors = yield
     session = _session(parent.config)
     if session.request.wants_backends or not any(collectors):
@@ -123,7 +123,7 @@ def pytest_collect_file(
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, Any]:
-    """Collect the other modules if one ends the program, and modules that lack one dialect."""
+    """Collect a module whose dialect is missing, and report a module that ends the program."""
     session = _session(collector.config)
     if not session.request.wants_backends and collector.nodeid not in session.mixed:
         return (yield)
@@ -146,7 +146,7 @@ def pytest_pycollect_makeitem(
 ) -> Generator[None, Any, Any]:
     """Add a test for each explicit case and rejection of a kernel test.
 
-    Without a backend leave the kernel tests of a module out that has others too.
+    Without a backend, leave the kernel tests out of a module that has other tests too.
     """
     items = yield
     session = _session(collector.config)
@@ -169,7 +169,7 @@ def pytest_pycollect_makeitem(
     for check in explicit_checks(test, marks, backends) if request.case is None else ():
         added = collector.ihook.pytest_pycollect_makeitem(collector=collector, name=name, obj=check)
         for item in added:
-            item.obj = check  # pytest looks the function up by its name, which is the test's
+            item.obj = check  # pytest finds the test instead, which has the same name
         items += added
     for item in items:
         item.stash[SPEC] = test.spec
@@ -180,15 +180,15 @@ def pytest_pycollect_makeitem(
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out kernels that no backend runs; with ``--case``, keep the one kernel test.
 
-    A backend that was asked for, and whose option is another's, is a usage error. So is a backend
-    that runs none of the kernels.
+    It is a usage error if another plugin took the option of a requested backend, or if a backend
+    runs none of the kernels.
     """
     from difftest.plugin.dialects import leave_out
     from difftest.plugin.session import select_case, usage_error
 
     leave_out(config, items)
     wrong = usage_error(config)
-    if wrong and not hasattr(config, "workerinput"):  # a worker tells the controller
+    if wrong and not hasattr(config, "workerinput"):  # a worker reports it to the controller
         raise pytest.UsageError(wrong)
     text = _session(config).request.case
     if text is not None:
@@ -197,87 +197,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Count what a kernel test compares; a test that compares nothing fails.
-
-    Its reference has one BLAS thread as its kernel has: more of them take as long, and all cores.
-    """
-    from difftest.plugin.session import drawn_test, reproduction_of, save_failure
-
+    """Run a kernel test with the session's runner, and fail a test that compares nothing."""
     session = _session(item.config)
     runner = session.runner
     if runner is None or "difftest_runner" not in getattr(item, "fixturenames", ()):
         return (yield)
-    from difftest.plugin.failure_output import rerun_alone, trim_traceback
-    from difftest.simulator.program_scheduler import one_thread
-    from difftest.support.choices import PAGES
-    from difftest.support.internal_errors import drain_internal_errors, internal_error_scope
-    from difftest.testing.harness import failures
-    from difftest.testing.harness.spec_arguments import SpecError
-    from difftest.testing.harness.tally import PROPERTY
-    from difftest.testing.harness.writers import locate_writers
-    from difftest.testing.report.document import CASE, DETAILS, details
-    from difftest.testing.report.failure import one_of_several
-    from difftest.testing.session.options import SAVE
+    from difftest.plugin.kernel_call import run_kernel_test
 
-    finished = False
-    failed = None
-    drawn = drawn_test(item, session.request)
-    runner.start(reproduction_of(item, session.request))
-    try:
-        with one_thread(), one_of_several(runner):
-            result = yield
-        finished = True
-        runner.check_hazards()
-        runner.report_uncovered()
-    except SpecError as error:
-        raise pytest.fail.Exception(f"{type(error).__name__}: {error}", pytrace=False) from None
-    except KeyboardInterrupt as interrupt:
-        session.stopped.append(item.user_properties)
-        if isinstance(interrupt.__cause__, pytest.exit.Exception):
-            raise interrupt.__cause__ from None
-        raise
-    except failures.CaseFailure as failure:
-        runner.now = runner.reproduction = None  # which is over, whatever is done about it
-        with internal_error_scope("the line that wrote the wrong element"):
-            locate_writers(failure, runner.backends)
-        is_sure = isinstance(failure, failures.BrokenReferenceError) or runner.repeats.over
-        if drawn and not is_sure:
-            with internal_error_scope("the run in a process of its own"):
-                failure.fresh = rerun_alone(item.config, failure)
-        if failure.again is not None:
-            if not failure.again.edges:
-                item.user_properties.append((CASE, failure.case.to_json()))
-            if session.request.save is not None:
-                with internal_error_scope(SAVE.name):
-                    failure.saved = save_failure(item, session.request, failure)
-        failed = failure
-        failure.end_in_kernel()
-        raise
-    except (Exception, pytest.fail.Exception) as error:
-        if not isinstance(error, failures.ReportedFailure):
-            trim_traceback(error, item, runner)
-        raise
-    finally:
-        runner.now = runner.reproduction = None
-        if not (finished and drawn):
-            runner.tally.coverage.branches.clear()  # these were not all cases of the kernel
-        if session.request.report is not None:
-            with internal_error_scope(f"the report of {item.name}"):
-                said = details(runner, failed, page=session.request.report.endswith(PAGES))
-                item.user_properties.append((DETAILS, said))
-        runner.tally.broken.update(drain_internal_errors())
-        item.user_properties.append((PROPERTY, runner.tally.to_json()))
-    accepts = drawn is None or drawn.spec.allow_inconclusive
-    if text := runner.tally.nothing or ("" if accepts else runner.tally.weak):
-        raise failures.NothingComparedError(text)
-    return result
+    return (yield from run_kernel_test(item, session, runner))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """The text of a kernel test that failed is its report."""
+    """Replace the text of a failed kernel test by its report."""
     report = yield
     if call.excinfo is not None and _session(item.config).runner is not None:
         from difftest.plugin.failure_output import set_report
@@ -290,9 +224,10 @@ def pytest_runtest_makereport(
 
 @pytest.hookimpl(wrapper=True)
 def pytest_report_to_serializable(config: pytest.Config) -> Generator[None, Any, Any]:
-    """Escape what no encoding has: a lone surrogate in an error's text ends a pytest-xdist worker.
+    """Escape lone surrogates in a report, which no encoding can represent.
 
-    Whose tests it had would not run, and the kernel's error would not be told.
+    One in an error's text would end a pytest-xdist worker: its other tests would not run, and the
+    kernel's error would be lost.
     """
     data = yield
     if data is None or _session(config).runner is None:
@@ -306,7 +241,7 @@ def pytest_report_to_serializable(config: pytest.Config) -> Generator[None, Any,
 def pytest_one_report_a_bug(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> Generator[None, None, None]:
-    """Cases of one test that fail alike have one report, and one of the last lines."""
+    """Group cases of one test that fail in the same way under one report and one summary line."""
     stats = terminalreporter.stats
     runner = _session(config).runner
     if runner is not None and stats.get("warnings"):
@@ -323,7 +258,7 @@ def pytest_one_report_a_bug(
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Name the backends in a JUnit report; say how far kernel tests are, and what takes long."""
+    """Name the backends in a JUnit report, and start the display of the running case."""
     config = session.config
     _session(config).own = session
     runner = _session(config).runner
@@ -337,30 +272,22 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Let a pytest-xdist worker tell the controller what no report tells; else plant bugs.
+    """Send a pytest-xdist worker's state to the controller; else run the mutants, if requested.
 
-    Its controller hears all here: after Ctrl-C nobody asks for what comes from workers.
+    The controller reads the state here, because after Ctrl-C pytest-xdist no longer calls
+    ``pytest_testnodedown``.
     """
-    from difftest.plugin.dialects import LeftOut, as_plain
-    from difftest.plugin.session import usage_error
+    from difftest.plugin.session import read_workers, usage_error, worker_state
 
-    kept = _session(session.config)
+    state = _session(session.config)
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
-        texts = [[pair for pair in own if isinstance(pair[1], str)] for own in kept.stopped]
-        left_out = as_plain(kept.left_out), sorted(kept.served)
-        output["difftest"] = sorted(kept.uncollected), texts, *left_out
+        output["difftest"] = worker_state(state)
         return
-    for worker in kept.workers:
-        told = getattr(worker, "workeroutput", {}).get("difftest", ((), (), (), ()))
-        uncollected, stopped, left_out, served = told
-        kept.uncollected.update(uncollected)
-        kept.stopped += stopped
-        kept.left_out.update(LeftOut(*row) for row in left_out)
-        kept.served.update(served)
+    read_workers(state)
     if usage_error(session.config):
         session.exitstatus = pytest.ExitCode.USAGE_ERROR
-    elif (cases := kept.request.mutate) is not None:
+    elif (cases := state.request.mutate) is not None:
         from difftest.tools.mutants.command import mutate_session
 
         mutate_session(session, max(1, int(cases)))
@@ -368,38 +295,45 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodeready(node: Any) -> None:
-    """In a pytest-xdist controller, keep a worker."""
+    """Keep a worker in a pytest-xdist controller."""
     _session(node.config).workers.append(node)
 
 
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
 ) -> None:
-    """Say what was compared, and what did not run and why; to a file too, if asked."""
+    """Print the summary of comparisons and of tests that did not run; write a requested report."""
     session = _session(config)
-    from difftest.plugin.session import tally_of, usage_error
-
     reports = [report for several in terminalreporter.stats.values() for report in several]
-    backends = session.runner.backends if session.runner else ()
-    ran = [backend.name for backend in backends]
-    tally = tally_of(reports, session.stopped) if session.runner else None  # imports NumPy
-    lines: list[str] = []
-    if session.uncollected or (session.runner and not config.option.collectonly):
-        from difftest.plugin.summary import summary_lines  # a session without kernels has none
-
-        lines = summary_lines(tally, ran, session.uncollected, verbose=config.get_verbosity() > 0)
-    if session.left_out and not config.option.collectonly:
-        from difftest.plugin.dialects import left_out_lines
-
-        lines += left_out_lines(session.left_out, verbose=config.get_verbosity() > 0)
-    if session.workers and (wrong := usage_error(config)):  # of workers; else it was said already
-        lines += f"ERROR: {wrong}".splitlines()
+    lines = _end_lines(session, config, reports)
     if lines:
         terminalreporter.write_sep("=", "kernels against their references")
-        for line in lines:  # each by itself: what a terminal lacks is written as an escape
+        for line in lines:  # one at a time: pytest escapes characters that a terminal lacks
             terminalreporter.write_line(line)
     if session.request.report is not None:
         from difftest.plugin.session import write_session_report
 
         for line in write_session_report(session, reports, int(exitstatus)):
             terminalreporter.write_line(line)
+
+
+def _end_lines(session: Session, config: pytest.Config, reports: list[Any]) -> list[str]:
+    """Return the lines of the summary; empty for a session without kernel tests."""
+    from difftest.plugin.session import tally_of, usage_error
+
+    is_verbose = config.get_verbosity() > 0
+    backends = session.runner.backends if session.runner else ()
+    ran = [backend.name for backend in backends]
+    tally = tally_of(reports, session.stopped) if session.runner else None  # imports NumPy
+    lines: list[str] = []
+    if session.uncollected or (session.runner and not config.option.collectonly):
+        from difftest.plugin.summary import summary_lines  # a session without kernels skips this
+
+        lines = summary_lines(tally, ran, session.uncollected, verbose=is_verbose)
+    if session.left_out and not config.option.collectonly:
+        from difftest.plugin.dialects import left_out_lines
+
+        lines += left_out_lines(session.left_out, verbose=is_verbose)
+    if session.workers and (wrong := usage_error(config)):  # pytest has printed it otherwise
+        lines += f"ERROR: {wrong}".splitlines()
+    return lines

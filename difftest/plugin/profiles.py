@@ -1,12 +1,13 @@
-"""Hypothesis profiles: how many cases a kernel test draws.
+"""Hypothesis profiles: the number of cases that a kernel test draws.
 
-``quick`` for a person who waits, ``ci`` for a branch (the same cases each time), ``nightly`` for a
-long look, ``device`` where each case compiles for minutes: few cases beside the explicit ones and
-those of Hypothesis's database, which failed on a simulator before. Who asks for few cases waits for
-less elsewhere too: see ``WORK_OF_A_CASE`` in :mod:`difftest.testing.harness.edges`. All have no
-deadline, for the first case of a kernel may compile it, print the blob that ``@reproduce_failure``
-takes, and leave out the phase that explains: it would name lines of the harness. A test may ask
-for any fixture: one of a function is made once for all of its cases.
+``quick`` is for interactive work, ``ci`` for a branch (the same cases each time), and ``nightly``
+for a long search. ``device`` is for cases that compile for minutes. It adds few cases to the
+explicit ones and to cases of Hypothesis's database, which failed on a simulator before. The number
+of cases also limits other work: see ``WORK_OF_A_CASE`` in :mod:`difftest.testing.harness.edges`.
+
+All profiles have no deadline, because the first case of a kernel may compile it. They print the
+blob for ``@reproduce_failure``. They leave out the explain phase, which would name lines of the
+harness. A test may use any fixture: a function's fixture is made once for all of its cases.
 """
 
 from __future__ import annotations
@@ -41,24 +42,26 @@ def register_profiles() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A profile that nobody has registered is a usage error, where Hypothesis breaks pytest off.
+    """Raise a usage error for an unknown profile, where Hypothesis would end pytest.
 
-    This module is a plugin between conftests, which may register one as late, and Hypothesis.
+    This module is a plugin that runs after conftests, which may register profiles, and before
+    Hypothesis.
     """
     name = config.getoption("hypothesis_profile")
     try:
         settings.get_profile(name)
     except InvalidArgument:
         accepted = f"{', '.join(PROFILES)}, or one that a conftest.py registers"
-        told = f"--hypothesis-profile: received {name}; accepted: {accepted}"
-        raise pytest.UsageError(told) from None
+        message = f"--hypothesis-profile: received {name}; accepted: {accepted}"
+        raise pytest.UsageError(message) from None
 
 
 @contextmanager
 def default_profile(device: bool) -> Iterator[None]:
-    """``device`` for a run with one; else ``ci`` where the environment says CI, or ``quick``.
+    """Load the default profile within the block.
 
-    At the end the one from before is back, unless somebody has loaded another since.
+    That is ``device`` for a run on a device, ``ci`` if the environment sets CI, and ``quick``
+    otherwise. At the end the previous profile is loaded again, unless another one was loaded since.
     """
     settings.register_profile(_BEFORE, settings.default)
     register_profiles()

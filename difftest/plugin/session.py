@@ -1,4 +1,4 @@
-"""The state of one pytest session: what was asked for, the runner, and what was left out."""
+"""The state of one pytest session: its request, its runner, and the tests that were left out."""
 
 from __future__ import annotations
 
@@ -39,27 +39,27 @@ if TYPE_CHECKING:
 
 
 class _FastFinder:
-    """Finds modules before pytest does, which is slow to read the packages that it rewrites."""
+    """An import hook ahead of pytest's own, which is slow for the packages that it rewrites."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, *_: object) -> ModuleSpec | None:
-        # Not the package itself: of one that pytest did not rewrite its next session here warns.
+        # Not the package itself: if pytest did not rewrite it, the next session here warns.
         is_plain = name.startswith(("difftest.", "hypothesis.", "numpy.", "ml_dtypes."))
         return PathFinder.find_spec(name, path) if is_plain else None
 
 
 def prepare_session(config: pytest.Config, request: Request) -> ExitStack:
-    """What must be there before conftests are: the embedded modules, and Hypothesis's profiles.
+    """Install the embedded modules and Hypothesis's profiles before conftests are imported.
 
-    ``request`` is what they may change, by declaring options of their own. What is returned undoes
-    it all; at the latest, the config's cleanup does.
+    Conftests may still change ``request`` by declaring options of their own. Close the returned
+    stack to undo the installation; otherwise the config's cleanup closes it.
     """
     done = ExitStack()
     _at_end(config, done.close)
     if not request.wants_backends:
         return done
     is_collecting = gc.isenabled()
-    gc.disable()  # not frozen: Hypothesis asks the collector who holds trio's random numbers
+    gc.disable()  # not frozen: Hypothesis asks the collector for the owners of trio's random state
     sys.meta_path.insert(0, _FastFinder)
     done.callback(sys.meta_path.remove, _FastFinder)
     from difftest.plugin.profiles import default_profile
@@ -71,13 +71,13 @@ def prepare_session(config: pytest.Config, request: Request) -> ExitStack:
         from difftest.testing.backends.selection import select_backends
         from difftest.testing.host.installation import embedded_with_predictions
 
-        with suppress(BackendMissingError):  # a usage error, when it is sure what was asked for
+        with suppress(BackendMissingError):  # start_session raises it, when the request is final
             backends = select_backends(request.simulate, False, request.level)
             if any(backend.name in ("embedded", "plain") for backend in backends):
                 done.enter_context(embedded_with_predictions(request.level))
     make_random_numbers()
-    gc.freeze()  # what is loaded stays: each collection of garbage would look through it
-    if config.invocation_params.plugins:  # a program that runs pytest, and goes on
+    gc.freeze()  # loaded modules stay: garbage collections need not search them
+    if config.invocation_params.plugins:  # a program runs pytest, and continues afterwards
         done.callback(gc.unfreeze)
     if is_collecting:
         gc.enable()
@@ -85,14 +85,16 @@ def prepare_session(config: pytest.Config, request: Request) -> ExitStack:
 
 
 def _at_end(config: pytest.Config, action: Callable[[], None]) -> None:
-    """Undo something at the session's end; in a campaign, whose cases run after that, at exit."""
+    """Run a cleanup at the session's end, or at exit in a campaign, whose cases run later."""
     (atexit.register if is_campaign() else config.add_cleanup)(action)
 
 
 def start_session(config: pytest.Config, request: Request) -> Session:
-    """Prepare the backends that were asked for; the config's cleanup undoes what this installs.
+    """Prepare the requested backends and return the session; the config's cleanup undoes it.
 
-    What cannot be done, such as a backend that is not here, is a usage error.
+    Raises
+    ------
+    pytest.UsageError : the request cannot be met, such as for a backend that is not installed.
     """
     check_request(request)
     session = Session(request)
@@ -105,7 +107,7 @@ def start_session(config: pytest.Config, request: Request) -> Session:
             raise pytest.UsageError(f"{MEMORY.name}: {error}") from None
     if request.wants_backends:
         session.runner = _make_runner(config, request)
-        gc.freeze()  # what this has loaded, and conftests, stays too
+        gc.freeze()  # modules loaded here and by conftests stay, too
         if request.case is None and not request.device:
             from difftest.tools.scale.regressions import with_findings
 
@@ -114,7 +116,10 @@ def start_session(config: pytest.Config, request: Request) -> Session:
 
 
 def foreign_options(config: pytest.Config) -> str:
-    """What is wrong if another's option of our name was given, and no key says what is meant."""
+    """Return the usage error of a backend option that another plugin declares and takes.
+
+    It is empty if no such option was given, or if an ini key decides its meaning.
+    """
     session = config.stash[SESSION]
     for option in (SIMULATE, DEVICE):
         value = config.getoption(option.name, None)
@@ -130,14 +135,14 @@ def foreign_options(config: pytest.Config) -> str:
 
 
 def usage_error(config: pytest.Config) -> str:
-    """Return what is wrong with the backends that were asked for; empty if nothing is."""
+    """Return the usage error of the requested backends; empty if there is none."""
     from difftest.plugin.dialects import unanswered
 
     return foreign_options(config) or unanswered(config)
 
 
 def make_importable(config: pytest.Config) -> None:
-    """Let modules that hold kernels be imported for their other tests, where no SDK is.
+    """Make kernels importable without an SDK, for the other tests of their modules.
 
     The config's cleanup undoes it.
     """
@@ -185,9 +190,10 @@ def _make_runner(config: pytest.Config, request: Request) -> Runner:
 
 
 def drawn_test(item: pytest.Item, request: Request) -> KernelTest | None:
-    """The kernel test if its cases are drawn, so that others ran before the one that it reports.
+    """Return the kernel test of an item with drawn cases, else None.
 
-    Nothing is run again on a device: it takes minutes, and has guards of its own.
+    A drawn case that fails ran after other cases, so it is run again alone. On a device nothing is
+    run again, because that takes minutes and the device has guards of its own.
     """
     from difftest.testing.harness.decorator import kernel_test_of
 
@@ -196,7 +202,7 @@ def drawn_test(item: pytest.Item, request: Request) -> KernelTest | None:
 
 
 def reproduction_of(item: pytest.Item, request: Request) -> Reproduction:
-    """How to run this test again, from the directory where pytest was started."""
+    """Return how to run this test again, from the directory where pytest was started."""
     from difftest.testing.harness.failures import Reproduction
 
     path = os.path.relpath(item.path, item.config.invocation_params.dir)
@@ -205,7 +211,7 @@ def reproduction_of(item: pytest.Item, request: Request) -> Reproduction:
 
 
 def save_failure(item: pytest.Item, request: Request, failure: CaseFailure) -> str:
-    """Write what ``difftest replay`` needs of a failing case; where, from the working directory."""
+    """Write a failing case for ``difftest replay``; return the file's path."""
     from difftest.support.output import write_file
     from difftest.testing.report.saved import EDGE, SavedFailure, file_name, modules_of
 
@@ -213,17 +219,22 @@ def save_failure(item: pytest.Item, request: Request, failure: CaseFailure) -> s
     name = getattr(item, "originalname", item.name)
     words = failure.again.edges if failure.again else ""
     case = f"{EDGE}{words}" if words else failure.case.to_json()
-    where = modules_of(item.module), request.level, request.strictness
-    saved = SavedFailure(f"{item.module.__name__}:{name}", case, *where)
+    saved = SavedFailure(
+        f"{item.module.__name__}:{name}",
+        case,
+        modules_of(item.module),
+        request.level,
+        request.strictness,
+    )
     file = Path(str(request.save)) / file_name(item.nodeid)
     write_file(file, saved.script(f"{failure.spec.name} {failure.title()}"))
     return str(file)
 
 
 def write_session_report(session: Session, reports: Iterable[Any], code: int) -> list[str]:
-    """Write the report of a session that is over, and return lines that say why it is not written.
+    """Write the report at the session's end; return lines with the reason if that fails.
 
-    A session that would end well ends with an error then: what was asked for is missing.
+    Without its report, a session that would pass ends with an internal error.
     """
     from difftest.plugin.dialects import groups_of
     from difftest.support.internal_errors import drain_internal_errors, internal_error_scope
@@ -249,7 +260,7 @@ def write_session_report(session: Session, reports: Iterable[Any], code: int) ->
 
 
 def add_suite_properties(config: pytest.Config, backends: Iterable[Backend]) -> None:
-    """Tell a JUnit report, if one is written, which backends and versions ran."""
+    """Add the backends and versions to the JUnit report, if there is one."""
     from _pytest.junitxml import xml_key
 
     from difftest.support.versions import versions
@@ -263,7 +274,7 @@ def add_suite_properties(config: pytest.Config, backends: Iterable[Backend]) -> 
 
 
 def tally_of(reports: Iterable[Any], stopped: Iterable[Any]) -> Tally:
-    """The sum of the tallies that reports of tests carry, or properties of those stopped."""
+    """Return the sum of the tallies in reports of tests and in properties of stopped tests."""
     from difftest.testing.harness.tally import PROPERTY, tally_from_json
     from difftest.testing.report.totals import total_of
 
@@ -272,8 +283,30 @@ def tally_of(reports: Iterable[Any], stopped: Iterable[Any]) -> Tally:
     return total_of([tally_from_json(row[PROPERTY]) for row in properties if PROPERTY in row])
 
 
+def worker_state(session: Session) -> tuple[Any, ...]:
+    """Return the state that a pytest-xdist worker sends to its controller, beside reports."""
+    from difftest.plugin.dialects import as_plain
+
+    texts = [[pair for pair in own if isinstance(pair[1], str)] for own in session.stopped]
+    left_out = as_plain(session.left_out)
+    return sorted(session.uncollected), texts, left_out, sorted(session.served)
+
+
+def read_workers(session: Session) -> None:
+    """Add the state of the workers to the controller's session."""
+    from difftest.plugin.dialects import LeftOut
+
+    for worker in session.workers:
+        state = getattr(worker, "workeroutput", {}).get("difftest", ((), (), (), ()))
+        uncollected, stopped, left_out, served = state
+        session.uncollected.update(uncollected)
+        session.stopped += stopped
+        session.left_out.update(LeftOut(*row) for row in left_out)
+        session.served.update(served)
+
+
 def select_case(config: pytest.Config, items: list[pytest.Item], text: str) -> None:
-    """Keep the one kernel test that was selected, and run it on just the case of ``text``."""
+    """Keep the selected kernel test, and run it on the case of ``text`` alone."""
     from difftest.testing.harness.decorator import kernel_test_of
     from difftest.testing.harness.explicit import CaseError, case_from_json
 

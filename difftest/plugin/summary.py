@@ -1,4 +1,4 @@
-"""The end of a run, on the terminal: what was compared, and what a reader may act on."""
+"""The summary at the end of a run: the comparisons, and the points that need action."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from difftest.testing.harness.tally import Tally
 
 BACKENDS = {"embedded": "--simulate=embedded", "sdk": "--simulate=sdk", "device": "--device"}
-"""Each backend, and the option that asks for it."""
+"""Names of backends, and the options that request them."""
 _FEW = 5
-"""How many kernels or places are named in a line or a list, unless all are asked for."""
+"""Number of kernels or places in a line or a list, unless the output is verbose."""
 COLUMNS = {
     "cases": "cases",
     "elements": "elements",
@@ -26,25 +26,12 @@ COLUMNS = {
     "inconclusive": "inconclusive",
     "not finite": "nonfinite",
 }
-"""Each heading, and the count that stands below it; none where all of them are 0."""
+"""Column headings, and the counts below them. A column whose counts are all 0 is left out."""
 
 
 def table_text(tally: Tally, verbose: bool) -> list[str]:
-    """The counts of each kernel; those of twins are one, and of many those that ask for nothing."""
-    twins = {
-        (second, backend): first
-        for (first, second, backend), row in tally.agreements.items()
-        if row.exact == row.cases
-    }
-    rows: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    for (kernel, backend), counts in sorted(tally.rows.items()):
-        name = twins.get((kernel, backend), kernel)
-        label = name.rpartition(" (")[0] if name in twins.values() else ""
-        rows[label or name, backend].update(asdict(counts))
-    well = [key for key, row in rows.items() if not row["inconclusive"] + row["both_rejected"]]
-    what = "others" if len(well) < len(rows) else "kernels"
-    for key in well if len(rows) > 2 * _FEW and not verbose else ():
-        rows[f"{len({name for name, _ in well})} {what} (-v)", key[1]].update(rows.pop(key))
+    """Return the lines of the table of counts for each kernel."""
+    rows = _table_rows(tally, verbose)
     columns = {"kernel": [kernel for kernel, _ in rows], "backend": [on for _, on in rows]}
     if len(set(columns["backend"])) < 2:
         del columns["backend"]
@@ -57,8 +44,30 @@ def table_text(tally: Tally, verbose: bool) -> list[str]:
     return ["  ".join(map(format, cells, forms)).rstrip() for cells in lines]
 
 
-def _said_of_twins(tally: Tally) -> Iterator[str]:
-    """Once of all kernels of one contract whose bits agree in all cases, and of each other pair."""
+def _table_rows(tally: Tally, verbose: bool) -> dict[tuple[str, str], Counter[str]]:
+    """Return the counts of each row, by kernel and backend.
+
+    Identical kernels share a row. In a long table, kernels without points to act on share one too.
+    """
+    identical = {
+        (second, backend): first
+        for (first, second, backend), row in tally.agreements.items()
+        if row.exact == row.cases
+    }
+    rows: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for (kernel, backend), counts in sorted(tally.rows.items()):
+        name = identical.get((kernel, backend), kernel)
+        label = name.rpartition(" (")[0] if name in identical.values() else ""
+        rows[label or name, backend].update(asdict(counts))
+    well = [key for key, row in rows.items() if not row["inconclusive"] + row["both_rejected"]]
+    what = "others" if len(well) < len(rows) else "kernels"
+    for key in well if len(rows) > 2 * _FEW and not verbose else ():
+        rows[f"{len({name for name, _ in well})} {what} (-v)", key[1]].update(rows.pop(key))
+    return rows
+
+
+def _agreement_lines(tally: Tally) -> Iterator[str]:
+    """Yield one line for the pairs of kernels that always agree, and one for each other pair."""
     agree = sum(row.exact == row.cases for row in tally.agreements.values())
     if agree:
         yield f"twins: all bits agree in all cases of {agree} pair{'s' if agree > 1 else ''}"
@@ -67,13 +76,13 @@ def _said_of_twins(tally: Tally) -> Iterator[str]:
             yield f"{one} and {other} on {on}: all bits agree in {row.exact} of {row.cases} cases"
 
 
-def _inconclusive(tally: Tally, verbose: bool) -> Iterator[str]:
-    """Each reason, whatever numbers it has: of how many cases, and of which kernels."""
+def _inconclusive_lines(tally: Tally, verbose: bool) -> Iterator[str]:
+    """Yield each reason with its number of cases and its kernels; numbers in it are ignored."""
     reasons: defaultdict[str, Counter[str]] = defaultdict(Counter)
     examples: dict[str, str] = {}
     for text, cases in sorted(tally.reasons.items()):
         kernel, _, reason = text.partition(": ")
-        first, *_, last = list(reason.split("; ")) * 2  # what it is, and what to do about it
+        first, *_, last = list(reason.split("; ")) * 2  # the cause and the remedy
         key = text if verbose else re.sub(r"\d[\d.e+-]*", "", reason)
         reasons[key][kernel if verbose else kernel.partition(" (")[0]] += cases
         examples.setdefault(key, reason if verbose or first == last else f"{first}; {last}")
@@ -83,25 +92,33 @@ def _inconclusive(tally: Tally, verbose: bool) -> Iterator[str]:
 
 
 def coverage_lines(tally: Tally, verbose: bool) -> Iterator[str]:
-    """What no case did in the kernels' own code: the first few, those of a file together, or all.
+    """Yield the branches that no case took in the kernels' own code.
 
-    That a loop never had a third turn is said to who wants all: often nothing in the domain can.
+    Lines of a file are grouped, and only the first few groups are shown unless ``verbose``. Loops
+    without a third iteration are shown only if ``verbose``: often no case of the domain has one.
     """
-    places = [
-        place for place in uncovered_branches(tally.coverage) if verbose or place.what != TURNS[-1]
-    ]
-    alike: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
-    for at in places:
-        tried = at.tried and f": {at.tried}"
-        alike[at.file, at.what, _named(at.kernels, 1), tried].append(str(at.line))
-        if verbose:
-            yield f"no case: {at.file}:{at.line}: {at.what} ({', '.join(at.kernels)}){tried}"
-            yield f"           {at.source}"
-    for (file, what, names, tried), lines in [] if verbose else list(alike.items())[:_FEW]:
+    if verbose:
+        yield from _all_coverage_lines(tally)
+        return
+    groups: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+    for place in uncovered_branches(tally.coverage):
+        if place.what != TURNS[-1]:
+            tried = place.tried and f": {place.tried}"
+            groups[place.file, place.what, _named(place.kernels, 1), tried].append(str(place.line))
+    for (file, what, names, tried), lines in list(groups.items())[:_FEW]:
         yield f"no case: {file}:{_named(lines)}: {what} ({names}){tried}"
-    if not verbose and (left := sum(map(len, list(alike.values())[_FEW:]))):
+    if left := sum(map(len, list(groups.values())[_FEW:])):
         yield f"no case: and {left} more branches and loops; -v has all"
-    for why in sorted(tally.coverage.unknown) if verbose else ():
+
+
+def _all_coverage_lines(tally: Tally) -> Iterator[str]:
+    """Yield two lines for each branch that no case took, and the reasons for unknown branches."""
+    for place in uncovered_branches(tally.coverage):
+        tried = place.tried and f": {place.tried}"
+        names = ", ".join(place.kernels)
+        yield f"no case: {place.file}:{place.line}: {place.what} ({names}){tried}"
+        yield f"           {place.source}"
+    for why in sorted(tally.coverage.unknown):
         yield f"not every case's branches and loops are known: {why}"
 
 
@@ -112,15 +129,19 @@ def _named(names: Collection[str], most: int = _FEW) -> str:
 def summary_lines(
     tally: Tally | None, ran: Collection[str], left: Collection[str], *, verbose: bool = False
 ) -> list[str]:
-    """The whole summary; empty if the session had nothing to do with kernels.
+    """Return the lines of the summary; empty for a session without kernel tests.
 
-    ``tally`` is None if no backend was asked for; ``ran`` names those that were, and ``left`` the
-    modules of kernel tests that were left out. What nobody acts on is said if ``verbose``.
+    Parameters
+    ----------
+    tally : counts of the session; None if no backend was requested.
+    ran : names of the backends that ran.
+    left : modules of kernel tests that were left out.
+    verbose : whether to show points that need no action.
     """
     lines = []
     if tally is not None:
         lines += table_text(tally, verbose) if tally.rows else ["no kernel test ran"]
-        lines += [*_said_of_twins(tally), *_inconclusive(tally, verbose)]
+        lines += [*_agreement_lines(tally), *_inconclusive_lines(tally, verbose)]
         lines += [f"exact run: {doubt}" for doubt in sorted(tally.doubts)]
         lines += [*sorted(tally.broken), *coverage_lines(tally, verbose)]
         idle = {name: option for name, option in BACKENDS.items() if verbose and name not in ran}

@@ -1,1 +1,1 @@
-"""Processes, files, versions and other services that know nothing of kernels."""
+"""Processes, files, versions and other services that do not depend on kernels."""

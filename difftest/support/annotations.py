@@ -15,7 +15,7 @@ from typing import Any
 
 
 def own_annotations(cls: type) -> Mapping[str, Any]:
-    """Return the annotations in the body of a class, without those of its bases."""
+    """Return the annotations in the body of a class, without annotations of its bases."""
     if sys.version_info >= (3, 14):
         import annotationlib
 
@@ -30,7 +30,7 @@ def signature_shown(function: Callable[..., Any]) -> inspect.Signature:
     Raises
     ------
     TypeError : the object is not callable.
-    ValueError : the function shows no signature, as some that are written in C.
+    ValueError : the signature cannot be read, as for some functions written in C.
     """
     if sys.version_info >= (3, 14):
         import annotationlib

@@ -1,4 +1,4 @@
-"""The terminal that commands print tables to, and tell how far they are."""
+"""Tables and progress bars on a terminal."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from rich.table import Table
 from rich.text import Text
 
 LEAST = 100
-"""Columns of what is no terminal, such as a file, at least."""
+"""The least width in columns of an output that is not a terminal, such as a file."""
 EVERY = 60.0
-"""Seconds between two lines on how far a command is, where no terminal shows a bar."""
+"""Seconds between two progress lines, where no terminal shows a bar."""
 _WIDE = 10_000
-"""More than any table needs: in less the least width of its words is not known."""
+"""A width in columns that exceeds every table: rich measures words wrongly in less."""
 
 
 def table_console(min_width: int = LEAST) -> Console:
-    """Standard output; at least so wide where no terminal sets the width."""
+    """Return a console for standard output; without a terminal, the width has a lower limit."""
     console = Console()
     return console if console.is_terminal else Console(width=max(console.width, min_width))
 
 
 def titled_table(title: str, left: tuple[str, ...], right: tuple[str, ...]) -> Table:
-    """A table with columns of text, then of numbers."""
+    """Return a table with columns of text, then columns of numbers."""
     table = Table(title=title, title_justify="left")
     for heading in left:
         table.add_column(heading, overflow="fold")
@@ -38,7 +38,7 @@ def titled_table(title: str, left: tuple[str, ...], right: tuple[str, ...]) -> T
 
 
 def print_table(console: Console, table: Table) -> None:
-    """Print a table; where not even its words fit the width, its rows one below the other."""
+    """Print a table; if its words do not fit the width, print one cell a line."""
     wide = console.options.update(max_width=_WIDE)
     least = []
     widths = []
@@ -46,7 +46,7 @@ def print_table(console: Console, table: Table) -> None:
         cells = [Measurement.get(console, wide, cell) for cell in (column.header, *column.cells)]
         least.append(max(cell.minimum for cell in cells))
         widths.append(max(cell.maximum for cell in cells))
-    room = console.width - 3 * len(widths) - 1  # beside the lines, and a blank on each side
+    room = console.width - 3 * len(widths) - 1  # a rule and two blanks for each column
     if sum(least) > room:
         _print_rows(console, table)
         return
@@ -58,7 +58,7 @@ def print_table(console: Console, table: Table) -> None:
 
 
 def _print_rows(console: Console, table: Table) -> None:
-    """A line for each cell that is not empty, an empty line between two rows."""
+    """Print a line for each cell that is not empty, and an empty line between two rows."""
     if table.title:
         console.print(table.title, style="italic", highlight=False)
     headings = [str(column.header) for column in table.columns]
@@ -74,23 +74,24 @@ def _print_rows(console: Console, table: Table) -> None:
 
 @contextlib.contextmanager
 def progress(what: str, total: int, done: int = 0) -> Iterator[Callable[[], None]]:
-    """A bar of how many of ``total`` are done; call what it gives after each.
+    """Show a progress bar within the block, and yield the function that advances it by one.
 
-    Where standard error is no terminal, a line says so each minute.
+    If standard error is not a terminal, a line each minute replaces the bar.
     """
-    # While pytest collects, sys.stderr is its own.
-    console, told = Console(file=sys.__stderr__), time.monotonic()
+    # While pytest collects, it captures sys.stderr.
+    console = Console(file=sys.__stderr__)
+    last_printed = time.monotonic()
     columns = BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
 
     def advance() -> None:
-        nonlocal done, told
+        nonlocal done, last_printed
         done += 1
         bars.update(bar, completed=done)
-        if not console.is_terminal and time.monotonic() >= told + EVERY:
-            told = time.monotonic()
+        if not console.is_terminal and time.monotonic() >= last_printed + EVERY:
+            last_printed = time.monotonic()
             console.print(f"{what}: {done} of {total}", highlight=False)
 
-    # rich prints what goes to standard output above the bar: not if that is a file.
+    # rich prints standard output above the bar, which is wrong if standard output is a file.
     bars = Progress(
         *(TextColumn(what), *columns),
         console=console,

@@ -1,6 +1,6 @@
-"""A check of ours that breaks down is one line with its name, and the kernel is judged without it.
+"""Errors of the package itself: each becomes one line, and the verdict ignores it.
 
-What goes wrong in a rule, a detector, a report or a prediction says nothing of the kernel.
+An error in a rule, a detector, a report or a prediction is not evidence about the kernel.
 """
 
 from __future__ import annotations
@@ -11,8 +11,11 @@ import sys
 _LINES: set[str] = set()
 
 
-class internal_error_scope(str):  # it is the name; a generator would take three times as long
-    """A scope whose error is a line, and ends there; generators may have it around a ``yield``."""
+class internal_error_scope(str):  # a generator-based context manager takes three times as long
+    """A context manager that turns an error into a line that starts with this string.
+
+    Generators may hold it around a ``yield``.
+    """
 
     def __enter__(self) -> None: ...
 
@@ -29,10 +32,10 @@ class internal_error_scope(str):  # it is the name; a generator would take three
 
 
 def drain_internal_errors() -> list[str]:
-    """The lines since this was last asked: who shows them asks."""
+    """Return the lines recorded since the last call, and forget them."""
     return sorted(_LINES.pop() for _ in range(len(_LINES)))
 
 
 def print_internal_errors() -> None:
-    """Print them, where no summary has them."""
+    """Print the recorded lines to standard error, for commands without a summary."""
     sys.stderr.writelines(f"{line}\n" for line in drain_internal_errors())

@@ -1,7 +1,7 @@
-"""What is known of tasks, in a file that grows by a line for each.
+"""A file of task results, one line for each.
 
-A line is on the disk before the next one begins, so that work which is ended in any way goes on
-where it was.
+Each line is on the disk before the next one begins, so that an interrupted run resumes where it
+stopped.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ import click
 
 _FAR = 2**40
 _FIRST = b'{"key": "'
-"""How each line begins."""
+"""The beginning of each line."""
 
 
 class Journal:
-    """The objects of keys, in a file that grows by a line for each.
+    """A mapping of keys to result objects, stored in a file of one line for each.
 
     Parameters
     ----------
-    member : what a line calls its object. of : whose results they are, in words.
+    file : path of the journal, which is created if it is missing.
+    member : name of the result in the JSON of a line.
+    of : name of the run in messages, such as ``a batch``.
 
     Raises
     ------
@@ -38,27 +40,32 @@ class Journal:
         self.known: dict[str, dict[str, Any]] = {}
         self._open = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         self.close = weakref.finalize(self, os.close, self._open)
-        self._alone()
+        self._lock()
         text = file.read_bytes()
         whole, _, torn = text.rpartition(b"\n")
         lines = whole.splitlines()
-        broken = 0
-        for line in lines:
-            try:
-                row = json.loads(line)
-                self.known[row["key"]] = row[member]
-            except (ValueError, KeyError, TypeError):
-                broken += 1
+        broken = sum(not self._keep(line) for line in lines)
         if (broken and broken == len(lines)) or not torn.startswith(_FIRST[: len(torn)]):
             raise click.UsageError(f"{file} holds no results of {of}")
-        if broken:  # while pytest collects, sys.stderr is its own
-            told = f"{file}: {broken} of {len(lines)} lines cannot be read; those tasks run again"
-            click.echo(told, sys.__stderr__)
+        if broken:  # while pytest collects, it captures sys.stderr
+            message = (
+                f"{file}: {broken} of {len(lines)} lines cannot be read; those tasks run again"
+            )
+            click.echo(message, sys.__stderr__)
         if torn:
             os.truncate(self._open, len(text) - len(torn))
 
-    def _alone(self) -> None:
-        """Let no other process have the file for its results, until this one ends."""
+    def _keep(self, line: bytes) -> bool:
+        """Keep the result of a line; return whether the line has one."""
+        try:
+            row = json.loads(line)
+            self.known[row["key"]] = row[self.member]
+        except (ValueError, KeyError, TypeError):
+            return False
+        return True
+
+    def _lock(self) -> None:
+        """Lock the file against other writers until this process ends."""
         try:
             if sys.platform == "win32":
                 import msvcrt
@@ -70,11 +77,16 @@ class Journal:
 
                 fcntl.flock(self._open, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            told = f"another process writes to {self.file}: wait for it, or name another file"
-            raise click.UsageError(told) from None
+            message = f"another process writes to {self.file}: wait for it, or name another file"
+            raise click.UsageError(message) from None
 
     def add(self, key: str, result: dict[str, Any]) -> None:
-        """Write a line, and see it on the disk; an OSError names the file, as on a full one."""
+        """Append a line and flush it to the disk.
+
+        Raises
+        ------
+        OSError : the line cannot be written, as on a full disk; the error names the file.
+        """
         self.known[key] = result
         try:
             with open(self._open, "ab", closefd=False) as file:

@@ -1,4 +1,4 @@
-"""What is written: files as a whole or not at all, and all in UTF-8."""
+"""Atomic writes of files, and standard streams in UTF-8."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TextIO
 STANDARD = Path("-")
 """The name of standard input among files to read, and of standard output among files to write."""
 _KEPT: list[TextIO] = []
-"""Standard output, while a file named ``-`` has it for itself."""
+"""The standard output that is kept for a file named ``-``."""
 
 
 @contextlib.contextmanager
@@ -30,16 +30,16 @@ def kept_for_file() -> Iterator[None]:
 
 
 def read_standard_input() -> str:
-    """Return all text of standard input, with the ends of lines that it has."""
+    """Return the text of standard input with its line ends unchanged."""
     binary = getattr(sys.stdin, "buffer", None)
     return binary.read().decode("utf-8-sig", "replace") if binary else sys.stdin.read()
 
 
 def check_output(file: Path) -> None:
-    """An OSError if a file cannot be written; it stays as it is, and none is left behind."""
+    """Raise an OSError if a file cannot be written; leave the file as it is."""
     is_new = not file.exists()
     if not is_new and not file.is_file() and not file.is_dir():
-        return  # a pipe or a device: what opens it must write it
+        return  # opening a pipe or a device has effects: only the writer may
     with file.open("a"):
         pass
     if is_new:
@@ -48,13 +48,13 @@ def check_output(file: Path) -> None:
 
 @contextlib.contextmanager
 def atomic_write(file: Path) -> Iterator[Path]:
-    """The path to write a file to: beside it, whose place it takes once it is whole.
+    """Write a file atomically: yield a temporary path, and rename it when the block ends.
 
-    A disk that is full leaves what was there, and no part of what should be. A device and a pipe
-    are written themselves.
+    If the disk is full, the old file stays and no part of the new one remains. For a device or a
+    pipe, the path itself is yielded.
     """
     home = type(file)(os.path.realpath(file))
-    aside = home.with_name(f".{os.getpid()}-{home.name[-200:]}")  # its suffix says the format
+    aside = home.with_name(f".{os.getpid()}-{home.name[-200:]}")  # keep the suffix: it is a format
     try:
         if file.exists() and not file.is_file():
             yield file
@@ -71,7 +71,7 @@ def atomic_write(file: Path) -> Iterator[Path]:
 
 
 def write_file(file: Path, text: str, newline: str | None = None) -> None:
-    """Write a file, in a folder that is made if it is missing, or leave it as it is.
+    """Write a text file atomically, and make its folder if it is missing.
 
     The file ``-`` is standard output.
     """
@@ -85,9 +85,9 @@ def write_file(file: Path, text: str, newline: str | None = None) -> None:
 
 
 def format_write_error(error: OSError) -> str:
-    """What is told of an output that cannot be written.
+    """Return the message for an output that cannot be written.
 
-    Standard output is let go: Python would try again at its end.
+    Standard output is redirected to the null device, because Python would flush it again at exit.
     """
     try:
         sys.stdout.flush()
@@ -98,22 +98,22 @@ def format_write_error(error: OSError) -> str:
 
 
 def fit_streams() -> None:
-    """Let standard output and error take bars and all that others wrote, whatever the locale is.
+    """Set standard output and error to UTF-8, whatever the locale is.
 
-    A stream that is closed (``>&-``) reads and writes nothing, instead of the first file that is
-    opened and would get its number.
+    A closed stream (``>&-``) is opened on the null device. Otherwise the next file that is opened
+    would get its descriptor.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
-            _open_nothing(number)
+            _open_null(number)
             setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="replace")
 
 
-def _open_nothing(number: int) -> None:
-    """Open the null device under a descriptor's number."""
+def _open_null(number: int) -> None:
+    """Open the null device as descriptor ``number``."""
     opened = os.open(os.devnull, os.O_RDWR)
     if opened != number:
         os.dup2(opened, number)

@@ -1,7 +1,8 @@
-"""The one pool: processes that work through tasks. What loops or eats memory ends with its process.
+"""A pool of processes that work through tasks.
 
-A batch, a mutation run and a sweep stand on :func:`results`. What is known goes to a journal
-(:mod:`difftest.support.journal`), so that a run which is ended in any way goes on where it was.
+A task that loops or takes too much memory ends its process only. A batch, a mutation run and a
+sweep use :func:`run_tasks`. They keep results in a journal (:mod:`difftest.support.journal`), so
+that an interrupted run resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -21,32 +22,40 @@ from typing import Any, NamedTuple, TypeVar
 
 Task = TypeVar("Task")
 START = 120.0
-"""Seconds that a process may take until it is ready."""
+"""Seconds that a process may take to start."""
 _GRACE = 5.0
-"""Seconds in which a process without a task may end by itself."""
+"""Seconds that an idle process may take to end by itself."""
 _DEATH_SIGNAL = 1
-"""The number of Linux's prctl for that."""
+"""PR_SET_PDEATHSIG of Linux's prctl."""
 
 
 class LostTask(NamedTuple):
-    """What comes of a task that took its process with it: what was heard of it, and why."""
+    """The result of a task whose process died.
+
+    Attributes
+    ----------
+    news : messages that the task sent before.
+    is_late : whether the process was stopped because its time was over.
+    """
 
     news: list[Any]
     is_late: bool
 
 
 class PoolWorker:
-    """A process at the other end of a connection, and what it does now.
+    """A process, the connection to it, and its current task.
 
     Parameters
     ----------
-    serve : what the process calls with its end of the connection; pickled, unless it is forked.
+    serve : function that the process calls with its end of the connection. It is pickled, unless
+        the process is forked.
+    method : start method of :mod:`multiprocessing`.
     """
 
     def __init__(self, serve: Callable[[Connection], None], method: str = "spawn") -> None:
         context: Any = multiprocessing.get_context(method)
         self.connection, theirs = context.Pipe()
-        # One that is forked may start processes of its own.
+        # Daemonic processes may not start processes, and a forked one must be able to.
         self.process: BaseProcess = context.Process(
             target=serve, args=(theirs,), daemon=method == "spawn"
         )
@@ -56,12 +65,19 @@ class PoolWorker:
         self.process.start()
         theirs.close()
 
+    def assign(self, tasks: Iterator[Any]) -> None:
+        """Send the next of ``tasks`` to the process; it has no task if there are no more."""
+        self.tasks = list(itertools.islice(tasks, 1))
+        self.news = []
+        for task in self.tasks:
+            self.connection.send(task)
+
     def allow(self, seconds: float) -> None:
-        """Give it so many seconds, without those in which it waits for a core (on Linux)."""
+        """Set the deadline in ``seconds``; on Linux, time spent waiting for a core is added."""
         self.deadline, self._waited = time.monotonic() + seconds, cpu_wait_seconds(self.process.pid)
 
     def is_late(self) -> bool:
-        """Whether its time is over."""
+        """Return whether the deadline is over."""
         if time.monotonic() >= self.deadline:
             before = self._waited
             self._waited = cpu_wait_seconds(self.process.pid)
@@ -69,14 +85,14 @@ class PoolWorker:
         return time.monotonic() >= self.deadline
 
     def receive(self, *, is_ready: bool) -> Any:
-        """What it says; a LostTask if it will say no more."""
+        """Return the next message of the process, or a LostTask if it is late or dead."""
         try:
             return self.connection.recv() if is_ready else LostTask(self.news, True)
         except (EOFError, ConnectionError):
             return LostTask(self.news, False)
 
     def end(self, grace: float = _GRACE) -> None:
-        """End it. One that has no task sees the end of the connection."""
+        """End the process; an idle process ends when its connection closes."""
         self.connection.close()
         if self.tasks:
             self.process.terminate()
@@ -92,61 +108,62 @@ def run_tasks(
     result: type,
     limit: Callable[[Any], float],
 ) -> Iterator[tuple[Task, Any]]:
-    """What comes of each task, or its LostTask, as it is known. No process hears Ctrl-C.
+    """Yield each task with its result, or its LostTask. The processes ignore Ctrl-C.
 
     Parameters
     ----------
-    serve : what each of ``count`` processes calls with its end of a connection. It sends None when
-        it is ready, then what comes of each task that it receives (see :func:`answer_all`).
-    result : the class of what comes of a task; what else is sent is news of it.
-    limit : the seconds that a task may take, after such news or after None.
+    tasks : picklable tasks, drawn as processes become idle.
+    target : function that each process calls with its end of a connection. It sends None when it is
+        ready, then the result of each task that it receives (see :func:`serve_tasks`).
+    count : number of processes.
+    result : class of a task's result. Any other message is news of the task.
+    limit : function of the last news, or of None, that returns the seconds the task may take.
 
     Raises
     ------
-    RuntimeError : a process could not start, with what it says of that.
+    RuntimeError : a process did not start; the text is its message.
     """
     left = iter(tasks)
     members = list[PoolWorker]()
     try:
-        members += [_started(target) for _ in range(count)]
+        members += [_start_worker(target) for _ in range(count)]
         while members:
             first = min(member.deadline for member in members) - time.monotonic()
             ready = wait([member.connection for member in members], max(0.0, min(first, 1e6)))
             for member in list(members):
                 if member.connection not in ready and not member.is_late():
                     continue
-                told = member.receive(is_ready=member.connection in ready)
-                if told is not None and not member.tasks:
-                    raise RuntimeError(told if isinstance(told, str) else "a process did not start")
-                if isinstance(told, (result, LostTask)):
-                    yield member.tasks[0], told
-                elif told is not None:
-                    member.news.append(told)
-                if told is None or isinstance(told, result):
-                    member.tasks = list(itertools.islice(left, 1))
-                    member.news = []
-                    for task in member.tasks:
-                        member.connection.send(task)
-                if isinstance(told, LostTask) or not member.tasks:
+                message = member.receive(is_ready=member.connection in ready)
+                if message is not None and not member.tasks:
+                    text = message if isinstance(message, str) else "a process did not start"
+                    raise RuntimeError(text)
+                if isinstance(message, (result, LostTask)):
+                    yield member.tasks[0], message
+                elif message is not None:
+                    member.news.append(message)
+                if message is None or isinstance(message, result):
+                    member.assign(left)
+                if isinstance(message, LostTask) or not member.tasks:
                     members.remove(member)
                     member.end()
-                    members += [_started(target)] if isinstance(told, LostTask) else []
+                    if isinstance(message, LostTask):
+                        members.append(_start_worker(target))
                 member.allow(limit(member.news[-1] if member.news else None))
     finally:
-        for member in members:  # after Ctrl-C, or an error: one that still starts is not waited for
+        for member in members:  # left over after Ctrl-C or an error: do not wait for them
             member.end(grace=0.0)
 
 
 def serve_tasks(connection: Connection, answer: Callable[[Any], Any]) -> None:
-    """Say that this process is ready, and what comes of each task, until no more come."""
+    """Send None when ready, then the answer to each task, until the connection closes."""
     with contextlib.suppress(EOFError, ConnectionError):
         connection.send(None)
         while True:
             connection.send(answer(connection.recv()))
 
 
-def _started(serve: Callable[[Connection], None]) -> PoolWorker:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # it inherits that
+def _start_worker(serve: Callable[[Connection], None]) -> PoolWorker:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process inherits the handler
     try:
         member = PoolWorker(serve)
     finally:
@@ -156,13 +173,13 @@ def _started(serve: Callable[[Connection], None]) -> PoolWorker:
 
 
 def die_with_parent(number: int) -> None:
-    """Get a signal when the process that started this one is no more, where the system has that."""
+    """Request a signal for the death of the parent process (Linux only)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_DEATH_SIGNAL, number, 0, 0, 0)
 
 
 def cpu_wait_seconds(process: int | None) -> float:
-    """Seconds in which a process could run and had no core; 0 where the system does not tell."""
+    """Return the seconds that a runnable process waited for a core; 0 where not counted."""
     try:
         text = Path(f"/proc/{process}/schedstat").read_text(encoding="ascii")
     except OSError:

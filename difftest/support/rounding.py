@@ -1,7 +1,7 @@
-"""Rounding into a dtype: once, to nearest even; and the size of a unit in the last place.
+"""Round into a dtype once, to nearest even, and give the size of a unit in the last place.
 
-The harness keeps its own few lines for this, over ml_dtypes, and does not borrow the simulator's:
-what judges a simulator may not share its arithmetic.
+The harness has its own rounding, over ml_dtypes. A judge of the simulator may not share the
+simulator's arithmetic.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ Mask = NDArray[np.bool_]
 
 
 def is_float_dtype(dtype: np.dtype[Any]) -> bool:
-    """Whether ``dtype`` is a floating-point dtype of NumPy or ml_dtypes."""
+    """Return whether ``dtype`` is a floating-point dtype of NumPy or ml_dtypes."""
     return dtype.kind not in "iub"
 
 
 def round_once(values: Array, dtype: np.dtype[Any]) -> Array:
-    """``values`` in ``dtype``: floats to nearest even, integers to nearest even and saturating."""
+    """Round ``values`` to nearest even in ``dtype``; integers saturate."""
     if values.dtype == dtype:
         return values
     if is_float_dtype(dtype):
@@ -38,10 +38,11 @@ def round_once(values: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _near(values: Array) -> Array:
-    """What float16 rounds alike: NumPy takes 30 times as long for its subnormal and infinite ones.
+    """Return values that float16 rounds to the same numbers, but faster.
 
-    The former are multiples of 2**-24, as are float64's numbers around 2**28. A sample tells of
-    most data whether there are many of them.
+    NumPy takes 30 times as long to convert values that become subnormal or infinite. Subnormal
+    numbers of float16 are multiples of 2**-24, as are float64's numbers around 2**28. A sample
+    shows whether there are many of them.
     """
     sample = np.abs(values.reshape(-1)[::17])
     if np.count_nonzero((sample > 0) & (sample < 2.0**-14)) > sample.size // 64:
@@ -53,17 +54,17 @@ def _near(values: Array) -> Array:
 
 
 def float_info(dtype: np.dtype[Any]) -> Any:
-    """The ``finfo`` of a dtype of NumPy or ml_dtypes."""
+    """Return the ``finfo`` of a dtype of NumPy or ml_dtypes."""
     return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
 
 
 def unit_roundoff(dtype: np.dtype[Any]) -> float:
-    """u: the largest relative error of one rounding to nearest into ``dtype``."""
+    """Return u, the largest relative error of one rounding to nearest into ``dtype``."""
     return float(float_info(dtype).eps) / 2
 
 
 def ulp(values: Float64, dtype: np.dtype[Any]) -> Float64:
-    """The distance between neighbours in ``dtype`` at each finite value; 1 for integers."""
+    """Return the distance between neighbours in ``dtype`` at each finite value; 1 for integers."""
     if not is_float_dtype(dtype):
         return np.ones_like(values)
     info = float_info(dtype)

@@ -1,4 +1,4 @@
-"""Which array goes to which parameter of a kernel or of a reference: see KernelSpec."""
+"""Bind arrays to the parameters of kernels and references (see KernelSpec)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from difftest.support.annotations import signature_shown
 from difftest.support.tracebacks import function_of
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-
-
 _NAMES = ("__name__", "func_name", "kernel_name")
 """Attributes that hold a function's name."""
 _SHOWN = re.compile(r"\b(?:function|kernel)\b[ :=('\"]+([A-Za-z_][\w.]*)")
@@ -23,7 +21,7 @@ _SHOWN = re.compile(r"\b(?:function|kernel)\b[ :=('\"]+([A-Za-z_][\w.]*)")
 def function_name(function: Callable[..., Any]) -> str:
     """Return the name of a kernel or a reference for a message.
 
-    An object that has none is named for the function inside it, or else for what its repr says.
+    An object without a name has the name of the function inside it, or else the name in its repr.
     """
     for candidate in (function, function_of(function)):
         for attribute in _NAMES:
@@ -36,46 +34,55 @@ def function_name(function: Callable[..., Any]) -> str:
 
 
 def module_name(function: Callable[..., Any]) -> str:
-    """The module that a kernel is defined in."""
+    """Return the module that a kernel is defined in."""
     own = getattr(function_of(function) or function, "__module__", None)
     return str(own or type(function).__module__)
 
 
 def distinct_names(names: Sequence[str], *places: Sequence[str]) -> tuple[str, ...]:
-    """What to call several functions beside each other: their names, if no two are equal.
+    """Return distinct labels for functions: their names, where no two are equal.
 
-    Else each of one name has behind it the first of ``places`` that tells them apart (a list of
-    them, one for each name; an empty one tells nothing), or failing those a number.
+    Parameters
+    ----------
+    names : names of the functions.
+    places : sequences with one suffix for each name. Equal names get the suffixes, in parentheses,
+        of the first sequence that distinguishes them. An empty suffix does not. If no sequence
+        distinguishes them, they are numbered from 1.
     """
     labels = list(names)
     for name in {name for name in names if names.count(name) > 1}:
-        same = [at for at, other in enumerate(names) if other == name]
-        said = next((p for p in places if len({p[at] for at in same} - {""}) == len(same)), None)
-        for number, at in enumerate(same, 1):
-            labels[at] = f"{name} ({said[at] if said else number})"
+        equal = [index for index, other in enumerate(names) if other == name]
+        suffixes = next(
+            (p for p in places if len({p[n] for n in equal} - {""}) == len(equal)), None
+        )
+        for number, index in enumerate(equal, 1):
+            labels[index] = f"{name} ({suffixes[index] if suffixes else number})"
     return tuple(labels)
 
 
 def format_signature(function: Callable[..., Any]) -> str:
-    """Name and signature, as far as there is one to show."""
+    """Return the name and the signature, or ``(...)`` for a signature that cannot be read."""
     return f"{function_name(function)}{signature_of(function) or '(...)'}"
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
-    """The signature; None of a compiled or wrapped function that shows none."""
+    """Return the signature, or None for a compiled or wrapped function without one."""
     try:
         return (_kept if isinstance(function, Hashable) else signature_shown)(function)
     except (TypeError, ValueError):
         return None
 
 
-_kept = lru_cache(maxsize=1024)(signature_shown)  # it is asked for in each case
+_kept = lru_cache(maxsize=1024)(signature_shown)  # each case needs it
 
 
 def bind_kernel(
     kernel: Callable[..., Any], arrays: Mapping[str, Any], parameters: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The call of a kernel: by position as far as its first parameters are arrays, else by name."""
+    """Return the positional and keyword arguments of a kernel's call.
+
+    Arrays are positional as far as they are the kernel's first parameters; others go by name.
+    """
     signature = signature_of(kernel)
     known = getattr(signature, "parameters", {}).values()
     if signature is None or not set(arrays) <= {p.name for p in known if p.kind not in _VARIADIC}:
@@ -87,11 +94,14 @@ def bind_kernel(
 def bind_reference(
     function: Callable[..., Any], inputs: Mapping[str, Any], parameters: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The call of a reference: the inputs by name, or first by position; and parameters it has.
+    """Return the positional and keyword arguments of a reference's call.
+
+    Inputs go by name if the function has all of the names, else by position. Of ``parameters`` the
+    function gets those that it declares.
 
     Raises
     ------
-    TypeError : the function cannot be called so; the text says why.
+    TypeError : the function cannot be called with these arguments; the text names the cause.
     """
     signature = signature_of(function)
     if signature is None:

@@ -1,4 +1,4 @@
-"""Whose code raised an error, read off its traceback."""
+"""Find out from a traceback which code raised an error."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import Any
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _real = functools.cache(os.path.realpath)
 _LIBRARIES = tuple(_real(at) + os.sep for at in (os.path.dirname(os.__file__), PACKAGE))
-"""Python's, and this package itself, which calls what others wrote."""
+"""The folders of Python's standard library and of this package."""
 _INSTALLED = {"site-packages", "dist-packages"}
 _RAISE = opcode.opmap["RAISE_VARARGS"]
-"""What ``raise`` and ``assert`` compile to; an error out of C has no such instruction."""
-_TURNS = 3
+"""The opcode of ``raise`` and ``assert``; an error raised in C has no such instruction."""
+_MOST_REPEATS = 3
 _INNER = ("__wrapped__", "function", "func", "fn")
-"""Attributes in which decorators keep the function they were given."""
+"""Attributes that hold the decorated function."""
 _MOST_DECORATORS = 10
 _TRACEBACK: Any = BaseException.__dict__["__traceback__"]
 
 
 def function_of(kernel: Callable[..., Any]) -> FunctionType | None:
-    """The Python function inside a kernel, whatever a decorator made of it; None if none shows."""
+    """Return the Python function inside a decorated kernel, or None if it cannot be found."""
     candidate: Any = kernel
     for _ in range(_MOST_DECORATORS):
         if isinstance(candidate, FunctionType) and not hasattr(candidate, "__wrapped__"):
@@ -36,7 +36,7 @@ def function_of(kernel: Callable[..., Any]) -> FunctionType | None:
 
 
 def format_error(error: BaseException) -> str:
-    """An error's class and text; that of the error that its text raises, if it has none."""
+    """Return an error's class and text; if ``str`` of it raises, name the class of that error."""
     try:
         text = str(error)
     except Exception as broken:
@@ -45,9 +45,9 @@ def format_error(error: BaseException) -> str:
 
 
 def inner_frames(error: BaseException) -> list[TracebackType]:
-    """The traceback's entries, the innermost first."""
+    """Return the traceback's entries, the innermost first."""
     traces = []
-    entry = _TRACEBACK.__get__(error)  # whatever the error's class makes of it
+    entry = _TRACEBACK.__get__(error)  # the error's class may override the attribute
     while entry is not None:
         traces.append(entry)
         entry = entry.tb_next
@@ -57,31 +57,35 @@ def inner_frames(error: BaseException) -> list[TracebackType]:
 def without_files(
     error: BaseException, files: tuple[str, ...] = (PACKAGE,)
 ) -> TracebackType | None:
-    """An error's traceback without the frames of files that begin so, by default our own.
+    """Return an error's traceback without the frames of some files.
 
-    A function that calls itself keeps its last frames: without an end there are thousands.
+    A recursive function keeps its last three frames, because there may be thousands.
+
+    Parameters
+    ----------
+    files : prefixes of the file names to leave out; by default this package.
     """
-    turns = Counter[CodeType]()
+    repeats = Counter[CodeType]()
     rest: TracebackType | None = None
     for entry in inner_frames(error):
-        turns[code := entry.tb_frame.f_code] += 1
-        if turns[code] <= _TURNS and not code.co_filename.startswith(files):
+        repeats[code := entry.tb_frame.f_code] += 1
+        if repeats[code] <= _MOST_REPEATS and not code.co_filename.startswith(files):
             rest = TracebackType(rest, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
     return rest
 
 
 def hide_frames(error: BaseException | None, files: tuple[str, ...]) -> None:
-    """Leave frames of files that begin so out of the tracebacks of an error and its causes."""
+    """Remove frames whose file begins with ``files`` from tracebacks of an error and its causes."""
     while error is not None:
         error.__traceback__ = without_files(error, files)
         error = error.__cause__ or error.__context__
 
 
 def is_own(entry: TracebackType, function: Callable[..., Any]) -> bool:
-    """Whether an entry lies in the code of whoever wrote ``function``.
+    """Return whether an entry is in code by the author of ``function``.
 
-    That is the top-level package or module of ``function``, and every file that belongs neither to
-    Python's standard library, nor to an installed package, nor to this one.
+    Such code is the top-level package or module of ``function``, and every file outside Python's
+    standard library, installed packages and this package.
     """
     home = getattr(function, "__module__", None) or type(function).__module__
     module = str(entry.tb_frame.f_globals.get("__name__", ""))
@@ -93,26 +97,25 @@ def is_own(entry: TracebackType, function: Callable[..., Any]) -> bool:
 
 @functools.cache
 def is_library(file: str) -> bool:
-    """Whether a file is of Python's standard library, or of this package."""
+    """Return whether a file belongs to Python's standard library or to this package."""
     return file.startswith(_LIBRARIES) or _real(file).startswith(_LIBRARIES)
 
 
 @functools.cache
 def is_installed(file: str) -> bool:
-    """Whether a file belongs to an installed package."""
+    """Return whether a file belongs to an installed package."""
     return not _INSTALLED.isdisjoint(_real(file).split(os.sep))
 
 
 def is_user_file(file: str) -> bool:
-    """Whether a file is of whoever wrote the kernels and the tests."""
+    """Return whether a file belongs to the user: neither a library nor an installed package."""
     return not (file.startswith("<") or is_library(file) or is_installed(file))
 
 
 def is_raised_by(error: BaseException, function: Callable[..., Any]) -> bool:
-    """Whether a ``raise`` or an ``assert`` in ``function`` or in code of its own made the error.
+    """Return whether a ``raise`` or an ``assert`` by the author of ``function`` made the error.
 
-    An error that Python, NumPy or another library raises on the way is none: no statement of the
-    author's asked for it.
+    Errors that Python, NumPy or another library raises do not count.
     """
     return any(
         is_own(entry, function) and entry.tb_frame.f_code.co_code[entry.tb_lasti] == _RAISE

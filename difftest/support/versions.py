@@ -1,4 +1,4 @@
-"""What runs a session, of which a report says on what it stands."""
+"""Versions that a report records."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib import metadata
 
 
 def versions() -> dict[str, str]:
-    """Of this package, Python, NumPy and Hypothesis, and the system."""
+    """Return the versions of this package, Python, NumPy and Hypothesis, and the system."""
     return {
         "python": platform.python_version(),
         **{name: metadata.version(name) for name in ("nki-difftest", "numpy", "hypothesis")},

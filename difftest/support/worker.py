@@ -1,8 +1,8 @@
-"""A process of its own for a kernel: what hangs or crashes there ends that process and no other.
+"""A separate process for a kernel: a hang or a crash ends that process only.
 
-The process is forked, so that it has the kernel as it is, closures and patched modules included.
-The Neuron runtime starts in the child alone, holds the core for as long as the child lives, and is
-therefore started once for many calls of one kernel. Linux only, as the Neuron driver is.
+The process is forked, so that it has the kernel's closures and patched modules. The Neuron runtime
+starts in the child alone and holds the core while the child lives. It therefore starts once for
+many calls of one kernel. Linux only, as the Neuron driver is.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ _GRACE_SECONDS = 1.0
 
 
 class JobResult(NamedTuple):
-    """What came of one job in the worker.
+    """The result of one job in the worker.
 
     Attributes
     ----------
-    value : what the function returned; None if it raised.
-    error : what it raised, or a :class:`RemoteError` in its place where it cannot be pickled.
-        Its cause is its traceback there. A :class:`WorkerEndedError` if there is no answer.
-    log : what it and its compiler wrote to stdout and stderr, the last part of it.
+    value : result of the function; None if it raised.
+    error : exception of the function, or a :class:`RemoteError` if that cannot be pickled. Its
+        cause holds the traceback in the worker. A :class:`WorkerEndedError` if the worker gave no
+        answer. None if the function returned.
+    log : last part of the output that the function and its compiler wrote to stdout and stderr.
     """
 
     value: Any
@@ -45,7 +46,7 @@ class JobResult(NamedTuple):
 
 
 class RemoteError(Exception):
-    """Stands for an exception of the worker that cannot be pickled: its type and its text."""
+    """The type and the text of a worker's exception that cannot be pickled."""
 
 
 class WorkerEndedError(Exception):
@@ -58,7 +59,7 @@ class Worker(PoolWorker):
     Parameters
     ----------
     function : called in the child with the arguments of each job, which are pickled.
-    environment : variables that are set in the child before anything runs.
+    environment : variables that are set in the child first.
     """
 
     def __init__(self, function: Callable[..., Any], environment: Mapping[str, str]) -> None:
@@ -66,17 +67,17 @@ class Worker(PoolWorker):
         sys.stdout.flush()
         sys.stderr.flush()
         with warnings.catch_warnings():
-            # pytest-xdist's workers have a second thread. It only waits for bytes, and the child
-            # uses nothing of it.
+            # A pytest-xdist worker has a second thread, which only waits for bytes. The child does
+            # not use it.
             warnings.filterwarnings("ignore", _FORK_WARNING, DeprecationWarning)
             serve = functools.partial(self._serve, function, dict(environment), os.getpid())
             super().__init__(serve, "fork")
-        atexit.register(self.close)  # else Python would wait for the process, and it for jobs
+        atexit.register(self.close)  # else Python waits for the process, which waits for jobs
 
     def run(self, *arguments: Any, timeout: float) -> JobResult:
-        """Call the function in the child, which is killed after ``timeout`` seconds.
+        """Call the function in the child and return the result.
 
-        Without an answer in that time, or at all, the worker is closed.
+        If the child gives no answer within ``timeout`` seconds, or dies, the worker is closed.
         """
         began = self._log.seek(0, os.SEEK_END)
         try:
@@ -119,17 +120,17 @@ class Worker(PoolWorker):
         parent: int,
         connection: Connection,
     ) -> None:
-        """The child: answer jobs until the parent closes its end."""
+        """Answer jobs in the child until the parent closes its end."""
         self.connection.close()
         die_with_parent(signal.SIGKILL)
-        if os.getppid() != parent:  # it ended before the call
+        if os.getppid() != parent:  # the parent ended before the call above
             os._exit(1)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when this ends
         os.dup2(self._log.fileno(), 1)
         os.dup2(self._log.fileno(), 2)
-        # Past pytest's capture, and open for as long as this process lives.
+        # These bypass pytest's capture, and stay open while this process lives.
         sys.stdout = sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
-        faulthandler.enable(sys.stderr)  # a crash says where, in the log
+        faulthandler.enable(sys.stderr)  # a crash writes its traceback to the log
         os.environ.update(environment)
         while True:
             try:
@@ -140,7 +141,10 @@ class Worker(PoolWorker):
 
 
 def _call(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bytes:
-    """The pickled result and error of one call; an error that cannot be pickled by its text."""
+    """Return the pickled result and error of one call.
+
+    An error that cannot be pickled becomes a :class:`RemoteError` with its text.
+    """
     try:
         return pickle.dumps((function(*arguments), None))
     except Exception as error:
@@ -148,7 +152,7 @@ def _call(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bytes:
             pickled = pickle.dumps((None, ExceptionWithTraceback(error, error.__traceback__)))
             pickle.loads(pickled)
         except Exception:
-            # Whatever an SDK's exception does when it is pickled, its type and text get through.
-            stand_in = RemoteError(f"{type(error).__name__}: {error}")
-            return pickle.dumps((None, ExceptionWithTraceback(stand_in, error.__traceback__)))
+            # An SDK's exception may do anything when it is pickled.
+            remote = RemoteError(f"{type(error).__name__}: {error}")
+            return pickle.dumps((None, ExceptionWithTraceback(remote, error.__traceback__)))
         return pickled

@@ -14,7 +14,7 @@ INTERVAL = 60.0
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a campaign, print what it finds and how fast it was; 1 if it found anything."""
+    """Run a campaign, print its findings and its speed, and return 1 if there are findings."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=0)

@@ -1,8 +1,8 @@
 """Drawn calls of every function of the API, legal or not: each gives a value or an NkiError.
 
-The arguments are drawn without regard to what a function takes, from tiles, tensors, numbers,
-names, operators, indices and things that have no business there. What is looked for is a crash: an
-error of Python or NumPy from inside the simulator.
+The arguments are drawn without regard to the function's parameters, from tiles, tensors, numbers,
+names, operators, indices and unrelated objects. The search is for crashes: errors of Python or
+NumPy from inside the simulator.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Drawer:
         return getattr(self.random.choice((np, self.nl)), self.random.choice(names), np.add)
 
     def odd(self) -> Any:
-        """What no argument is."""
+        """Draw an object that no argument accepts."""
         values: tuple[Any, ...] = (
             *(None, "x", b"x", 1j, object(), {}, [], (), [None], (1, "x"), ..., slice(0, 2), int),
             *(float("nan"), float("inf"), -1, 10**12, 2**70, np.arange(3), np.float64(2.5)),
@@ -228,5 +228,5 @@ def _crash(
 
 
 def _seed(name: str, number: int) -> int:
-    """The same for the same call in every process."""
+    """Return a number for a call that is equal in every process."""
     return sum(ord(letter) * 31**k for k, letter in enumerate(name)) % 10**9 + number

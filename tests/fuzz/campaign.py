@@ -18,12 +18,12 @@ from tests.fuzz.strategies import programs
 
 DIALECTS = ("classic", "nki")
 ROUND = 2000
-"""Programs drawn for one seed; Hypothesis keeps no more than that in memory."""
+"""Number of programs for each seed, which limits Hypothesis's memory."""
 
 
 @dataclass
 class Statistics:
-    """What ran so far."""
+    """Counts of the programs that have run."""
 
     programs: int = 0
     refused: int = 0
@@ -33,7 +33,7 @@ class Statistics:
     failures: dict[str, Disagreement] = field(default_factory=dict)
     """Reduced, by signature."""
     repeats: collections.Counter[str] = field(default_factory=collections.Counter)
-    """How often each signature was met."""
+    """The number of failures with each signature."""
 
     def __str__(self) -> str:
         minutes = max(self.seconds, 1e-9) / 60

@@ -1,4 +1,4 @@
-"""Chains of views of a tensor of today's dialect, and access patterns, as text."""
+"""Chains of views of a tensor in the current dialect, and access patterns, as text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.fuzz.scene import Access, Scene, Shape, Value
 
 
 def view_of(scene: Scene, value: Value) -> Access:
-    """A chain of up to three views; one that has no meaning is left out."""
+    """Draw a chain of up to three views without meaningless ones."""
     choices = scene.choices
     if choices.chance(15):
         return scene.access(f"{value.name}{_pattern(scene, value)}", value)

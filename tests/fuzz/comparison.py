@@ -1,4 +1,4 @@
-"""Both modes of the simulator on one program, and every way in which they may disagree."""
+"""Both modes of the simulator on one program, and all kinds of disagreement."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Disagreement(AssertionError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one mode made of a program: a result, a refusal, or a crash."""
+    """The outcome of a program in one mode: a result, a rejection, or a crash."""
 
     mode: str
     arrays: tuple[Any, ...] = ()
@@ -78,8 +78,8 @@ def check(program: Program, modes: tuple[str, ...] = tuple(MODES)) -> list[Outco
 
     Raises
     ------
-    Disagreement : they differ in a value, in what was written or in who refuses; or one of them
-        died of an error of Python or NumPy.
+    Disagreement : the modes differ in a value, in the written elements or in a rejection; or an
+        error of Python or NumPy ended one of them.
     """
     outcomes: list[Outcome] = []
     for mode in modes:
@@ -129,7 +129,7 @@ def _compare_exact(program: Program, outcome: Outcome) -> None:
 
 
 def _place(error: BaseException) -> str:
-    """Where a crash came from: its class and the simulator's innermost line."""
+    """Return the origin of a crash: its class and the simulator's innermost line."""
     frames = traceback.extract_tb(error.__traceback__)
     inside = [frame for frame in frames if "/simulator/" in frame.filename]
     lines = [frame.line or "" for frame in frames if frame.filename.startswith(DRAWN)]
@@ -196,14 +196,14 @@ def _compare_refusals(program: Program, a: Outcome, b: Outcome) -> None:
 
 
 def _broken(error: NkiError | None) -> str:
-    """The rule that was broken, or what is not modelled: the same for all sizes."""
+    """Return the broken rule, or the unmodelled feature, without sizes."""
     if error is None:
         return ""
     return error.happened if isinstance(error, NotModelledError) else error.rule
 
 
 def _line(error: NkiError) -> int | None:
-    """The kernel's line that was refused; None for what is known only at its end."""
+    """Return the kernel's rejected line; None for an error that appears only at its end."""
     where = error.location
     if where is None or not where.file.startswith(DRAWN):
         return None
@@ -217,7 +217,7 @@ def _same_holes(a: Any, b: Any) -> bool:
 
 
 def differs(a: Any, b: Any) -> str:
-    """What is different between two arrays, or nothing. NaN of any bits is equal to NaN."""
+    """Return the difference between two arrays, or empty text. All NaN are equal."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return f"{a.dtype}{a.shape} and {b.dtype}{b.shape}"
     wrong = a.view(f"u{a.itemsize}") != b.view(f"u{b.itemsize}")

@@ -1,4 +1,4 @@
-"""What ``nl`` has that is no instruction: arithmetic, functions, reductions, loads and stores."""
+"""What ``nl`` has beside instructions: arithmetic, functions, reductions, loads and stores."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def unary(scene: Scene) -> None:
 
 
 def reduced(shape: Shape, axes: Sequence[int], *, keepdims: bool) -> Shape:
-    """What a reduction leaves."""
+    """Return the shape that a reduction leaves."""
     if keepdims:
         return tuple(1 if k in axes else size for k, size in enumerate(shape))
     kept = tuple(size for k, size in enumerate(shape) if k not in axes)
@@ -285,7 +285,7 @@ def reinterpreted(scene: Scene) -> None:
 
 
 def padded(scene: Scene) -> None:
-    """A tile of which only a corner is written, and which other statements read whole."""
+    """Draw a tile that is written in one corner only, and read whole by other statements."""
     choices = scene.choices
     shape = (choices.integer(2, 8), choices.integer(2, 12))
     kind = choices.pick(("float32", "bfloat16", "int32", "uint8"))
@@ -307,4 +307,4 @@ CLASSIC: tuple[Callable[[Scene], None], ...] = (
     *(*BOTH, binary, unary, reduction, cast, cast, matmul, transpose, load, load_beyond, store),
     *(store, atomic_add, constant, dense_index, random_seed, reinterpreted),
 )
-"""Statements of a classic kernel that are no drawn calls."""
+"""Statements of a classic kernel other than drawn calls."""

@@ -106,7 +106,7 @@ def filled(
 
 
 def blocked(scene: Scene, shape: Shape, dtype: np.dtype[Any], space: Space) -> Value:
-    """A new tensor of zeros or ones with a block dimension before its partitions."""
+    """Draw a new tensor of zeros or ones with a block dimension before its partitions."""
     name = scene.fresh("t")
     sizes = f"{shape[0]}, nl.par_dim({shape[1]}), {', '.join(map(str, shape[2:]))}"
     number = scene.choices.pick((0, 1))
@@ -138,7 +138,7 @@ def operand(
     dtypes: Sequence[np.dtype[Any]] | None = None,
     plain: bool = False,
 ) -> Access:
-    """A tile to read: an old one, a part of it, or a new one, of ``shape`` if that is given.
+    """Draw a tile to read: an old one, a part of it, or a new one, of ``shape`` if that is given.
 
     ``plain`` if it may have no odd values.
     """
@@ -179,7 +179,7 @@ def new(scene: Scene, shape: Shape, dtype: np.dtype[Any], space: Space, *, readi
 
 
 def holds(value: Value, shape: Shape) -> bool:
-    """Whether a part of a value has the shape."""
+    """Return whether a part of a value has the shape."""
     return (
         value.blocks == 0
         and len(value.shape) == len(shape)
@@ -242,5 +242,5 @@ def number(scene: Scene) -> str:
 
 
 def integers_of(dtype: np.dtype[Any]) -> bool:
-    """Whether bitvec operators take it."""
+    """Return whether bitvec operators take it."""
     return is_integer(dtype) or dtype == np.bool_

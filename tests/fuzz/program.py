@@ -23,7 +23,7 @@ import neuronxcc.nki.isa as nisa
 import neuronxcc.nki.language as nl
 import neuronxcc.nki.typing as nt
 """
-"""What a kernel's text needs before it; ``neuronxcc`` is the embedded simulator."""
+"""The imports above a kernel's text; ``neuronxcc`` is the embedded simulator."""
 HEADERS = {
     "classic": HEADER,
     "nki": """\
@@ -37,7 +37,7 @@ import nki.language as nl
 """The same for each dialect; the classic one is ``neuronxcc``'s."""
 
 DRAWN = "<drawn kernel"
-"""How the file name of a compiled kernel starts."""
+"""The beginning of a compiled kernel's file name."""
 
 HOST_DTYPES: dict[str, Any] = {
     "bfloat16": ml_dtypes.bfloat16,
@@ -134,7 +134,7 @@ class Program:
 
     @property
     def statements(self) -> int:
-        """Statements that one launch executes, those in loops as often as they run."""
+        """Return the number of statements in one launch, counting each iteration of loops."""
         instances = int(np.prod(self.grid)) if self.grid else 1
         return instances * sum(statement.statements() for statement in self.body)
 
@@ -164,7 +164,7 @@ class Program:
         )
 
     def compiled(self) -> CompiledKernel:
-        """The kernel as a function; its text is known to ``linecache`` until it is closed."""
+        """The kernel as a function; its text is registered in ``linecache`` until it is closed."""
         return CompiledKernel(HEADERS[self.dialect] + "\n" + self.kernel_source(), self.name)
 
     @property

@@ -1,8 +1,9 @@
 """A failing program with fewer lines, cut line by line.
 
-Outputs, statements and inputs are taken out of the finished program as long as the failure keeps
-its signature. Hypothesis does not shrink the draws: a program is drawn while it runs, so each draw
-changes all that come after it. That took a minute where this takes a second, for as many lines.
+Outputs, statements and inputs are removed from the finished program while the failure keeps its
+signature. Hypothesis does not shrink the draws: a program is drawn while it runs, so each draw
+changes all later ones. Shrinking takes a minute where this reduction takes a second, with equally
+many lines left.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tests.fuzz.program import Loop, Program, Statement
 
 
 def reduced(failure: Disagreement, modes: tuple[str, ...]) -> Disagreement:
-    """The same failure of the smallest program found by taking parts away."""
+    """Return the failure of the smallest program found by removing parts."""
     going = True
     while going:
         going = False

@@ -1,8 +1,8 @@
 """The kernel while it is drawn: it runs as it grows.
 
-Each line runs when it is drawn, in a launch of its own. So what a line makes, which shape and dtype
-it has and whether a rule allows it are asked of the simulator, and no drawn statement works them
-out once more. What the simulator has wrong there the comparison of modes finds.
+Each line runs when it is drawn, in a separate launch. The simulator thus gives the result of each
+line, its shape and dtype, and whether a rule allows it; drawn statements need not compute them. The
+comparison of modes finds errors of the simulator in these.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TINY, LARGE = 2.0**-40, 2**24
 
 
 class Choices:
-    """Hypothesis's draws, by what they are for."""
+    """Hypothesis's draws, by their use."""
 
     def __init__(self, draw: Callable[[st.SearchStrategy[Any]], Any]) -> None:
         self.draw = draw
@@ -46,12 +46,12 @@ class Choices:
 
 
 class EndedError(Exception):
-    """The kernel ends with a line that was refused, or that died."""
+    """The end of a kernel at a line that was rejected or crashed."""
 
 
 @dataclass(eq=False)
 class Value:
-    """A tensor that a name of the kernel stands for."""
+    """A tensor with its name in the kernel."""
 
     name: str
     tensor: Any
@@ -77,8 +77,9 @@ class Value:
 
     @property
     def is_odd(self) -> bool:
-        """Whether it has a NaN, of whose bits nobody says anything, or numbers too small or too
-        large for sums in float32 to be close.
+        """Return whether a value makes sums in float32 unsure.
+
+        That is a NaN, whose bits are unspecified, or a number that is too small or too large.
         """
         missing = None if self.blocks else self.tensor._unwritten()
         elements = self.tensor._elements()
@@ -127,7 +128,7 @@ class Scene:
         self.kept: list[Value] = []
         self.grid: Shape = ()
         self.padded = False
-        """Tiles of which a part is never written take part: of each result a part is given back."""
+        """Whether tiles may have unwritten parts; then a part of each result is returned."""
         self._numbers = itertools.count(1)
 
     # -- lines -------------------------------------------------------------------------------
@@ -145,7 +146,7 @@ class Scene:
         self.bodies[-1].append(line)
 
     def _run(self, run: Callable[[str, dict[str, Any]], Any], line: Line) -> Any:
-        """Run a line; one that is refused, or dies, is the last one."""
+        """Run a line; a line that is rejected or crashes is the last."""
         try:
             return run(line.text, self.names)
         except Exception as error:
@@ -163,14 +164,14 @@ class Scene:
         return f"{prefix}{next(self._numbers)}"
 
     def grid_index(self, shape: Shape) -> str:
-        """The name of ``nl.mgrid`` over a shape."""
+        """Return the name of ``nl.mgrid`` over a shape."""
         name = "i" + "_".join(map(str, shape))
         if name not in self.names:
             self.before(f"{name} = nl.mgrid[{', '.join(f'0:{size}' for size in shape)}]")
         return name
 
     def loop(self, kind: str, count: int, body: Callable[[], None]) -> None:
-        """Draw a loop's body in its first turn, and run it in the others; what it makes is gone."""
+        """Draw a loop's body in its first iteration, run it in the others, and drop its values."""
         variable = self.fresh("k")
         known = list(self.values)
         self.integers.append((variable, count))
@@ -193,13 +194,13 @@ class Scene:
     # -- values ------------------------------------------------------------------------------
 
     def declare(self, name: str, opcode: str = "", **more: Any) -> Value:
-        """The value that a line made under a name."""
+        """Return the value that a line bound to a name."""
         value = Value(name, self.names[name], opcode=opcode, **more)
         self.values.append(value)
         return value
 
     def argument(self, shape: Shape, dtype: str, expression: str, *, mutable: bool) -> Value:
-        """A new argument of the kernel, which it may write to if ``mutable``."""
+        """Add an argument to the kernel, which may write to it if ``mutable``."""
         given = Input(self.fresh("m" if mutable else "a"), shape, dtype, expression, mutable)
         space = Space.PRIVATE_HBM if self.dialect == "nki" else Space.SHARED_HBM
         core = current()
@@ -211,18 +212,18 @@ class Scene:
         return value
 
     def access(self, text: str, value: Value) -> Access:
-        """A view of a value; of one without elements nothing is known, and the kernel ends."""
+        """Return a view of a value; end the kernel if the view has no elements."""
         tensor = self._run(eval, Line(text, "view"))
         if 0 in tensor.shape:  # today's tensors in HBM: of 2 elements [-1:1] is such a slice
             raise EndedError
         return Access(text, value, tensor)
 
     def spoil(self) -> bool:
-        """Whether to break a rule here; never in a lawful program."""
+        """Return whether to break a rule here; never in a lawful program."""
         return not self.lawful and self.choices.chance(12)
 
     def is_readable(self, value: Value) -> bool:
-        """Whether all of it was written, or some of it in a kernel that has such tiles."""
+        """Return whether a value is readable: written whole, or partly where a kernel allows it."""
         missing = None if value.blocks else value.tensor._unwritten()
         return missing is None or (self.padded and not np.all(missing))
 
@@ -232,7 +233,7 @@ class Scene:
         spaces: tuple[Space, ...] = (Space.SBUF, Space.PSUM),
         dtypes: Sequence[np.dtype[Any]] | None = None,
     ) -> list[Value]:
-        """The values that can be read and are of this kind, the newest first."""
+        """Return the readable values of this kind, the newest first."""
         found = [
             value
             for value in self.values
@@ -241,7 +242,7 @@ class Scene:
         return [value for value in found[::-1] if self.is_readable(value)]
 
     def mutated(self) -> tuple[Output, ...]:
-        """The arguments that the kernel may have written to."""
+        """Return the arguments that the kernel may have written to."""
         written = [value for value in self.values if value.argument and value.writable]
         return tuple(Output(value.name, value.opcode) for value in written)
 
@@ -260,7 +261,7 @@ class Scene:
         return tuple(outputs)
 
     def part(self, value: Value) -> tuple[Shape, str]:
-        """What is given back of a tile, where some were never written: mostly a box of it."""
+        """Return the part of a tile to give back if tiles may be partly unwritten: mostly a box."""
         shape = value.shape
         whole = value.blocks or value.tensor._unwritten() is None
         if not self.padded or value.blocks or (whole and not self.choices.chance(40)):
@@ -277,7 +278,7 @@ class Scene:
 
 
 def _returned(scene: Scene, value: Value, name: str) -> Iterator[str]:
-    """The lines that store a tile, or each block of it, where an instance of the grid has room."""
+    """Return the lines that store a tile, or each block, into the grid instance's own part."""
     shape, part = scene.part(value)
     made = f"({', '.join(map(str, (*scene.grid, *shape)))})"
     yield f"{name} = nl.ndarray({made}, nl.{named(value.dtype)}, buffer=nl.shared_hbm)"

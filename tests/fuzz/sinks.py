@@ -1,4 +1,4 @@
-"""Where an expression's result goes: a new name, an access of a tensor, or an update in place."""
+"""Destinations of results: a new name, an access of a tensor, or an update in place."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Statements that are drawn calls: an example's legal call, of tiles that the kernel has.
+"""Statements that are drawn calls: an example's legal call, on tiles of the kernel.
 
-How a legal call of each instruction looks is said once, in
+The legal calls of each instruction are defined once, in
 ``tests/unit/simulator/instructions/calls``. Here its operands are views of the kernel's tensors.
 """
 
@@ -25,16 +25,16 @@ from tests.unit.simulator.instructions.calls.spelling import function, spelled
 from tests.unit.simulator.instructions.calls.tensors import NAMES, Operand
 
 WITH_WHOLE = ("dma_gather", "dma_scatter", "tensor_copy_dynamic_src", "tensor_copy_dynamic_dst")
-"""Examples that index an operand of theirs once more."""
+"""Examples that index one of their operands again."""
 OF_PLAIN = ("tensor_partition_reduce",)
-"""Instructions whose order of additions nobody documents: of no odd values."""
+"""Instructions without a documented order of additions, which get no odd values."""
 MASKED, MASKED_WALKS = 33, 75
-"""Percent of the calls that have a mask; of those that walk their axes in an order of their own."""
+"""Percentages of calls with a mask, and of calls that walk their axes in another order."""
 
 
 @functools.cache
 def examples_of(dialect: str) -> tuple[str, ...]:
-    """The instructions that a dialect issues by a function of their name."""
+    """Return the instructions that a dialect issues by a function of their name."""
     names = []
     for example in EXAMPLES:
         name = FORMS.get(example, example)
@@ -61,7 +61,7 @@ class SceneDrawing(Drawing):
         super().__init__(record, scene.choices.pick, {})
 
     def shape(self, ranks: Sequence[int] = (2, 3, 4), partitions: Sequence[int] = ()) -> Shape:
-        """Mostly that of a view that there is, which the first operand of it will be."""
+        """Draw a shape, mostly of an existing view, which then becomes the first operand."""
         found = None
         if not self.whole and self.record.operands and self.choices.chance(75):
             role = self.record.operands[0]
@@ -73,7 +73,7 @@ class SceneDrawing(Drawing):
         return super().shape(ranks, partitions or (1, 2, 3, 8, 32, 128))
 
     def dtype(self, role: str, among: Sequence[Any] | None = None) -> np.dtype[Any]:
-        """A dtype of the role, often that of the first operand, which some rules ask for."""
+        """Draw a dtype of the role, often the first operand's, which some rules require."""
         allowed = [one for one in self.roles[role].dtypes or DTYPES if not among or one in among]
         if self.first in allowed and self.choices.chance(50):
             return self.first
@@ -90,7 +90,7 @@ class SceneDrawing(Drawing):
         written: bool = True,
         **limits: int,
     ) -> Operand:
-        """A view of a tensor of the kernel, of new values where they are given."""
+        """Draw a view of a tensor of the kernel, with new values where they are given."""
         declared = self.roles[role]
         spaces = declared.buffers if space is None else (space,)
         dtypes = declared.dtypes or DTYPES if dtype is None else (dtype,)
@@ -134,7 +134,7 @@ class SceneDrawing(Drawing):
         return made
 
     def _new(self, shape: Any, dtype: Any, spaces: Any, values: Any, limits: Any) -> Access:
-        """A new tensor of these values, or of some within limits."""
+        """Draw a new tensor of these values, or of values within limits."""
         if values is None:
             values = self.values(shape, dtype, **limits)
         text = f"np.array({np.asarray(values).reshape(-1).tolist()})"
@@ -148,7 +148,7 @@ def _near(spaces: Sequence[Space]) -> tuple[Space, ...]:
 
 
 def call(scene: Scene, example: str) -> None:
-    """One statement: a call of an instruction."""
+    """Draw one statement: a call of an instruction."""
     drawing = SceneDrawing(example, scene)
     drawn = EXAMPLES[example](drawing)
     if scene.dialect == "classic" and not drawn.is_classic:
@@ -164,7 +164,7 @@ def call(scene: Scene, example: str) -> None:
 
 
 def _issue(scene: Scene, drawn: DrawnCall, drawing: SceneDrawing) -> None:
-    """Emit the call, and what becomes of a result."""
+    """Emit the call, and the use of its result."""
     choices = scene.choices
     name = drawn.record.name
     module, parameters = function(name, scene.dialect)
@@ -184,7 +184,7 @@ def _issue(scene: Scene, drawn: DrawnCall, drawing: SceneDrawing) -> None:
 
 
 def _mask(scene: Scene, drawn: DrawnCall) -> str:
-    """A mask over what the call walks: its result, or the operand that it reduces."""
+    """Draw a mask over the call's result, or over the operand that it reduces."""
     record = drawn.record
     shape = np.shape(drawn.role("dst").values)
     if record.name == "nc_matmul":

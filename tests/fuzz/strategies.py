@@ -22,11 +22,11 @@ SPOILT = {"classic": 20, "nki": 30}
 """In how many of a hundred programs a rule may be broken."""
 MACHINES_OF = {"classic": ("trn2", "trn2", "trn2", "trn1"), "nki": ("trn2", "trn3")}
 TRIES = 3
-"""How often a statement is drawn anew that a rule forbids."""
+"""The number of redraws of a statement that a rule forbids."""
 
 
 def statement(scene: Scene) -> None:
-    """One statement: a drawn call of an instruction, what ``nl`` has besides, or a loop."""
+    """Draw one statement: a call of an instruction, what ``nl`` has besides, or a loop."""
     choices = scene.choices
     nested = len(scene.integers) - len(scene.grid)
     if nested < (2 if scene.dialect == "classic" else 1) and choices.chance(10):
@@ -46,7 +46,7 @@ def several(scene: Scene, count: int) -> None:
 
 
 def legal(scene: Scene) -> None:
-    """A statement; one that a rule forbids is drawn anew."""
+    """Draw a statement, again if a rule forbids it."""
     for _ in range(TRIES):
         try:
             statement(scene)
@@ -56,7 +56,7 @@ def legal(scene: Scene) -> None:
 
 
 def draw_lines(scene: Scene, longest: int) -> None:
-    """All lines of a kernel; it ends early where one is refused."""
+    """Draw all lines of a kernel; it ends early if a line is rejected."""
     choices = scene.choices
     try:
         if scene.grid:
@@ -74,12 +74,12 @@ def draw_lines(scene: Scene, longest: int) -> None:
 
 @st.composite
 def programs(draw: Callable[[Any], Any], dialect: str = "classic", longest: int = 8) -> Program:
-    """Whole kernels of up to ``longest`` drawn statements (and those that these need)."""
+    """Draw kernels of up to ``longest`` statements, and the statements that these need."""
     return program(Choices(draw), dialect, longest)
 
 
 def program(choices: Choices, dialect: str, longest: int) -> Program:
-    """A kernel, drawn while it runs in a launch of its own."""
+    """Draw a kernel while it runs in a separate launch."""
     scene = Scene(choices, dialect, lawful=not choices.chance(SPOILT[dialect]))
     machine = choices.pick(MACHINES_OF[dialect])
     if dialect == "classic" and choices.chance(20):

@@ -1,4 +1,4 @@
-"""The fast mode and the plain one give the same values, holes and refusals on drawn kernels.
+"""The fast mode and the plain mode give equal values, holes and rejections on drawn kernels.
 
 Some programs, the same each time on one Python, in every run; under the profile ``nightly`` a
 campaign of ``--fuzz-minutes`` (20) beside them. ``python -m tests.fuzz --minutes 60`` is a longer

@@ -1,4 +1,4 @@
-"""The comparison of modes in today's dialect can fail: planted bugs of views and accumulation."""
+"""The comparison of modes finds planted bugs of the current dialect: views and accumulation."""
 
 from __future__ import annotations
 

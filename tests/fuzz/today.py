@@ -1,4 +1,4 @@
-"""What today's dialect has and no instruction's name: loads, indices, registers and loops."""
+"""Statements of the current dialect without an instruction: loads, indices, registers and loops."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def moved_by_one(scene: Scene) -> None:
 
 
 def device_loop(scene: Scene) -> None:
-    """Columns that a loop on the device moves, one in each turn."""
+    """Number of columns that a loop on the device moves, one in each iteration."""
     choices = scene.choices
     value = filled(scene, (4, 6), choices.pick(DTYPES), HBM[0])
     rows, width = value.shape
@@ -172,4 +172,4 @@ TODAY: tuple[Callable[[Scene], None], ...] = (
     *(*language.BOTH, load, load, store, gather, moved_by_one, moved_by_one, device_loop),
     *(products, products, iota, affine_select, activation_sum),
 )
-"""Statements of a kernel of today's dialect that are no drawn calls."""
+"""Statements of a kernel of the current dialect other than drawn calls."""

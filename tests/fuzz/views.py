@@ -174,7 +174,7 @@ KINDS = (*KINDS, "lower")
 
 
 def base_for(scene: Scene, shape: Shape, *, reading: bool) -> Wanted:
-    """A tensor of which some access has ``shape``."""
+    """Draw a tensor that has an access of ``shape``."""
     choices = scene.choices
     kind = choices.pick((*KINDS, "broadcast", "newaxis") if reading else KINDS)
     order = tuple(range(len(shape)))

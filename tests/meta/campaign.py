@@ -1,4 +1,4 @@
-"""How often a correct kernel goes red, and how soon a planted error is found.
+"""Measure how often a correct kernel fails, and how soon a planted error is found.
 
 ``python -m tests.meta.campaign`` prints a table of tests/meta/operators.py: for each correct kernel
 how many of its drawn cases are red, for each wrong one the first case that is. ``--cases`` is how
@@ -34,7 +34,7 @@ ROUND = 500
 
 @dataclass
 class Findings:
-    """What came of a kernel's cases.
+    """The results of a kernel's cases.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Findings:
 def drawn(
     spec: KernelSpec, count: int, seed: int = 0, ends: Callable[[Case], bool] = lambda case: False
 ) -> list[Case]:
-    """The same cases each time, up to one that ``ends`` them."""
+    """Return drawn cases, up to the first for which ``ends`` is true; equal in each run."""
     found: list[Case] = []
     ended = False
     while len(found) < count and not ended:

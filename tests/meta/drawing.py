@@ -1,9 +1,9 @@
-"""What a kernel test draws: how much of it is new, random, and reaches a kernel's loops.
+"""Measure the cases that a kernel test draws: new, random, and reaching a kernel's loops.
 
-``python -m tests.meta.drawing`` prints, for each test in tests/kernels, of ``--cases`` drawn cases
-how many are distinct, how many have an operand of zeros alone, and in how many all operands are
-random; and of ``--layers`` drawn convolutions what they need: several blocks, a halo between them,
-a second PSUM tile, a block that begins beyond row 256. Nothing runs a kernel.
+``python -m tests.meta.drawing`` draws ``--cases`` cases of each test in tests/kernels, and prints
+the number of distinct cases, of cases with an operand of zeros alone, and of cases whose operands
+are all random. Of ``--layers`` drawn convolutions it prints the number that need several blocks, a
+halo between them, a second PSUM tile, or a block that begins beyond row 256. No kernel runs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Enough(Exception):
 def drawn(
     spec: KernelSpec, count: int, seed: int = 0, ends: Callable[[Case], bool] = lambda case: False
 ) -> list[Case]:
-    """The cases that a kernel test of ``count`` examples runs, up to one that ``ends`` them."""
+    """Return the cases of a kernel test with ``count`` examples, up to one that ``ends`` them."""
     found: list[Case] = []
     ended = False
 
@@ -82,10 +82,10 @@ class Drawn:
     Attributes
     ----------
     cases : all of them.
-    distinct : that differ from all before them.
-    zeros : with an operand of zeros alone.
-    telling : distinct, and no operand is all zeros.
-    random : in which all operands are random.
+    distinct : cases that differ from all cases before them.
+    zeros : cases with an operand of zeros alone.
+    telling : distinct cases without such an operand.
+    random : cases whose operands are all random.
     """
 
     cases: int = 0
@@ -96,7 +96,7 @@ class Drawn:
 
 
 def counted(cases: list[Case]) -> Drawn:
-    """What cases are."""
+    """Count the properties of cases."""
     counts = Drawn(len(cases))
     seen: set[str] = set()
     for case in cases:
@@ -112,7 +112,7 @@ def counted(cases: list[Case]) -> Drawn:
 
 @dataclass
 class Needs:
-    """How many layers need more than one of something of the kernel of kernels/conv2d.py."""
+    """Counts of layers that need several blocks, tiles or halos in kernels/conv2d.py."""
 
     layers: int = 0
     blocks: int = 0
@@ -122,7 +122,7 @@ class Needs:
 
 
 def needs_of(cases: list[Case]) -> Needs:
-    """What layers make ``fused_conv2d_maxpool`` do."""
+    """Count the needs of layers in ``fused_conv2d_maxpool``."""
     needs = Needs(len(cases))
     for case in cases:
         parts = parts_of(case.values, case.dtype)
@@ -135,7 +135,7 @@ def needs_of(cases: list[Case]) -> Needs:
 
 @dataclass(frozen=True)
 class Parts:
-    """How the kernel divides an image: blocks, tiles of the first one, where the last begins."""
+    """The kernel's division of an image: blocks, tiles of the first, start of the last."""
 
     starts: int
     tiles: int
@@ -143,7 +143,7 @@ class Parts:
 
 
 def parts_of(layer: dict[str, Any], dtype: str) -> Parts:
-    """How the kernel divides the images of a layer."""
+    """Return the kernel's division of a layer's images."""
     with embedded():
         from kernels.classic import conv2d
 

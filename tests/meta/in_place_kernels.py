@@ -1,4 +1,4 @@
-"""Kernels of today's dialect that update their arguments: sums, caches, states, optimizers."""
+"""Kernels of the current dialect that update their arguments: sums, caches, states, optimizers."""
 
 import nki
 import nki.isa as nisa

@@ -1,4 +1,4 @@
-"""What people write most, correct and with planted errors: kernels, references and their specs.
+"""Common operators, correct and with planted errors: kernels, references and their specs.
 
 No spec says how its kernel rounds. The kernels hold float32 between the instructions and round into
 the dtype of their inputs at the end, as kernels of these operators do.
@@ -370,7 +370,7 @@ class Operator:
     planted: dict[Any, str] = field(default_factory=dict)
 
     def spec(self, kernel: Any = None) -> KernelSpec:
-        """The spec of the correct kernel, or of one in its place: nothing about rounding."""
+        """Return the spec of the correct kernel or of another; it says nothing about rounding."""
         return KernelSpec(
             kernel=self.kernel if kernel is None else kernel,
             reference=self.reference,

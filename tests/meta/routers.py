@@ -1,4 +1,4 @@
-"""A top-2 router in today's dialect, right and with planted bugs, and its reference."""
+"""A top-2 router in the current dialect, correct and with planted bugs, and its reference."""
 
 import numpy as np
 

@@ -65,12 +65,12 @@ PRODUCT = KernelSpec(
 
 @dataclass(frozen=True)
 class Bug:
-    """A text of a kernel and the wrong one in its place.
+    """A text of a kernel, and the wrong text that replaces it.
 
     Attributes
     ----------
-    tried : the shape of an example that an author tries it on.
-    smallest : the smallest case that shows it, and its dtype, by the argument ``why``.
+    tried : shape of the example with which an author tries the kernel.
+    smallest : smallest case that shows the bug, and its dtype, by the argument ``why``.
     """
 
     title: str
@@ -92,7 +92,7 @@ class Bug:
         return Mutant(function.__code__.co_filename, qualified_name(function), self.title, change)
 
     def before(self) -> str:
-        """What ``np.testing.assert_allclose`` says of an example of the usual shape."""
+        """Return the message of ``np.testing.assert_allclose`` for an example of usual shape."""
         case = minimal_case(self.spec, dict(self.tried), "float32")
         inputs = self.spec.inputs_of(case)
         function, *_ = functions_of(self.spec.kernel)
@@ -109,13 +109,13 @@ class Bug:
         return "passes"
 
     def after(self, seed: int = 0) -> DifferentialFailure:
-        """The smallest failure that is found."""
+        """Return the smallest failure that a test finds."""
         function, *_ = functions_of(self.spec.kernel)
         with apply_mutant(function, self.mutant()):
             return smallest_failure(self.spec, seed)
 
     def report(self) -> str:
-        """What a test says of the smallest case, on data that count: whatever else it has drawn."""
+        """Return a test's report on the smallest case, on data that count."""
         values, dtype = self.smallest
         case = Case(dict(values), dtype, {name: Iota() for name in self.spec.inputs})
         function, *_ = functions_of(self.spec.kernel)

@@ -1,4 +1,4 @@
-"""Four right kernels, in which :mod:`tests.meta.ten_bugs` plants what people get wrong most."""
+"""Four correct kernels, in which :mod:`tests.meta.ten_bugs` plants common errors."""
 
 import nki
 import nki.isa as nisa

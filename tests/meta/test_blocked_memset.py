@@ -1,7 +1,7 @@
-"""The timing model took a tensor's first block dimension for its partitions.
+"""The timing model once took a tensor's first block dimension for its partitions.
 
-The property that finds it: blocks lie one after the other in each partition, so a blocked tensor
-costs what a flat one of the same bytes a partition costs.
+A property finds that bug: blocks are contiguous in each partition, so a blocked tensor costs the
+same as a flat tensor with equal bytes in each partition.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""A bug in the kernel of one dialect is found beside the correct one of the other, and shrunk."""
+"""A bug in one dialect's kernel is found and shrunk, although the other dialect's is correct."""
 
 from dataclasses import replace
 

@@ -1,7 +1,7 @@
-"""A contract check that is missing from a kernel is seen: by a rejection, or by a call at an edge.
+"""A rejection or a call at an edge finds each contract check that is missing from a kernel.
 
-Each mutant is a kernel of the project without one of its asserts. Its own test's rejections and
-edges run, and nothing that is drawn. The kernel as it is passes them: so says tests/kernels.
+Each mutant is a kernel of the project without one of its asserts. Only its own test's rejections
+and edges run, without drawn cases. The original kernel passes them in tests/kernels.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def checks():
 
 
 def seen_by(specs: list[KernelSpec]) -> str:
-    """What tells a kernel from its contract; empty if nothing does. Edges take longer."""
+    """Return the failure that shows a broken contract, or empty text. Edges take longer."""
     runner = Runner((EmbeddedSimulator(),))
     rejections = [
         functools.partial(runner.check_rejection, spec, one)

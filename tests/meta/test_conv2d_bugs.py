@@ -78,12 +78,12 @@ def spec_of(kernel, sources=None) -> KernelSpec:
 
 @functools.cache
 def small_cases() -> list[Case]:
-    """What a run of the ci profile draws of small layers."""
+    """Return the small layers that a run of the ci profile draws."""
     return drawn(spec_of(FUSED), 50, seed=1)
 
 
 DIFFERS = ("value", "infinity")
-"""What differs is one or the other, by whether the data of the smallest case overflow."""
+"""The kinds of difference; the data of the smallest case decide, by overflow or not."""
 
 
 class Bug(NamedTuple):
@@ -91,11 +91,11 @@ class Bug(NamedTuple):
 
     Attributes
     ----------
-    smallest : what the smallest layer that shows it has beyond one pixel, one tap, 128 channels,
-        where that is known.
-    kind : of what differs.
-    sources : of values of its layers, instead of those of small ones.
-    seed : which finds it soonest.
+    smallest : sizes of the smallest layer that shows the bug, if known, without those of a layer
+        of one pixel, one tap and 128 channels.
+    kind : kind of the difference.
+    sources : sources of its layers' values, instead of small layers.
+    seed : seed that finds the bug soonest.
     """
 
     changes: dict[str, str]
@@ -115,7 +115,7 @@ class Bug(NamedTuple):
         return failure
 
     def found(self) -> DifferentialFailure:
-        """The failure of the smallest drawn case that has what it takes; nightly the shrunk one."""
+        """Return the failure of the smallest suitable drawn case, or nightly of the shrunk case."""
         if NIGHTLY and self.smallest is not None:
             return self.shrunk()
         spec = spec_of(planted(self.changes, self.kernel), self.sources)

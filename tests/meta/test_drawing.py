@@ -1,4 +1,4 @@
-"""What is drawn for the project's own kernels: new cases, random data, and every part of a loop."""
+"""The cases drawn for the project's own kernels: new, random, and in every part of a loop."""
 
 import pytest
 from hypothesis import Phase, find, settings
@@ -14,12 +14,12 @@ deterministic = settings(derandomize=True, database=None, deadline=None, max_exa
 
 
 def is_another(name):
-    """Whether a test has a domain of its own: the ladder's rungs draw alike."""
+    """Return whether a test has its own domain: the ladder's rungs share one."""
     return not name.startswith("test_conv2d_") or name == "test_conv2d_row_tiles"
 
 
 def is_drawn(spec, need):
-    """Whether a layer that needs it is drawn before 2000 others."""
+    """Return whether a layer that needs it is drawn before 2000 others."""
     first = settings(deterministic, phases=[Phase.generate])
     return find(cases(spec), lambda case: need(needs_of([case])) > 0, settings=first)
 

@@ -1,7 +1,7 @@
-"""The fuzzer finds planted bugs of the fast mode: those whose fixes are taken out here, and others.
+"""The fuzzer finds planted bugs of the fast mode, many of which the simulator once had.
 
-Each plant is a bug that the simulator had. The two modes are compared on drawn kernels, the same
-ones each time, until they disagree; the failure is a few lines and names the statement.
+The two modes are compared on drawn kernels, in the same order each time, until they disagree. The
+failure is a few lines and names the statement.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def kernel_lines(program: Program) -> int:
 
 
 def as_they_lie(storage: Storage, pattern: Pattern, dtype: DType) -> Array:
-    """What a shortcut gives that asks for the size alone, whatever the strides."""
+    """Return the result of a shortcut that uses the size and ignores the strides."""
     is_whole = dtype == storage.dtype and pattern.size == storage.data.size
     return storage.data.reshape(pattern.shape) if is_whole else ELEMENTS(storage, pattern, dtype)
 

@@ -157,7 +157,7 @@ def checked(spec, *, cases=15, backend=None):
 
 
 def hazards_of(runner):
-    """The hazards of a test, without that of a kernel that returns nothing by intent."""
+    """Return the hazards of a test, without the one for a kernel that returns nothing by intent."""
     found = {finding.id for *_, finding in runner.hazards.values()}
     return found - {"argument-not-returned"}
 

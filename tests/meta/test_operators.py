@@ -28,7 +28,7 @@ PLANTED = [
 
 
 def has_huge_scores(case):
-    """Whether an operand of products has numbers whose products keep no digit after the point.
+    """Return whether an operand's products keep no digit after the point.
 
     A score is then unsure by more than 1, and so is, as far as bounds know, the largest score less
     itself: they do not know that it is the same number.

@@ -34,7 +34,7 @@ TILES = {"TILE_M": 1, "TILE_K": 1, "TILE_N": 1, "M": 1, "K": 1, "N": 1}
 LAST = "last tile missing"
 SWAPPED = "indices swapped"
 DTYPE = "dtype hard-coded"
-# A spec, a bug of its kernel and the line that has it; the smallest case, and what is said of it.
+# A spec, a bug of its kernel and the bug's line; the smallest case, and its report.
 BUGS = [
     (
         *(TILED, LAST, "for m in range((n // ROW_CHUNK) - 1):"),

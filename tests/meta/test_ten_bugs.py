@@ -1,4 +1,4 @@
-"""Ten bugs whose smallest case is known by argument, and the page that shows them."""
+"""Ten bugs with a smallest case that can be derived, and the page that shows them."""
 
 import pytest
 

@@ -1,6 +1,6 @@
-# pytester takes out of sys.modules what a run in this process imports, but neither NumPy nor the
-# simulator's instruction table can be imported twice: all that such a run needs is imported here,
-# with what each run would spend its time on to import (libcst, of Hypothesis's patches).
+# pytester removes the modules that an in-process run imports, but neither NumPy nor the simulator's
+# instruction table can be imported twice. So this module imports all of them first, and the slow
+# imports of each run too (libcst, of Hypothesis's patches).
 import importlib
 import importlib.metadata
 import os
@@ -39,6 +39,7 @@ for _name in (
     "plugin.dialects",
     "plugin.profiles",
     "plugin.failure_output",
+    "plugin.kernel_call",
     "plugin.summary",
     "testing.report.document",
     "testing.report.performance",
@@ -106,11 +107,11 @@ MORE = """
     rejects=[Rejection({"m": 129, "n": 2}, match="partition")],
     examples=[{"m": 128, "n": 2048}],
 """
-"""A refusal, and an example in each dtype, of a test's spec."""
+"""A rejection, and an example in each dtype, of a test's spec."""
 
 
 class Project:
-    """A repository of someone who has installed the plugin, in pytester's folder."""
+    """A user's repository with the installed plugin, in pytester's folder."""
 
     def __init__(self, pytester: pytest.Pytester) -> None:
         self.pytester = pytester
@@ -126,7 +127,7 @@ class Project:
         return self.pytester.runpytest_inprocess(*arguments)
 
     def run_apart(self, *arguments: str) -> pytest.RunResult:
-        """In a process of its own: six times as long."""
+        """Run pytest in a new process, which takes six times as long."""
         return self.pytester.runpytest_subprocess(*arguments)
 
 
@@ -145,26 +146,26 @@ PLUGINS = [
     for one in importlib.metadata.distributions()
     if any(entry.group == "pytest11" and entry.name != "anyio" for entry in one.entry_points)
 ]
-"""What pytest looks for among all that is installed, once more in each run."""
+"""The installed plugins, which pytest would otherwise search for in each run."""
 
 
 @pytest.fixture
 def fresh_runs():
-    """For a test in whose runs a failing case runs once more, in a process of its own: a second."""
+    """Let failing cases of a test's runs run again in a new process, which takes a second."""
 
 
 @pytest.fixture
 def whole_profiles():
-    """For a test of how many cases are drawn: others draw few, each of which is the same kernel."""
+    """Keep the profiles' numbers of cases; without this fixture, runs draw few cases."""
 
 
 @pytest.fixture
 def in_process(request, pytester, monkeypatch):
-    """For runs in this process: what they leave in Hypothesis is put back.
+    """Run pytest in this process, and restore the state of Hypothesis.
 
-    Their failures are remembered in pytester's folder. Hypothesis knows a test by its name and its
-    text, so that these tests would find each other's in a folder that they share. A seed gives the
-    same cases whatever this process has imported: Hypothesis draws from constants of modules, too.
+    Failures are stored in pytester's folder. Hypothesis identifies a test by its name and its text,
+    so that these tests would find each other's failures in a shared folder. Constants of imported
+    modules are hidden from Hypothesis, so that a seed always gives the same cases.
     """
     monkeypatch.delenv("CI", raising=False)
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:anyio")  # see pyproject.toml; of processes, too

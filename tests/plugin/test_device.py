@@ -273,5 +273,5 @@ def test_a_device_runs_the_kernels_of_its_dialect_and_counts_the_others(machine,
     ran = len(calls(machine))
     result = run(machine, "--device", "test_add.py::test_other")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*device was asked for, and runs none of the kernels*"])
+    result.stderr.fnmatch_lines(["*device was requested, and runs none of the kernels*"])
     assert len(calls(machine)) == ran, "nothing ran, the known kernel neither"

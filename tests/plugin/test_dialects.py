@@ -171,7 +171,7 @@ def test_a_backend_that_runs_no_kernel_is_a_usage_error(computer, situation, ker
         result = machine.run("--simulate=sdk", *more)
         assert result.ret == pytest.ExitCode.USAGE_ERROR
         text = result.stdout.str() + result.stderr.str()
-        assert "sdk was asked for, and runs none of the kernels that are tested here" in text
+        assert "sdk was requested, and runs none of the kernels that are tested here" in text
         assert f"the kernel is written for {package}" in text
         assert f"remedy: {REMEDY[package].partition('*')[0]}" in text
 

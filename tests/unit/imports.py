@@ -17,17 +17,17 @@ class Import:
     name: str
     file: Path
     line: int
-    deferred: bool  # inside a function: nothing is imported until it is called
+    deferred: bool  # inside a function, which imports when it is called
     typing_only: bool  # under `if TYPE_CHECKING:`: never imported
 
     @property
     def importer(self) -> str:
-        """Dotted name of the importing module."""
+        """Return the dotted name of the importing module."""
         parts = self.file.with_suffix("").parts
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
     def within(self, *packages: str) -> bool:
-        """Whether the name is one of `packages`, or lies in one."""
+        """Return whether the name is one of `packages` or inside one."""
         return any(f"{self.name}.".startswith(f"{package}.") for package in packages)
 
     def of_standard_library(self) -> bool:
@@ -39,7 +39,7 @@ class Import:
 
 
 def imports(root: Path, file: Path) -> tuple[Import, ...]:
-    """Every import of a file, wherever it stands in it."""
+    """Return every import of a file, also inside functions."""
     return _imports(file.relative_to(root), file.read_text(encoding="utf-8"))
 
 

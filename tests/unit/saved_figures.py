@@ -1,4 +1,4 @@
-"""The figures that a test has matplotlib save: what is drawn is read off them, not off pixels."""
+"""The figures that a test has matplotlib save: tests read their elements, not pixels."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def saved_figures(monkeypatch: Any) -> list[Any]:
-    """A list to which each figure is added that is saved from now on; its file is written, too."""
+    """Return a list that collects each figure saved from now on; its file is written, too."""
     figure = import_module("matplotlib.figure").Figure
     figures = []
     save = figure.savefig

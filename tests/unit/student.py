@@ -7,7 +7,7 @@ from difftest.tools.course.grading import KERNEL
 
 
 def load(file):
-    """The kernel in a student's file, in place of that of another test."""
+    """Load the kernel of a student's file in place of another test's kernel."""
     sys.modules.pop(file.stem, None)
     return load_kernel(f"{file}:{KERNEL}")
 

@@ -13,7 +13,7 @@ from difftest.support.signature import signature_of
 from tests.every import every
 
 IS_LATE = sys.version_info >= (3, 14)
-"""Whether this Python takes such a function or class."""
+"""This Python accepts annotations that name missing classes."""
 KERNEL = """
 def copied(source: OfATypeChecker, times=1) -> AnotherOne:
     result = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.shared_hbm)

@@ -16,14 +16,14 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Rule:
-    """Files that may import the standard library, the packages named, and nothing else."""
+    """Files that may import the standard library and the named packages alone."""
 
     files: str  # a pattern, from the root of the repository
     allowed: tuple[str, ...]
     when_loaded: bool = False  # holds what loading the file imports; else every import in it
 
     def violations(self, root: Path) -> list[str]:
-        """The imports that break the rule; a rule over no file is itself broken."""
+        """Return the imports that break the rule; a rule without files is itself broken."""
         files = sorted(root.glob(self.files))
         if not files:
             return [f"no file matches {self.files}: the rule holds nothing"]
@@ -52,8 +52,8 @@ ANALYSIS = Rule(
         "difftest.simulator.machine",
     ),
 )
-# The oracle shares with what it judges the names, dtypes, errors and records, and neither the
-# arithmetic nor the algebra of patterns.
+# The oracle shares names, dtypes, errors and records with the simulator that it judges, but neither
+# the arithmetic nor the algebra of patterns.
 ORACLE = Rule(
     "difftest/simulator/oracle/**/*.py",
     (
@@ -81,7 +81,7 @@ ORACLE = Rule(
         ),
     ),
 )
-# Meaning never depends on time, so time sees of meaning only what happened and on what machine.
+# Semantics never depend on time, so the timing model reads only the trace and the machine.
 TIMING = Rule(
     "difftest/timing/**/*.py",
     (
@@ -89,13 +89,13 @@ TIMING = Rule(
         *("difftest.simulator.trace", "difftest.simulator.machine", "difftest.support.choices"),
     ),
 )
-# pytest loads the plugin in every run of anyone who has it installed: it must cost nothing.
+# pytest loads the plugin in every run where it is installed, so it must load fast.
 PLUGIN = Rule("difftest/plugin/hooks.py", ("pytest", "_pytest"), when_loaded=True)
 # A script for the Python of another environment, which has nrtpy and not this package.
 NRTPY_HOST = Rule("difftest/testing/backends/device/nrtpy_host.py", ("numpy", "nrtpy"))
-# Kernels whose result is known, each in the words of one generation of NKI.
+# Kernels with a known result, each in one generation of NKI.
 PROBES = Rule("difftest/testing/backends/device/probes_*.py", ("neuronxcc", "nki"))
-# A suite of others meets the simulator as any host of foreign code does.
+# An external suite uses the simulator as any host of foreign code does.
 CONFORMANCE = Rule(
     "conformance/**/*.py",
     (

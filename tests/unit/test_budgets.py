@@ -13,20 +13,20 @@ PACKAGE = Path(__file__).parents[2] / "difftest"
 
 
 PARAMETERS = 6
-# Their parameters are those of NKI's functions, which AWS names.
+# AWS defines the parameters of these functions.
 OF_NKI = ("simulator/frontend/",)
 WIDE = {"simulator/instructions/mx.py:nc_matmul_mx", "simulator/launch.py:launch"}
-"""Functions with more parameters. The list may only shrink: a name that fits is taken off it."""
+"""Functions with more parameters. The list may only shrink: remove a name that fits."""
 
 SLOTS = 12
 HEAVY: set[str] = set()
 """Classes with more slots. This list may only shrink, too."""
 
 ERROR_SITES = 64
-"""Places in the simulator that make an error. It may only fall.
+"""The number of places in the simulator that make an error. It may only fall.
 
-What instructions refuse are rules of their records, and what an argument must be is the business
-of its converter. Both are no such places. What nothing lets a kernel do is a row of misuses.py.
+Rules in the records of instructions and converters of arguments do not count. Errors of other
+misuses belong into misuses.py.
 """
 CONVERTERS = ("arguments.py", "index.py", "constants.py")
 
@@ -81,7 +81,7 @@ def heavy_classes(package: Path) -> set[str]:
 
 
 def error_sites(simulator: Path) -> list[str]:
-    """Where an NkiError is made outside instructions and converters: ``file:line``."""
+    """Return where an NkiError is made outside instructions and converters: ``file:line``."""
     nodes = list(_nodes(simulator, ast.walk))
     kinds = {"NkiError"}
     bases = [one for _, one in nodes if isinstance(one, ast.ClassDef)]

@@ -1,4 +1,4 @@
-"""Examples in docstrings run, and print what they show: none is there for the eye alone."""
+"""Examples in docstrings run and print the shown output; no example is skipped."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ ROOMS = ("cli", "plugin", "simulator", "support", "testing", "timing", "tools/co
 FOR_THE_EYE_ALONE = ("::", "+SKIP")
 """A literal block, which nothing runs, and the directive that lets doctest run nothing."""
 TELLING = re.compile(r">>> |::\s*$|\+SKIP", re.MULTILINE)
-"""What a file has somewhere if one of its docstrings matters here: others are not parsed."""
+"""A pattern of docstrings with examples; files without a match are not parsed."""
 
 
 @functools.cache
 def docstrings(root: Path) -> list[tuple[str, str]]:
-    """Each docstring of the package's rooms: the module's name, and the text."""
+    """Return the docstrings of the package's folders: the module's name, and the text."""
     files = [file for room in ROOMS for file in sorted((root / "difftest" / room).rglob("*.py"))]
     assert files, f"no modules in {root}"
     texts = []
@@ -56,7 +56,7 @@ def modules_with_examples(root: Path) -> list[str]:
 
 
 def failures(module: object) -> tuple[str, int]:
-    """What the examples of a module print in the place of what they show; and their number."""
+    """Return the wrong output of a module's examples, and the number of examples."""
     said: list[str] = []
     runner = doctest.DocTestRunner(verbose=False)
     tests = [test for test in doctest.DocTestFinder().find(module) if test.examples]

@@ -39,7 +39,7 @@ VIOLATIONS = {
         "difftest.testing.harness.spec -> reference",
     ),
 }
-"""By the name of a contract: a file, an import that breaks the contract, and what is printed."""
+"""A file, an import that breaks a contract, and the printed line, by the contract's name."""
 
 
 def lint_imports(root: Path) -> subprocess.CompletedProcess[str]:

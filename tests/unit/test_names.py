@@ -25,7 +25,7 @@ def trees(folder: Path) -> Iterator[tuple[str, ast.Module]]:
 
 
 def classes_of_one_name(folder: Path) -> list[str]:
-    """Class names that stand for several classes, and where these are."""
+    """Return the names that several classes share, and the places of these classes."""
     places = defaultdict(list)
     for path, tree in trees(folder):
         for node in statements(tree):

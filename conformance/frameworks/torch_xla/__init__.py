@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def device() -> str:
-    """Where the scripts put their tensors: torch takes the name of a device for one."""
+    """Return the device of the scripts' tensors: torch accepts the name of a device."""
     return "cpu"
 
 

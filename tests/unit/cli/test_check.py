@@ -208,7 +208,7 @@ def test_an_error_of_the_simulators_is_not_the_kernels(kernel, monkeypatch):
 def test_random_integers_as_indices_are_refused_with_the_remedy(indexing):
     result = indexing("gather")
     assert result.exit_code == 1
-    assert "the kernel refuses this" in result.output
+    assert "the kernel rejects this" in result.output
     assert "rows are random integers around 0; for indices say --bound rows=N" in result.output
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def xla_device() -> str:
-    """Where the scripts put their tensors."""
+    """Return the device of the scripts' tensors."""
     return "cpu"
 
 
