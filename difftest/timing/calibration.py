@@ -373,7 +373,7 @@ class Probe:
 
 @cache
 def probes() -> tuple[Probe, ...]:
-    """Every row of ``data/probes-trn1.csv``."""
+    """Return every row of ``data/probes-trn1.csv``."""
     return tuple(
         Probe(
             instruction=row["instruction"],

@@ -69,7 +69,7 @@ class Toolchain(Enum):
 
     @property
     def words(self) -> str:
-        """How it makes most descriptors."""
+        """Return how the toolchain makes most descriptors, in words."""
         if self is Toolchain.TODAY:
             return "from two generators or from software, those of one partition laid down"
         profiled = self is Toolchain.CLASSIC_PROFILE

@@ -30,7 +30,7 @@ UNKNOWN_CYCLES = MIN_CYCLES
 
 @dataclass(frozen=True, slots=True)
 class EngineCost:
-    """What an instruction costs on one engine; ns."""
+    """The cost of an instruction on one engine; ns."""
 
     interval: float
     latency: float

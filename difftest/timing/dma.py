@@ -140,7 +140,7 @@ def dma_kind(event: Event, source: Region) -> str:
 
 @lru_cache(maxsize=4096)
 def _by_partition(first: int, last: int, rows: int, each: int) -> tuple[tuple[int, int], ...]:
-    """Rows of each engine if each owns ``each`` partitions and every partition has as many."""
+    """Return (engine, rows) if each engine owns ``each`` partitions with equal numbers of rows."""
     per_partition = max(1, rows // (last - first))
     return tuple(
         (engine, per_partition * (min(last, (engine + 1) * each) - max(first, engine * each)))

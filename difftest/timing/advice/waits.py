@@ -1,4 +1,4 @@
-"""Where the engine that works most waits, and for whom: others, room, or a tensor's users."""
+"""Waits of the busiest engine: for other engines, for room, or for a tensor's users."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from difftest.timing.report import ENGINES, memory_usage, unit
 from difftest.timing.schedule import Schedule, Span
 
 NOTABLE = 0.1
-"""Of the kernel's time: less is not worth a line."""
+"""The least share of the kernel's time for a finding."""
 FULL = 0.75
-"""The part of SBUF that is taken at its peak, from which on it is full."""
+"""The share of SBUF in use at its peak from which SBUF counts as full."""
 SOON = 1000.0
-"""Nanoseconds: what waits longer for its turn once it has a place waits for that."""
+"""Nanoseconds: a longer wait after the place is free counts as a wait for the engine."""
 LIMIT = 0.8
-"""Of the kernel's time: who is as busy is the limit, whoever waits for it."""
+"""The share of the kernel's time from which a unit is the limit."""
 TURNS = 4
-"""Fewer barriers are not worth a line."""
+"""The least number of barriers for a finding."""
 COMPUTE = ENGINES[:-1]
 _COMPUTE = frozenset(engine.value for engine in COMPUTE)
 
 
 def full_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """Loads for which SBUF has no place, so that they do not run ahead of those who need them."""
+    """Find loads that wait for room in SBUF, so that they cannot run ahead of their readers."""
     time = sum(stretch.time for stretch in schedule.path if _waited_for_room(stretch.span))
     if time < NOTABLE * schedule.end / 1e3:
         return
@@ -41,7 +41,7 @@ def full_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
     largest = usage.holders[0]
     share = usage.peak / usage.capacity
     if share < FULL:
-        return  # places are given in program order: what waits is far ahead of its turn
+        return  # places are assigned in program order: the waiting load is far ahead
     waiting = [span for span in schedule.spans if _waited_for_room(span)]
     yield advice_on(
         waiting,
@@ -57,7 +57,7 @@ def full_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
 
 def reused_tensors(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """Tensors that are filled again while others still use them."""
+    """Find tensors that are filled again while other instructions still use them."""
     shared = [(_shared(span, schedule.spans), span) for span in schedule.spans]
     pairs = [(tensor, span) for tensor, span in shared if tensor is not None]
     for same in group_by(pairs, lambda pair: pair[0].id).values():
@@ -80,12 +80,12 @@ def reused_tensors(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
 
 def _shared(span: Span, spans: list[Span]) -> Allocation | None:
-    """The on-chip tensor that ``span`` waited for others to be done with; None if it is none."""
+    """Return the on-chip tensor whose other users ``span`` waited for; None if there is none."""
     step = span.instruction
     by = span.waited_for
     if by < 0 or span.buffer or span.start - span.ready >= SOON or by in step.data:
         return None
-    if by not in step.order and all(number >= 0 for number in step.order):  # nor in a join of them
+    if by not in step.order and all(number >= 0 for number in step.order):  # nor in a join of these
         return None
     other = spans[by].instruction.event
     users = {region.allocation.id for region in (*other.reads, *other.writes)}
@@ -111,9 +111,9 @@ def _waited_for_room(span: Span) -> bool:
 
 
 def waits(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """The waits of the busiest compute engine, by the line of what it waited for.
+    """Find the waits of the busiest compute engine, by the line that it waited for.
 
-    None if DMA is the limit: a kernel cannot have that wait less.
+    If DMA is the limit there are no findings: the kernel cannot reduce that wait.
     """
     limits = (time for (_, name), time in units.busy.items() if name not in _COMPUTE)
     if max(limits, default=0.0) >= LIMIT * schedule.end:
@@ -154,9 +154,9 @@ def waits(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
 
 def device_loops(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """Loops on the device, whose turns do not overlap.
+    """Find loops on the device, whose iterations do not overlap.
 
-    Without them the busiest unit would be the limit.
+    Without such loops the busiest unit would be the limit.
     """
     barriers = [s for s in schedule.spans if s.instruction.implied and not s.instruction.transfer]
     busiest = max(units.busy.values(), default=0.0)

@@ -20,7 +20,7 @@ TOP = 12
 
 
 def format_totals(report: Report) -> Iterator[str]:
-    """The predicted times in sentences: the first three have the answer, and how it is meant."""
+    """Yield the predicted times as sentences; the first three give the answer and its caveats."""
     prediction = report.prediction
     toolchain = prediction.schedule.toolchain
     said = f"predicted for {prediction.program.machine.name}"
@@ -61,7 +61,7 @@ def format_totals(report: Report) -> Iterator[str]:
 
 
 def format_interval(span: Interval) -> str:
-    """The interval of a prediction in words."""
+    """Return the interval of a prediction in words."""
     return (
         f"on a device between {span.low:,.1f} and {span.high:,.1f} us: "
         f"{COVERAGE:.0%} of published latencies lie within such a range"
@@ -69,7 +69,7 @@ def format_interval(span: Interval) -> str:
 
 
 def format_engines(report: Report) -> Table:
-    """How busy each engine is."""
+    """Return a table of the load of each engine."""
     summary = report.summary()
     table = Table(title="Engines (predicted)", title_justify="left")
     table.add_column("Engine")
@@ -86,7 +86,7 @@ def format_engines(report: Report) -> Table:
 
 
 def format_lines(title: str, rows: Sequence[ReportRow]) -> Table:
-    """A table of groups of instructions, the most critical ones."""
+    """Return a table of groups of instructions, the most critical ones."""
     table = Table(title=f"{title} (us, predicted)", title_justify="left")
     table.add_column("", overflow="fold")
     for heading in ("Count", "Busy", "Critical", "DMA bytes"):
@@ -108,7 +108,7 @@ def format_lines(title: str, rows: Sequence[ReportRow]) -> Table:
 
 
 def format_findings(hints: Iterable[Finding]) -> Iterator[str]:
-    """Each finding as a few lines: what, where, what it is worth, the rule, what to do."""
+    """Yield each finding as a few lines: event, place, savings, rule, remedy."""
     number = 0
     for number, hint in enumerate(hints, start=1):
         where = f"{Path(hint.location.file).name}:{hint.location.line}" if hint.location else ""
