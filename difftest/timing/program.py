@@ -112,7 +112,7 @@ class DependenceGraph:
         self.missing = [len(step.data) + len(step.order) + len(step.opens) for step in steps]
         """For each instruction, the number of results and places that it waits for."""
         self.followers: list[list[int]] = [[] for _ in steps]
-        """For each instruction, its followers: twice the number, plus one if it reads the result."""
+        """The followers of each instruction: twice their numbers, plus one if they read it."""
         self.join_followers: list[list[int]] = [[] for _ in joins]
         self.joined_in: dict[int, list[int]] = {}
         """Instruction, or ``~j`` for a join -> the joins that contain it."""

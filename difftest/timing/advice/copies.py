@@ -18,7 +18,7 @@ MANY = 16
 
 
 def redundant_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """Find copies inside SBUF whose readers could read the original.
+    """Yield findings on copies inside SBUF whose readers could read the original.
 
     The readers run on engines that take slices, casts and broadcasts of SBUF themselves. A copy
     that a DMA stores, or that is written to again, is not counted.
@@ -76,7 +76,7 @@ def _is_redundant(
 
 
 def single_elements(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """Find instructions that a loop issues for a few elements at a time."""
+    """Yield findings on instructions that a loop issues for a few elements at a time."""
     small = [
         span
         for span in schedule.spans
@@ -104,7 +104,7 @@ def single_elements(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
 
 def added_in_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """Find products that other engines add up, where PSUM adds at no cost."""
+    """Yield findings on products that other engines add up, where PSUM adds at no cost."""
     sums, chains = _sums_of_products(schedule.program.instructions)
     adders = [span for span in schedule.spans if span.instruction.index in sums]
     for spans in spans_by_line(adders).values():
@@ -167,7 +167,7 @@ def _first(chain: int, joined: dict[int, int]) -> int:
 
 
 def busy_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """Find an engine that is the limit while another could take a part of its instructions."""
+    """Yield findings on the busiest engine if another could take a part of its work."""
     end = schedule.end
     pairs = ((Engine.VECTOR, Engine.SCALAR), (Engine.SCALAR, Engine.VECTOR))
     for engine, other in pairs:

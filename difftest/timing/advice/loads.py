@@ -35,7 +35,7 @@ Mask = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 
 
 def unused_data(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """Find loads with a large part that is never read."""
+    """Yield findings on loads with a large part that is never read."""
     reads = _reads(schedule)
     for spans in spans_by_line(_loads(schedule)).values():
         removed = RemovedWork()
@@ -83,7 +83,7 @@ def _reads(schedule: Schedule) -> dict[int, set[Footprint]]:
 
 
 def _used(target: Region, reads: set[Footprint]) -> float:
-    """Return the share of a written pattern that other patterns read, without regard to partitions."""
+    """Return the share of a written pattern that the others read; partitions are ignored."""
     mark = footprint(target)
     if any(read.covers(mark) for read in reads):
         return 1.0
@@ -110,7 +110,7 @@ def _mark(mask: Mask, pattern: Footprint, origin: int) -> None:
 
 
 def loaded_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """Find lines that load the same bytes of a tensor more than once."""
+    """Yield findings on lines that load the same bytes of a tensor more than once."""
     for spans in spans_by_line(_loads(schedule)).values():
         sources = [(span, dma_source(span.instruction.event)) for span in spans]
         for pairs in group_by(sources, lambda pair: pair[1].allocation.id).values():
@@ -176,7 +176,7 @@ _WHOLE_STORES = (
 
 
 def small_dmas(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """Find lines with many DMAs that move a few bytes each, or in short rows."""
+    """Yield findings on lines with many DMAs that move a few bytes each, or in short rows."""
     clockwork = schedule.program.parameters
     full = clockwork.hbm_bandwidth.value
     dmas = [span for span in schedule.spans if span.instruction.transfer]

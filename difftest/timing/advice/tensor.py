@@ -18,7 +18,7 @@ TENSOR = Engine.TENSOR.value
 
 
 def transposed_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """Find transposes of data that were transposed before, and the copies around them.
+    """Yield findings on transposes of data that were transposed before, and the copies around them.
 
     A product with an identity of the kernel counts as a transpose. Any product of the same two
     operands is also unnecessary the second time.
@@ -94,7 +94,7 @@ def _copies_around(schedule: Schedule) -> dict[int, list[Span]]:
 
 
 def strided_weights(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """Find matmuls that wait for weights with strided elements."""
+    """Yield findings on matmuls that wait for weights with strided elements."""
     intervals = schedule.program.parameters.weights_interval
     clock = schedule.program.parameters.clocks[Engine.TENSOR].value
     strided = [
@@ -126,7 +126,7 @@ def strided_weights(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
 
 def empty_psum(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """Find matmuls with few columns, whose PSUM tiles could hold several of them."""
+    """Yield findings on matmuls with few columns, whose PSUM tiles could hold several of them."""
     program = schedule.program
     bank = program.machine.psum_fmax
     narrow = [
@@ -169,7 +169,7 @@ def _streaming(span: Span, clockwork: TimingParameters, bank: int) -> float:
 
 
 def wide_operands(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """Find float32 matmuls with operands cast from two bytes: four passes instead of one."""
+    """Yield findings on float32 matmuls of two-byte data: four passes instead of one."""
     narrow = _cast_to_float32(schedule.program.instructions)
     wide = [
         span
@@ -229,7 +229,7 @@ class Origins:
             self._written.setdefault(region.allocation.id, []).append(entry)
 
     def of(self, region: Region) -> Hashable:
-        """Return the origin of a region: elements of an HBM tensor, or a part of an instruction's result.
+        """Return a region's origin: elements of an HBM tensor, or part of an instruction's result.
 
         The last earlier write decides, because a tile that is written again holds other data.
         """

@@ -33,7 +33,7 @@ _COMPUTE = frozenset(engine.value for engine in COMPUTE)
 
 
 def full_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """Find loads that wait for room in SBUF, so that they cannot run ahead of their readers."""
+    """Yield findings on loads that wait for room in SBUF and cannot run ahead."""
     time = sum(stretch.time for stretch in schedule.path if _waited_for_room(stretch.span))
     if time < NOTABLE * schedule.end / 1e3:
         return
@@ -57,7 +57,7 @@ def full_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
 
 def reused_tensors(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """Find tensors that are filled again while other instructions still use them."""
+    """Yield findings on tensors that are filled again while other instructions still use them."""
     shared = [(_shared(span, schedule.spans), span) for span in schedule.spans]
     pairs = [(tensor, span) for tensor, span in shared if tensor is not None]
     for same in group_by(pairs, lambda pair: pair[0].id).values():
@@ -111,7 +111,7 @@ def _waited_for_room(span: Span) -> bool:
 
 
 def waits(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """Find the waits of the busiest compute engine, by the line that it waited for.
+    """Yield findings on the waits of the busiest compute engine, by the line that it waited for.
 
     If DMA is the limit there are no findings: the kernel cannot reduce that wait.
     """
@@ -154,7 +154,7 @@ def waits(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
 
 def device_loops(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """Find loops on the device, whose iterations do not overlap.
+    """Yield findings on loops on the device, whose iterations do not overlap.
 
     Without such loops the busiest unit would be the limit.
     """
