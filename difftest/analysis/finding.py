@@ -48,7 +48,7 @@ def group_by(things: Iterable[Thing], key: Callable[[Thing], Key]) -> dict[Key, 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One observation about a kernel."""
+    """An observation about a kernel."""
 
     id: str
     """The stable id of the kind of finding, in lower case with hyphens."""
@@ -93,7 +93,7 @@ def unique_locations(*locations: Location | None) -> tuple[Location, ...]:
 
 @dataclass(frozen=True)
 class Hazard:
-    """One kind of finding; the page of its group has a section on it."""
+    """A kind of finding; the page of its group has a section on it."""
 
     id: str
     """The id of its findings, in lower case with hyphens, for ``# difftest: allow[id]``."""
@@ -181,7 +181,7 @@ _COMMENT = re.compile(r"#\s*difftest:\s*(?:allow|ignore)\[([^\]]*)\]")
 
 
 class Suppression(NamedTuple):
-    """One comment: its position, the ids that it names, and the lines that it applies to."""
+    """A comment: its position, the ids that it names, and the lines that it applies to."""
 
     line: int
     column: int

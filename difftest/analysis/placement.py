@@ -31,14 +31,14 @@ from difftest.simulator.trace import Allocation, Event, Space, Trace
 Numbers = NDArray[np.integer[Any]]
 
 MEMORIES = (Space.SBUF, Space.PSUM)
-"""The memories in which tensors are placed."""
+"""The memories where tensors are placed."""
 EASY = 3
 """A memory of three times the peak always has room for all live ranges (Gergov, "Algorithms for
 compile-time memory optimization", SODA 1999). Then no layout is necessary."""
 
 
 class LiveRange(NamedTuple):
-    """One tensor while it is live."""
+    """A tensor while it is live."""
 
     allocation: Allocation
     first: int
@@ -61,7 +61,7 @@ class PlacedRange(NamedTuple):
 
 
 class Peak(NamedTuple):
-    """The moment at which the most bytes are live."""
+    """The moment with the most live bytes."""
 
     event: int
     """The event's number."""
@@ -90,7 +90,7 @@ class Placement(NamedTuple):
     found."""
 
     in_own_banks: int = 0
-    """Peak bytes of the PSUM banks in which no other tensor has room."""
+    """Peak bytes of the PSUM banks without room for a second tensor."""
 
     @property
     def needed(self) -> int:
@@ -307,7 +307,7 @@ class _LiveRangeTable:
         return Peak(when, int(shared[highest]), tuple(lives), history)
 
     def _taken_by_fixed(self) -> tuple[Numbers, Numbers]:
-        """Return the events at which tensors begin, and the bytes at fixed addresses then."""
+        """Return the events where tensors begin, and the bytes at fixed addresses then."""
         fixed = set(self.fixed)
         active: dict[int, Allocation] = {}
         taken = 0
@@ -345,7 +345,7 @@ class _LiveRangeTable:
         return self._most(self.size) * EASY <= limit
 
     def in_own_banks(self, bank: int) -> int:
-        """Return the bytes of the banks that are live together and that no two tensors can share.
+        """Return the bytes of the banks that are live together and cannot be shared.
 
         A tensor needs such a bank if it takes more than half of a bank and of the partitions.
         """
@@ -433,7 +433,7 @@ def _lowest_first(lives: Iterable[LiveRange], bank: int, quadrants: int) -> Iter
 
 
 def _lowest(shelves: list[_Shelf], live: LiveRange, start: int, bank: int) -> int:
-    """Return the lowest byte from which all of a tensor's quadrants are free."""
+    """Return the lowest byte where all of a tensor's quadrants are free."""
     taken: list[tuple[int, int]] = []
     for shelf in shelves[start : start + live.quadrants]:
         taken += [row[:2] for row in shelf if row[2] <= live.last and live.first <= row[3]]
@@ -449,7 +449,7 @@ def _lowest(shelves: list[_Shelf], live: LiveRange, start: int, bank: int) -> in
 
 
 def _in_a_bank(low: int, size: int, bank: int) -> int:
-    """Return the first byte from ``low`` at which the tensor crosses no bank unless it must."""
+    """Return the first byte from ``low`` where the tensor crosses no bank unless it must."""
     if not bank:
         return low
     room = bank - low % bank

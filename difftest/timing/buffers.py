@@ -3,8 +3,8 @@
 Places are assigned in program order, so an instruction never waits for a later one. The place of a
 tensor is free after its last use. PSUM is assigned in whole banks (TRACE) while there are enough.
 
-If the tensors that are live at one time exceed SBUF, the compiler spills to HBM those that stay
-unused longest. The cost of spilling is not modelled: the schedule assumes room for these tensors,
+If the tensors that are live at one time exceed SBUF, the compiler spills the longest unused
+tensors to HBM. The cost of spilling is not modelled: the schedule assumes room for these tensors,
 and the prediction names them.
 """
 
@@ -22,7 +22,7 @@ Uses = Iterable[tuple[tuple[Allocation, ...], tuple[Allocation, ...]]]
 
 
 class Memory:
-    """One on-chip memory: its free bytes, and the waiting tensors in program order."""
+    """An on-chip memory: its free bytes, and the waiting tensors in program order."""
 
     __slots__ = ("free", "sizes", "unit", "waiting")
 
@@ -81,7 +81,7 @@ class Buffers(dict[Space, Memory]):
         super().__init__({Space.SBUF: sbuf, Space.PSUM: psum})
         peaks = self._enter(uses)
         self.spilled = max(0, peaks[Space.SBUF] - sbuf.free)
-        """Bytes in each partition by which the tensors that are live at one time exceed SBUF."""
+        """Excess of the tensors that are live at one time over SBUF, bytes in each partition."""
         if self.spilled:
             sbuf.free = 2 * peaks[Space.SBUF]
         if peaks[Space.PSUM] > psum.free:

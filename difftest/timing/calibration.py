@@ -57,7 +57,7 @@ STEPS = 40
 
 
 class CheckedPrediction(NamedTuple):
-    """One published latency and the interval of its prediction."""
+    """A published latency and the interval of its prediction."""
 
     kernel: str
     """The kernel; all rows of one kernel are left out together."""
@@ -118,7 +118,7 @@ def scale_for(needed: Sequence[float]) -> float:
 
 
 class Calibration(NamedTuple):
-    """How well the intervals cover published latencies."""
+    """The coverage of published latencies by their intervals."""
 
     rows: int
     inside: int
@@ -132,7 +132,7 @@ class Calibration(NamedTuple):
     near: int
     """Rows whose error is at most ``NEAR``."""
     in_order: int
-    """Pairs that are predicted in the order in which they were measured."""
+    """Pairs that are predicted in their measured order."""
     pairs: int
 
     @property
@@ -164,7 +164,7 @@ def calibration(judged: Sequence[CheckedPrediction]) -> Calibration:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """One published latency, or a threshold to stay below. Times in microseconds."""
+    """A published latency, or a threshold to stay below. Times in microseconds."""
 
     kernel: str
     """The kernel's name in its source."""
@@ -267,7 +267,7 @@ UNITS = ("load", "tensor", "vector", "scalar", "store")
 
 
 class DeviceInstruction(NamedTuple):
-    """One instruction of a device trace; microseconds from the profile's start."""
+    """An instruction of a device trace; microseconds from the profile's start."""
 
     unit: str
     opcode: str
@@ -277,7 +277,7 @@ class DeviceInstruction(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Alignment:
-    """One engine of a kernel, device against prediction. Times in microseconds."""
+    """Comparison of one engine, device against prediction. Times in microseconds."""
 
     unit: str
     device_count: int
@@ -346,7 +346,7 @@ RING = 4
 FEW, MANY = 32, 96
 """Repeats of the two traces whose times give the slope."""
 RESOLUTION = 10.0
-"""Nanoseconds to which the probes are given."""
+"""Resolution of the published probes in nanoseconds."""
 _DTYPES = {size: np.dtype(f"uint{8 * size}") for size in (1, 2, 4)}
 """A dtype for each element size: only its size affects the cost."""
 _SPACES = {"sbuf": Space.SBUF, "psum": Space.PSUM, "hbm": Space.SHARED_HBM}
@@ -354,7 +354,7 @@ _SPACES = {"sbuf": Space.SBUF, "psum": Space.PSUM, "hbm": Space.SHARED_HBM}
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """One published time; ``writes`` and ``reads`` are (memory, bytes of an element, shape)."""
+    """A published time; ``writes`` and ``reads`` are (memory, bytes of an element, shape)."""
 
     instruction: str
     purpose: Purpose

@@ -19,7 +19,7 @@ from difftest.timing.parameters import MIN_CYCLES, TimingParameters, timing_para
 from difftest.timing.tensor_engine import Matmul, matmul
 
 SHARED = (Engine.SCALAR, Engine.VECTOR)
-"""Engines that share the copies for which the kernel names no engine (TRACE)."""
+"""Engines that share copies without an engine of their own (TRACE)."""
 IN_EVERY_TABLE = COPIES | {"abs", "relu", "sign", "square"}
 """Activation functions that need no table of their own. Copies: TODAY; the others are assumed."""
 PRODUCTS = (Purpose.PRODUCT, Purpose.TRANSPOSE)
@@ -123,7 +123,7 @@ class CostModel:
 def cost_evidence(
     instruction: str, does: Purpose, engine: Engine, machine: Machine
 ) -> frozenset[Evidence]:
-    """Return the evidence of every figure in an instruction's cost; empty if it has no cost.
+    """Return the evidence of every figure in an instruction's cost; empty if its cost is unknown.
 
     For the Tensor Engine and DMA the figures are in the timing parameters, else in the cost table.
     """

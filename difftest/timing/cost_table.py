@@ -34,7 +34,7 @@ COPIES = frozenset({"copy", "identity"})
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """One row: an instruction on an engine of a machine."""
+    """A row of the table: an instruction on an engine of a machine."""
 
     machine: str
     instruction: str
@@ -82,7 +82,7 @@ def _cost(row: dict[str, Any]) -> Cost:
 
 
 def on_older_machine(rows: tuple[Cost, ...]) -> tuple[Cost, ...]:
-    """Return rows for instructions that have no trn1 row, derived from trn2's.
+    """Return rows for instructions without a trn1 row, derived from trn2's.
 
     The documentation gives one number of cycles for both machines (ISA). So a trn2 row for any
     operands is trn1's too. The delay from interval to result is that of trn1's own copy on the
@@ -104,7 +104,7 @@ def on_older_machine(rows: tuple[Cost, ...]) -> tuple[Cost, ...]:
 
 
 def on_newer_machine(rows: tuple[Cost, ...]) -> tuple[Cost, ...]:
-    """Return rows for instructions that have no trn3 row. All of them are assumed.
+    """Return rows for instructions without a trn3 row. All of them are assumed.
 
     An instruction takes the cycles that it takes on trn2, in its fast modes too. The delay from
     interval to result is also the same.

@@ -31,7 +31,7 @@ INDEX = "index"
 
 
 class Transfer(NamedTuple):
-    """One DMA from the view of its engines."""
+    """A DMA from the view of its engines."""
 
     row_bytes: int
     rows: int
@@ -224,7 +224,7 @@ class SharedHbm:
 
 
 class DmaEngines:
-    """The time at which each DMA engine is free; ns."""
+    """The DMA engines with the time when each is free; ns."""
 
     def __init__(self, clockwork: TimingParameters, hbm: SharedHbm | None = None) -> None:
         self.clockwork = clockwork

@@ -130,16 +130,16 @@ INFERRED = "inferred"
 """The evidence of the compiler's decisions, besides the classes of evidence."""
 
 ASKS = 2.0
-"""The least factor between two compilers for which the prediction states the open question."""
+"""The least factor between two compilers that makes the prediction state the open question."""
 DEPENDS = 1.2
-"""The least factor for which a time depends on the compiler."""
+"""The least factor between two compilers that makes a time depend on the compiler."""
 WIDE = 0.6
 """The least width of an interval, relative to the prediction, that a caution mentions."""
 TWO_CORES = Range(0.87, 1.15)
 """Effects of two cores besides the rates of HBM and of DMA engines: the order of semaphores.
 Published splits over two cores made kernels 1.65 to 1.94 times faster."""
 MAINLY = 0.4
-"""The least share of the time for which a kind of evidence is a main one."""
+"""The least share of the time that makes a kind of evidence a main one."""
 _MEANINGS = {
     Evidence.ASSUMED.value: "assumed costs, so that it is an order of magnitude and not a time",
     INFERRED: "what is inferred of the compiler, which may do otherwise",
@@ -174,7 +174,7 @@ class ErrorBudget:
     busiest: float
     """The longest busy time of one engine with every cost at the top of its range."""
     streaming: float
-    """The time in which the Tensor Engine streams the rows of whole products at full speed."""
+    """The Tensor Engine's time to stream the rows of whole products at full speed."""
     spilling: tuple[float, float] = (0.0, 0.0)
     """Possible effect of spilling, as logarithms weighted with the time: less, more."""
     whole: tuple[float, float] = (0.0, 0.0)
@@ -344,7 +344,7 @@ def _busiest(schedule: Schedule) -> float:
 
 
 def _streaming(schedule: Schedule) -> float:
-    """Return the time that no core can beat: the clock and the rows are certain."""
+    """Return a lower bound of the time: the clock and the rows are certain."""
     program = schedule.program
     cycles = [0.0] * program.cores
     for step in program.instructions:
@@ -365,7 +365,7 @@ class Estimate:
     unsure: float
     """Uncertainty of the fixed part."""
     random: float
-    """The most by which the phase of the throttle window changes the time."""
+    """The largest change of the time by the phase of the throttle window."""
     compiled: Interval | None = None
     """The kernel's own part with the fastest and slowest compiler; None if none matters."""
 

@@ -70,9 +70,9 @@ class TimingParameters:
     """Device-generated descriptors: from one DMA to the next, one partition."""
     generation_per_partition: Figure
     software_dispatch: Figure
-    """How long a copy with software-made descriptors keeps the GpSimd Engine."""
+    """Busy time of the GpSimd Engine for a copy with software-made descriptors."""
     software_start: Figure
-    """From the dispatch to the DMA's start, if none is queued."""
+    """From the dispatch to the DMA's start, with an empty queue."""
     software_generation: Figure
     """From one such start to the next."""
     long_burst: Figure
@@ -84,11 +84,11 @@ class TimingParameters:
     """Generation for a gather or a scatter of one partition."""
     indirect_per_partition: Figure
     addressed_generation: Figure
-    """How long a copy keeps the GpSimd Engine if its address is in a register or in SBUF."""
+    """Busy time of the GpSimd Engine for a copy with an address in a register or in SBUF."""
     addressed_start: Figure
     """From there to the DMA's start."""
     generates: bool = True
-    """Whether generated descriptors have the figures below; else the static ones apply."""
+    """True if generated descriptors have the figures below; else the static ones apply."""
     generated_lead: Figure
     """Generated descriptors: until the first byte is next on an idle engine."""
     generated_read: Figure
@@ -125,12 +125,12 @@ class TimingParameters:
 
     # Tensor Engine
     row_share: Figure
-    """The rate at which rows stream in the long run, relative to the Tensor Engine's clock."""
+    """The long-run rate of streamed rows, relative to the Tensor Engine's clock."""
     row_overhead: Figure
     """Cycles of a matmul in addition to its rows, warm."""
     row_overhead_fp32: Figure
     partial_slowdown: Figure
-    """The factor by which rows are slower through a part of the PE array."""
+    """The slowdown of rows through a part of the PE array, as a factor."""
     drain: Figure
     """From the last row until the result is visible in PSUM."""
     load_weights: dict[tuple[bool, bool], Figure]

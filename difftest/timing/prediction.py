@@ -255,7 +255,7 @@ def predict(
         dialect. True means ``nki.benchmark``; False means a profile with static descriptors.
     progress : called with the progress: half when each instruction has its cost and dependences,
         all when they are scheduled.
-    compiler : the assumed compiler; ``FASTEST`` and ``SLOWEST`` bound what is inferred of it.
+    compiler : the assumed compiler; ``FASTEST`` and ``SLOWEST`` bound the inferred decisions.
     lowered : the program of the trace, if you have it.
 
     Raises

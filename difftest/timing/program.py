@@ -48,7 +48,7 @@ engines have a row in the cost table, or an unknown cost."""
 
 @dataclass(eq=False, slots=True)
 class LoweredInstruction:
-    """One instruction of the program."""
+    """An instruction of the program."""
 
     index: int
     event: Event
@@ -70,9 +70,9 @@ class LoweredInstruction:
     closes: tuple[Allocation, ...] = ()
     """On-chip tensors that it touches last, in program order."""
     implied: bool = False
-    """Whether the compiler added it."""
+    """True if the compiler added it."""
     merged: bool = False
-    """Whether a load is triggered together with the previous one."""
+    """True if a load is triggered together with the previous one."""
     core: int = 0
     """The physical core that runs it; with LNC 2 a logical core has two."""
     trigger: Engine = Engine.UNKNOWN
@@ -122,7 +122,7 @@ class DependenceGraph:
         """For each core, the first table of activation functions. None if it has no work for the
         Scalar Engine, empty if no work needs a table."""
         self.shares = any(step.engine is Engine.UNKNOWN for step in steps)
-        """Whether the compiler chooses the engine of any instruction."""
+        """True if the compiler chooses the engine of any instruction."""
         for number, members in enumerate(joins):
             for member in members:
                 self.joined_in.setdefault(member, []).append(number)
@@ -168,7 +168,7 @@ class Program:
     """The assumed compiler."""
     decisions: Decisions = field(default_factory=lambda: Decisions({}, set(), {}))
     widened: bool = False
-    """Whether an instruction waits for others that touch other elements of a tensor."""
+    """True if an instruction waits for others that touch other elements of a tensor."""
 
     @property
     def hbm_rate(self) -> float:
@@ -274,7 +274,7 @@ class _ProgramBuilder:
         self.dependences = Dependences(by_tensor=by_tensor)
         self.renaming = Renaming(trace, decisions.begins)
         self.renames = bool(decisions.begins or decisions.twins)
-        """Whether some regions belong to other tiles than in the kernel."""
+        """True if some regions belong to other tiles than in the kernel."""
         self.instructions: list[LoweredInstruction] = []
         self.users: dict[int, int] = {}
         self.allocations: dict[int, Allocation] = {}
@@ -406,7 +406,7 @@ class _ProgramBuilder:
 
         Returns
         -------
-        The numbers of the tensors, and the tensors that had no earlier use.
+        The numbers of the tensors, and the tensors without an earlier use.
         """
         tensors: list[int] = []
         opened: list[Allocation] = []

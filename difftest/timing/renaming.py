@@ -18,7 +18,7 @@ between. Each is the only write to its destination. The destinations are two til
 Readers of the second tile then read the first, which has to stay that long. So the number of
 omitted copies depends on the room in SBUF, beyond the tensors that are live at one time. If the
 copy of a transpose's result repeats the copy of an earlier result, the transpose is omitted too.
-The rule by which the compiler finds repeats is inferred (:mod:`difftest.timing.compiler`).
+The compiler's rule for repeats is inferred (:mod:`difftest.timing.compiler`).
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _filled_again(events: list[Event], written: set[int]) -> Iterator[tuple[int,
 
 
 def _deaths(uses: list[Use]) -> list[int]:
-    """Return the positions, except the first, at which no element is still to be read."""
+    """Return the positions, except the first, where no element is still to be read."""
     live = _Live(footprint(region) for _, region, _ in uses)
     positions: list[int] = []
     for index in range(len(uses) - 1, 0, -1):

@@ -349,7 +349,7 @@ class Roofline(NamedTuple):
     """Lower bounds of a kernel's own part in microseconds, and the prediction."""
 
     tensor_bound: float
-    """The time in which the Tensor Engine streams every row at full speed, without waits."""
+    """The Tensor Engine's time to stream every row at full speed, without waits."""
     memory_bound: float
     """The time in which the DMA engines move every byte between HBM and the core at their full
     rate."""

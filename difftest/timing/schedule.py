@@ -114,13 +114,13 @@ class Span:
     end: float
     """When its result was available; for a DMA when its semaphore was set."""
     busy: float
-    """How long its engine could take no other instruction."""
+    """Time until its engine could take another instruction."""
     ready: float
     """When its operands were ready; it may have waited for its engine until ``start``."""
     waited_for: int
     """The instruction that made it ready; -1 if it could start at once."""
     buffer: bool
-    """Whether it waited for a buffer."""
+    """True if it waited for a buffer."""
     transfer_start: float = 0.0
     """For a DMA: when the DMA engine that ends last begins with it."""
     transfer_end: float = 0.0
@@ -147,7 +147,7 @@ class Schedule:
     toolchain: Toolchain
     phase: float
     order: Order | None
-    """The order in which the Tensor Engines took their instructions; None: as they got ready."""
+    """The instruction order of the Tensor Engines; None: as instructions got ready."""
 
     @property
     def end(self) -> float:
@@ -220,7 +220,7 @@ class Schedule:
 
     @cached_property
     def spans(self) -> list[Span]:
-        """One span for each instruction."""
+        """The span of each instruction, in program order."""
         return [self.span(index) for index in range(len(self.program.instructions))]
 
     def span(self, index: int) -> Span:

@@ -40,13 +40,13 @@ class Timeline:
         """All lists above, in this order."""
         self.finish = 0.0
         self.cold_time = 0.0
-        """Time in which the Tensor Engine streamed at half speed."""
+        """Streaming time of the Tensor Engine at half speed."""
         self.held = False
         """Whether a ready instruction had to wait for the order of the Tensor Engine."""
         self.stores_in_software = False
         self.table_loads = 0
         self.spilled = 0
-        """Bytes per partition by which the live tensors exceed SBUF: spilling is not modelled."""
+        """Excess of the live tensors over SBUF, bytes per partition: spilling is not modelled."""
         self.last_use: dict[int, tuple[float, int]] = {}
         """On-chip allocation -> the end and the number of the last instruction that uses it."""
 
@@ -59,7 +59,7 @@ FREE = 1 << 30
 Order = list[list[int]]
 """Core -> the instructions of its Tensor Engine, in order of execution."""
 Ended = tuple[int, Engine, float, float]
-"""An issued instruction, for those that wait for it: its number, the engine that sets its
+"""An issued instruction, for its followers: its number, the engine that sets its
 semaphore, its start and its end in ns."""
 
 

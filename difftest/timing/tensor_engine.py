@@ -31,16 +31,16 @@ class Matmul(NamedTuple):
     """Cycles that the rows of one pass take, warm and without overhead."""
     four_byte: bool
     strided: bool
-    """Whether the weights' elements are apart in memory."""
+    """True if the weights' elements are apart in memory."""
     flops: int
     """2 for each multiplication and addition of the operands' true sizes."""
     width: int = 1
     """Elements of the contraction that a cell takes in one cycle of a row: 2 in the mode
     double_row, 4 of MX operands (ARCH4)."""
     turns: bool = False
-    """Whether it is a transpose."""
+    """True for a transpose."""
     partial: bool = False
-    """Whether the stationary operand of a product fills a part of the PE array."""
+    """True if the stationary operand of a product fills a part of the PE array."""
 
     @property
     def is_simple(self) -> bool:
@@ -92,7 +92,7 @@ class Throttle:
         self.cold_time = 0.0
 
     def speed(self, now: float) -> float:
-        """Return the factor by which rows are slower at ``now``; times must not go back."""
+        """Return the slowdown of rows at ``now`` as a factor; times must not go back."""
         while now >= self.edge + self.window:
             self._close()
         return 1.0 if self.warm else self.slowdown

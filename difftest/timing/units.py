@@ -104,7 +104,7 @@ class CopySharing:
 
 
 class PhysicalCore:
-    """One physical core. With LNC 2 a logical core has two, which share only HBM.
+    """A physical core. With LNC 2 a logical core has two, which share only HBM.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ from difftest.simulator.trace import (
 
 
 class OperandAccess(NamedTuple):
-    """One operand of one instruction."""
+    """An operand of an instruction."""
 
     event: Event
     region: Region
@@ -70,7 +70,7 @@ class AccessIndex:
         self.has_scatter = False
         self.has_reduce_res = False
         self._begins: list[int] = []
-        """Numbers of the events at which another loop iteration, or another program, begins."""
+        """Numbers of the events where another loop iteration, or another program, begins."""
         self._loops: list[tuple[Iteration, ...]] = []
         """The loops around the events from each of these numbers on."""
         self._divide(trace)
@@ -163,7 +163,7 @@ class IterationAccess(NamedTuple):
 
 
 class AffineLoopRun(NamedTuple):
-    """A run of an ``affine_range`` in which several iterations touch a written tensor."""
+    """A run of an ``affine_range`` whose iterations touch a written tensor."""
 
     depth: int
     """The number of enclosing loops."""

@@ -48,7 +48,7 @@ def _scopes(trace: Trace) -> Iterator[Finding]:
 
 
 def _scope(tensor: Allocation) -> tuple[Iteration, ...]:
-    """Return the loops in which a tensor lives; static_range is unrolled during tracing."""
+    """Return the loops around a tensor's life; static_range is unrolled during tracing."""
     loops = tensor.loops
     while loops and loops[-1].loop.kind is LoopKind.STATIC:
         loops = loops[:-1]

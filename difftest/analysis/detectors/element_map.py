@@ -29,7 +29,7 @@ Box = tuple[tuple[int, int], ...]
 
 
 MOST = 2**26
-"""The most elements of a tensor for which indexed and masked accesses are mapped."""
+"""The most elements of a tensor whose indexed and masked accesses are mapped."""
 
 
 class ElementMap:
@@ -148,7 +148,7 @@ def element_index(element: int, allocation: Allocation) -> tuple[int, ...]:
 
 
 def first_true(wrong: NDArray[np.bool_]) -> tuple[int, ...]:
-    """Return the first place at which an array is true."""
+    """Return the first place where an array is true."""
     return tuple(int(place) for place in np.unravel_index(int(wrong.argmax()), wrong.shape))
 
 

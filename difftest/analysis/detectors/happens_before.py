@@ -27,7 +27,7 @@ def is_synchronization(event: Event) -> bool:
 
 
 def collective_calls(trace: Trace) -> Iterator[tuple[Event, ...]]:
-    """Yield the calls in which two cores exchange data: both cores wait, so calls are pairs."""
+    """Return pairs of calls that exchange data between two cores; both cores wait."""
     calls = (event for event in trace.events if event.purpose is Purpose.SEND)
     return zip(*group_by(calls, lambda event: event.program).values(), strict=False)
 
@@ -82,7 +82,7 @@ def _steps(trace: Trace) -> list[_ProgramPoint]:
 
 
 def _connected(steps: Iterable[_ProgramPoint]) -> dict[int, int]:
-    """Return event number -> bits of the synchronization points from which dependences lead to it.
+    """Return event number -> bits of the synchronization points with a chain to the event.
 
     A write depends on all accesses to its tensor, a read on its writes. The relation is
     symmetric: with the steps reversed, the result is the points to which the event leads. Each

@@ -23,7 +23,7 @@ UNORDERED = Hazard(
 )
 LARGE = Hazard("tensor-beyond-32-bits", WARNING, "a tensor in HBM has 4 GiB or more")
 OFFSETS = 2**32
-"""Bytes of a tensor from which offsets into it exceed 32 bits."""
+"""The least bytes of a tensor whose offsets exceed 32 bits."""
 NAMED = 5
 """The most tensors of the peak that a finding names."""
 

@@ -31,7 +31,7 @@ _MOVES = frozenset({Purpose.REGISTER, Purpose.BARRIER, Purpose.SEND, Purpose.EXC
 _SCALES = frozenset({"dst_scale", "stationary_scale", "moving_scale"})
 """Operands that hold the scales of MX tensors."""
 _PACKED = (0, 4, 8, 12)
-"""Partitions of a quadrant at which scales begin: four tensors share its first 16
+"""Partitions of a quadrant where scales begin: four tensors share its first 16
 (``mxfp-matmul.rst`` at v2.32.0, "Packing Scale Values")."""
 
 

@@ -24,7 +24,7 @@ ADDITION = Hazard("psum-addition", WARNING, "+= in PSUM of anything but a matmul
 HAZARDS = (CHAINS, START, FOREIGN, ADDITION)
 
 SEEN_ON = 2
-"""The NeuronCore version on which chains lost products. AWS's own kernels have such chains on the
+"""The NeuronCore version where chains lost products. AWS's own kernels have such chains on the
 next version (nki-library 2.29, core/output_projection/output_projection_tkg.py)."""
 _SUMS = ("add", "subtract", "multiply")
 
@@ -49,7 +49,7 @@ def find_psum_misuse(trace: Trace, machine: Machine) -> Found:
 
 @dataclass
 class _Chain:
-    """One accumulation: its place, its number of matmuls, and its first matmul."""
+    """An accumulation: its place, its number of matmuls, and its first matmul."""
 
     place: Footprint
     bank: int

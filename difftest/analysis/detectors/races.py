@@ -120,7 +120,7 @@ def _without_barriers(race: Finding | InconclusiveFinding) -> Finding | Inconclu
 def _told_once(results: Found) -> Found:
     """Yield the races, with the finding on an ignored program id only at the first place.
 
-    If there are no other findings, no program reads another program's data. All programs then
+    Without other findings, no program reads another program's data. All programs then
     write the same data in any order, and no run is necessary.
     """
     races = list(results)

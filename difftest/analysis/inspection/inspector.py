@@ -48,7 +48,7 @@ def depends_on_order(
 
     Parameters
     ----------
-    held : lines at which a program that may be late waits.
+    held : lines where a program waits that may be late.
     loop : the line of the loop whose iterations are reordered; None for the programs.
     """
     trace = record.trace
@@ -102,7 +102,7 @@ def _is_rounding(testimony: LaunchRecord, order: ExecutionOrder) -> bool:
     with contextlib.redirect_stdout(io.StringIO()):
         first = testimony.exactly(FORWARD)
         other = testimony.exactly(order)
-    if not first:  # random numbers have no exact run: the answer is unknown
+    if not first:  # without exact runs, such as with random numbers, the answer is unknown
         random = Purpose.BITS, Purpose.DRAW
         return any(event.purpose in random for event in testimony.trace.events)
     return len(first) == len(other) and all(map(_agree, first, other))

@@ -36,7 +36,7 @@ def memory_text(trace: Trace, machine: Machine, width: int = 100, share: float =
                         ^         the peak, at event 5
 
     A row shows the tensors of one line of the kernel, or of one call of a helper. Its number is
-    their bytes at the peak, or in brackets the bytes of one tensor if none is live then. The
+    their bytes at the peak, or in brackets the bytes of one tensor outside the peak. The
     chart shows how many are live in each span of events, as a line for one. Tensors at the peak
     come first, the largest at the top.
 

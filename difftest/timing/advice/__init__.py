@@ -42,8 +42,7 @@ DETECTORS: tuple[Detector, ...] = (
 def advise(schedule: Schedule) -> list[Advice]:
     """Return the findings on a schedule that gain something, the largest first.
 
-    For the first findings, the savings are the time by which a schedule without their cost ends
-    earlier.
+    For the first findings, a new schedule without their cost gives the savings.
     """
     units = Units(schedule)
     findings = ranked(finding for detector in DETECTORS for finding in detector(schedule, units))

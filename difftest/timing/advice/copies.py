@@ -12,7 +12,7 @@ from difftest.timing.program import LoweredInstruction
 from difftest.timing.schedule import Schedule, Span
 
 FEW = 4
-"""Elements per partition up to which an instruction is all overhead."""
+"""The most elements per partition of an instruction that is all overhead."""
 MANY = 16
 """The least number of instructions of one line for a finding."""
 

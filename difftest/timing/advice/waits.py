@@ -21,11 +21,11 @@ from difftest.timing.schedule import Schedule, Span
 NOTABLE = 0.1
 """The least share of the kernel's time for a finding."""
 FULL = 0.75
-"""The share of SBUF in use at its peak from which SBUF counts as full."""
+"""The least share of SBUF in use at its peak that counts as full."""
 SOON = 1000.0
 """Nanoseconds: a longer wait after the place is free counts as a wait for the engine."""
 LIMIT = 0.8
-"""The share of the kernel's time from which a unit is the limit."""
+"""The least share of the kernel's time that makes a busy unit the limit."""
 TURNS = 4
 """The least number of barriers for a finding."""
 COMPUTE = ENGINES[:-1]
@@ -113,7 +113,7 @@ def _waited_for_room(span: Span) -> bool:
 def waits(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Yield findings on the waits of the busiest compute engine, by the line that it waited for.
 
-    If DMA is the limit there are no findings: the kernel cannot reduce that wait.
+    If DMA is the limit nothing is yielded: the kernel cannot reduce that wait.
     """
     limits = (time for (_, name), time in units.busy.items() if name not in _COMPUTE)
     if max(limits, default=0.0) >= LIMIT * schedule.end:

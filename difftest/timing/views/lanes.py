@@ -1,7 +1,7 @@
 """The lanes of a timeline: the load of each engine, DMA rates, and memory in use.
 
-The pictures draw these numbers: that of ``difftest profile --plot``, which needs matplotlib (the
-extra ``plot``), and that of the HTML page.
+``difftest profile --plot``, which needs matplotlib (the extra ``plot``), draws these numbers. So
+does the HTML page.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Values = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
 class Lane(NamedTuple):
-    """One row of a timeline.
+    """A row of a timeline.
 
     Attributes
     ----------
