@@ -152,11 +152,11 @@ def deduplicated(reader: Reader) -> Reader:
 
     @functools.wraps(reader)
     def read(trace: Trace, machine: Machine) -> Found:
-        said: set[tuple[object, ...]] = set()
+        reported: set[tuple[object, ...]] = set()
         for result in reader(trace, machine):
             finding = result.differs if isinstance(result, InconclusiveFinding) else result
-            if (finding.id, finding.locations) not in said:
-                said.add((finding.id, finding.locations))
+            if (finding.id, finding.locations) not in reported:
+                reported.add((finding.id, finding.locations))
                 yield result
 
     return read

@@ -303,24 +303,24 @@ def align(device: list[DeviceInstruction], schedule: Schedule) -> list[Alignment
     zero = min(record.start for record in device if record.unit in ("load", "constant"))
     rows = []
     for unit in UNITS:
-        real = sorted(
+        measured = sorted(
             (record.start - zero, record.end - zero)
             for record in device
             if record.unit == unit and record.opcode != "ACT_TABLE_LOAD"
         )
-        ours = sorted(
+        predicted = sorted(
             (span.start / 1e3, span.end / 1e3) for span in schedule.spans if _unit(span) == unit
         )
-        if not real and not ours:
+        if not measured and not predicted:
             continue
-        offsets = [mine[0] - theirs[0] for mine, theirs in zip(ours, real, strict=False)]
+        offsets = [mine[0] - theirs[0] for mine, theirs in zip(predicted, measured, strict=False)]
         rows.append(
             Alignment(
                 unit=unit,
-                device_count=len(real),
-                predicted_count=len(ours),
-                device_span=_span(real),
-                predicted_span=_span(ours),
+                device_count=len(measured),
+                predicted_count=len(predicted),
+                device_span=_span(measured),
+                predicted_span=_span(predicted),
                 median_offset=median(offsets) if offsets else float("nan"),
                 worst_offset=max(offsets, key=abs) if offsets else float("nan"),
             )

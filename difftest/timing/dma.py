@@ -68,16 +68,16 @@ def transfer(event: Event, clockwork: TimingParameters) -> Transfer:
     on_chip = next((r for r in (target, source) if not r.allocation.space.is_hbm), None)
     itemsize = max(target.dtype.itemsize, source.dtype.itemsize)
     small = source if source.elements < target.elements else target
-    does = event.purpose
-    if does in INDIRECT:  # one run for each index; the other side is whole
-        small = source if does is Purpose.SCATTER else target
+    purpose = event.purpose
+    if purpose in INDIRECT:  # one run for each index; the other side is whole
+        small = source if purpose is Purpose.SCATTER else target
         run = small.shape[-1]
-    elif does is Purpose.TRANSPOSE:
+    elif purpose is Purpose.TRANSPOSE:
         run = source.shape[-1] if source.whole else target.partitions
     else:
         run = contiguous_run(source, target)
     rows = max(1, small.elements // run)
-    if does is Purpose.SUM:  # two sources reach half a copy's rate (ARCH4)
+    if purpose is Purpose.SUM:  # two sources reach half a copy's rate (ARCH4)
         rows *= len(event.reads)
     adjacent = 0
     if on_chip is None:
@@ -86,12 +86,12 @@ def transfer(event: Event, clockwork: TimingParameters) -> Transfer:
         engines = min(rows, clockwork.dma_engines)
         busy = tuple((engine, -(-rows // engines)) for engine in range(engines))
     else:
-        mark = footprint(on_chip)
-        first = mark.first
-        last = mark.last
+        occupied = footprint(on_chip)
+        first = occupied.first
+        last = occupied.last
         busy = _by_partition(first, last, rows, clockwork.dma_partitions)
         hbm = target if on_chip is source else source
-        if does not in INDIRECT and contiguous_run(hbm, hbm) == hbm.elements:
+        if purpose not in INDIRECT and contiguous_run(hbm, hbm) == hbm.elements:
             adjacent = max(1, min(JOINED_ROWS, rows, JOINED_BYTES // (run * itemsize)))
     kind = dma_kind(event, source)
     if kind == "rows" and on_chip is not None:
@@ -106,7 +106,7 @@ def transfer(event: Event, clockwork: TimingParameters) -> Transfer:
         busy=busy,
         reads_hbm=source.allocation.space.is_hbm,
         writes_hbm=target.allocation.space.is_hbm,
-        transposes=does is Purpose.TRANSPOSE,
+        transposes=purpose is Purpose.TRANSPOSE,
         kind=kind,
         adjacent=max(1, adjacent),
     )
@@ -124,15 +124,15 @@ def dma_kind(event: Event, source: Region) -> str:
     of 128 columns (DMA). Other transposes are "turned".
     """
     mode = str(event.arguments.get("dge_mode"))
-    does = event.purpose
-    if does in INDIRECT:
+    purpose = event.purpose
+    if purpose in INDIRECT:
         return "index"
     moved = (event.kind.options.get(f"register of {role}", "") for role in ("src", "dst"))
     if any("register" in place for place in moved) or any(r.role == INDEX for r in event.reads):
         return "register"  # the value of a loop variable is known before the run
     if mode in ("none", "swdge"):
         return mode
-    if does is not Purpose.TRANSPOSE:
+    if purpose is not Purpose.TRANSPOSE:
         return "rows"
     whole = source.shape[0] == TRANSPOSED_ROWS and source.shape[-1] % TRANSPOSED_COLUMNS == 0
     return "transpose" if source.whole and whole and source.dtype.itemsize == 2 else "turned"

@@ -185,8 +185,8 @@ class ErrorBudget:
         """Return kind of evidence -> its share of the critical path, the largest first."""
         total = sum(self.times.values())
         parts: dict[str, float] = {}
-        for figure, time in self.times.items():
-            parts[figure.kind] = parts.get(figure.kind, 0.0) + time / total
+        for source, time in self.times.items():
+            parts[source.kind] = parts.get(source.kind, 0.0) + time / total
         return dict(sorted(parts.items(), key=lambda item: -item[1]))
 
     def largest(self, kind: str) -> list[str]:
@@ -200,8 +200,8 @@ def caution(ground: ErrorBudget) -> str:
     for basis, meaning in _MEANINGS.items():
         share = ground.shares.get(basis, 0.0)
         if share >= MAINLY:
-            which = ", ".join(ground.largest(basis)[:3])
-            return f"{share:.0%} of this time rests on {meaning} ({which})"
+            subjects = ", ".join(ground.largest(basis)[:3])
+            return f"{share:.0%} of this time rests on {meaning} ({subjects})"
     return ""
 
 
@@ -231,25 +231,25 @@ def error_budget(schedule: Schedule) -> ErrorBudget:
     times: dict[ErrorSource, float] = {}
     ranges: dict[ErrorSource, tuple[float, float]] = {}
 
-    def add(figure: ErrorSource, time: float, within: Range) -> None:
-        less, more = ranges.get(figure, (0.0, 0.0))
-        times[figure] = times.get(figure, 0.0) + time
+    def add(source: ErrorSource, time: float, within: Range) -> None:
+        less, more = ranges.get(source, (0.0, 0.0))
+        times[source] = times.get(source, 0.0) + time
         less = less - time * math.log(within.low)
         more = more + time * math.log(within.high)
-        ranges[figure] = less, more
+        ranges[source] = less, more
 
     costs: dict[tuple[int, int, Engine], tuple[ErrorSource, Range]] = {}
-    for stretch in schedule.path:
-        step = stretch.span.instruction
-        engine = stretch.span.engine
-        if stretch.next is not None and waited_for_place(stretch.next):
-            add(ErrorSource(INFERRED, "places in memory"), stretch.time, PLACED)
+    for segment in schedule.path:
+        step = segment.span.instruction
+        engine = segment.span.engine
+        if segment.next is not None and waited_for_place(segment.next):
+            add(ErrorSource(INFERRED, "places in memory"), segment.time, PLACED)
             continue
         key = id(step.times), id(step.transfer or step.matmul), engine  # equal costs share them
         if key not in costs:
-            costs[key] = _cost_of(stretch.span, schedule)
-        figure, within = costs[key]
-        add(figure, stretch.time, within)
+            costs[key] = _cost_of(segment.span, schedule)
+        source, within = costs[key]
+        add(source, segment.time, within)
     own = schedule.end / 1e3
     after = max(0.0, own - schedule.path[-1].span.end / 1e3)
     add(ErrorSource(Evidence.MEASURED.value, "the last waits"), after, MEASURED)
@@ -289,11 +289,11 @@ def _transfer(
     step: LoweredInstruction, moved: Transfer, schedule: Schedule
 ) -> tuple[ErrorSource, Range]:
     machine = schedule.program.machine.name
-    does = step.event.purpose
-    if does is not Purpose.COPY:
-        told = does in (Purpose.TRANSPOSE, Purpose.SUM)
-        basis = Evidence.DOCUMENTED if told else Evidence.ASSUMED
-        return ErrorSource(basis.value, step.opcode), DOCUMENTED if told else ASSUMED
+    purpose = step.event.purpose
+    if purpose is not Purpose.COPY:
+        documented = purpose in (Purpose.TRANSPOSE, Purpose.SUM)
+        basis = Evidence.DOCUMENTED if documented else Evidence.ASSUMED
+        return ErrorSource(basis.value, step.opcode), DOCUMENTED if documented else ASSUMED
     within = range_of_evidence(step.modelled, machine)
     if descriptor_sources(schedule.toolchain, schedule.program.machine)[moved.kind] in ON_DEVICE:
         least = schedule.program.parameters.element_bytes

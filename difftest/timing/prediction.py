@@ -147,13 +147,13 @@ class Prediction:
             for name, other in extreme._asdict().items()
             if other != getattr(likely, name)
         }
-        far = max(ends, key=lambda time: abs(math.log(time / self.middle)))
-        name, other = ends[far]
+        extreme_time = max(ends, key=lambda time: abs(math.log(time / self.middle)))
+        name, other = ends[extreme_time]
         taken = self.schedule.toolchain if name == "toolchain" else getattr(likely, name)
         return (
-            f"one question to the compiler makes the most of it, {QUESTIONS[name]}: {far:,.1f} us "
-            f"if the answer is {parse_answer(other)}, {self.middle:,.1f} us if it is "
-            f"{parse_answer(taken)}, as taken here"
+            f"one question to the compiler makes the most of it, {QUESTIONS[name]}: "
+            f"{extreme_time:,.1f} us if the answer is {parse_answer(other)}, "
+            f"{self.middle:,.1f} us if it is {parse_answer(taken)}, as taken here"
         )
 
     @property
@@ -228,9 +228,9 @@ class Prediction:
         """Return the instructions of unknown cost in words; empty if there are none."""
         if not self.unknown:
             return ""
-        which = ", ".join(f"{count} {opcode}" for opcode, count in sorted(self.unknown.items()))
+        counts = ", ".join(f"{count} {opcode}" for opcode, count in sorted(self.unknown.items()))
         return (
-            f"the cost of {which} is unknown on {self.program.machine.name}; without them the "
+            f"the cost of {counts} is unknown on {self.program.machine.name}; without them the "
             f"kernel takes at least {self.middle:,.1f} us (predicted)"
         )
 

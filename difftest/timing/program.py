@@ -213,14 +213,14 @@ def recompile(program: Program, trace: Trace, compiler: Compiler) -> Program:
 
     The instruction costs stay the same. Where the compilers decide alike, the dependences also do.
     """
-    had = program.decisions
-    was = program.compiler
+    earlier = program.decisions
+    assumed = program.compiler
     repeated = RepeatedWork(trace, program.machine, compiler)
-    begins = had.begins if compiler.renames == was.renames else refills(trace, compiler)
+    begins = earlier.begins if compiler.renames == assumed.renames else refills(trace, compiler)
     decisions = Decisions(begins, repeated.events, repeated.twins)
-    if decisions == had and (compiler.by_tensor == was.by_tensor or not program.widened):
+    if decisions == earlier and (compiler.by_tensor == assumed.by_tensor or not program.widened):
         instructions = program.instructions
-        if compiler.merged_loads != was.merged_loads:
+        if compiler.merged_loads != assumed.merged_loads:
             instructions = _merged(instructions, merges=compiler.merged_loads)
         return replace(program, instructions=instructions, compiler=compiler)
     lowered = {step.event.number: step for step in program.instructions if not step.implied}
@@ -311,7 +311,7 @@ class _ProgramBuilder:
             core = self._core(event) if self.cores else 0
             if event.loops is not loops:
                 loops = event.loops
-                turn = tuple(one for one in loops if one.loop.kind is LoopKind.DYNAMIC)
+                turn = tuple(run for run in loops if run.loop.kind is LoopKind.DYNAMIC)
             if turn != self.turns.get(core, ()):
                 self._drain(core, turn)
             self._add(event, core)
@@ -388,10 +388,10 @@ class _ProgramBuilder:
         data, order = self.dependences.of(index, reads, writes)
         if self.barriers and core in self.barriers:
             order.add(self.barriers[core])
-        what = work.times, product, moved, work.modelled
+        work_fields = work.times, product, moved, work.modelled
         waits = tuple(sorted(data)), tuple(sorted(order))
         uses = self._touch(index, writes + reads)
-        step = LoweredInstruction(index, event, engine, *what, *waits, *uses)
+        step = LoweredInstruction(index, event, engine, *work_fields, *waits, *uses)
         step.implied = implied
         step.core = core
         step.trigger = trigger

@@ -228,10 +228,10 @@ class RepeatedWork:
                 continue
             target = event.writes[0].allocation
             self._lasting.add(target.id)
-            twin = first.setdefault(key, event)
-            if twin is event:
+            first_copy = first.setdefault(key, event)
+            if first_copy is event:
                 continue
-            tile = twin.writes[0].allocation
+            tile = first_copy.writes[0].allocation
             if event.engine is Engine.TENSOR:
                 if target.reads == 1:
                     self._turned[target.id] = tile, event.number
@@ -263,8 +263,8 @@ class RepeatedWork:
         if rule is RepeatRule.KEPT or len(event.reads) != 1 or len(event.writes) != 1:
             return None
         loads = engine is Engine.DMA
-        turns = engine is Engine.TENSOR
-        if event.purpose is not (Purpose.TRANSPOSE if turns else Purpose.COPY):
+        transposes = engine is Engine.TENSOR
+        if event.purpose is not (Purpose.TRANSPOSE if transposes else Purpose.COPY):
             return None
         loops = (turn.loop.id for turn in reversed(event.loops))
         around = next((loop for loop in loops if loop in self._turning), None)
@@ -273,7 +273,7 @@ class RepeatedWork:
         source = event.reads[0]
         target = event.writes[0]
         base = target.allocation
-        space = Space.PSUM if turns else Space.SBUF
+        space = Space.PSUM if transposes else Space.SBUF
         sole = base.writes == 1 and base.space is space and not base.areas and not base.viewed
         if not (sole and source.whole and target.whole and target.elements == prod(base.shape)):
             return None

@@ -213,13 +213,13 @@ class Report:
         total = sum(transfer.bytes for transfer in transfers)
         active = covered((span.transfer_start, span.transfer_end) for span in dmas) / 1e9
         rows = Counter[DescriptorSource]()
-        table = descriptor_sources(
+        sources = descriptor_sources(
             self.prediction.schedule.toolchain, self.prediction.program.machine
         )
         for transfer in transfers:
-            way = table[transfer.kind]
-            rows[way] += (
-                software_transfer(transfer) if way is DescriptorSource.SOFTWARE else transfer
+            source = sources[transfer.kind]
+            rows[source] += (
+                software_transfer(transfer) if source is DescriptorSource.SOFTWARE else transfer
             ).rows
         return {
             "dma_active_time": active,

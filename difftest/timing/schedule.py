@@ -85,10 +85,10 @@ class Planner(Scheduler):
         producer = unit.engine
         if step.transfer is not None:
             producer = Engine.DMA
-            way = self.ways[step.transfer.kind]
-            busy = self._triggering(step, step.transfer, way, now)[0]
+            source = self.ways[step.transfer.kind]
+            busy = self._triggering(step, step.transfer, source, now)[0]
             dma = self.cores[step.core].dma
-            time = dma.alone(step.transfer, way in ON_DEVICE) * self.part
+            time = dma.alone(step.transfer, source in ON_DEVICE) * self.part
         elif step.matmul is not None:
             busy = time = figures.cycles(engine, step.matmul.passes * step.matmul.rows)
             self.taken[step.core].append(step.index)
@@ -216,7 +216,7 @@ class Schedule:
     @cached_property
     def critical(self) -> dict[int, float]:
         """Instruction on the critical path -> its microseconds there, in order."""
-        return {stretch.span.instruction.index: stretch.time for stretch in self.path}
+        return {segment.span.instruction.index: segment.time for segment in self.path}
 
     @cached_property
     def spans(self) -> list[Span]:

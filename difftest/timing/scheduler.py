@@ -115,13 +115,13 @@ class Scheduler:
         self.waited_for = timeline.waited_for
         self.producers = [Engine.UNKNOWN] * count
         """The engine whose semaphore marks the end of each instruction."""
-        wiring = program.dependence_graph
-        self.missing = wiring.missing.copy()
-        self.followers = wiring.followers
-        self.opener = wiring.opener
-        self.shares = wiring.shares
-        self.joined_in = wiring.joined_in
-        self.join_followers = wiring.join_followers
+        graph = program.dependence_graph
+        self.missing = graph.missing.copy()
+        self.followers = graph.followers
+        self.opener = graph.opener
+        self.shares = graph.shares
+        self.joined_in = graph.joined_in
+        self.join_followers = graph.join_followers
         self.joins = [Join(len(members)) for members in program.joins]
         self.stores: list[int] = []
         self.spared: Mapping[int, float] = {}
@@ -206,11 +206,11 @@ class Scheduler:
         core = self.cores[step.core]
         engine = step.engine
         if step.transfer is not None:
-            way = self.ways[step.transfer.kind]
+            source = self.ways[step.transfer.kind]
             engine = step.trigger
-            if way is DescriptorSource.SOFTWARE:
+            if source is DescriptorSource.SOFTWARE:
                 engine = Engine.GPSIMD
-            elif way is not DescriptorSource.LAID_DOWN:
+            elif source is not DescriptorSource.LAID_DOWN:
                 engine = core.generator(self.toolchain.generators)
         elif engine is Engine.UNKNOWN:
             engine = core.sharing.choose(step, ready)
@@ -310,21 +310,21 @@ class Scheduler:
         if not keep:
             return now, now, 0.0
         now = max(now, queue[0] + HOPS[Engine.DMA][Engine.SYNC])
-        way = self.ways[transfer.kind]
-        busy, start = self._triggering(step, transfer, way, now)
-        if way is DescriptorSource.SOFTWARE:
+        source = self.ways[transfer.kind]
+        busy, start = self._triggering(step, transfer, source, now)
+        if source is DescriptorSource.SOFTWARE:
             transfer = software_transfer(transfer)
         if keep < 1.0:
             busy *= keep
             rows = tuple((engine, round(count * keep)) for engine, count in transfer.busy)
             transfer = transfer._replace(busy=rows)
-        begin, finish, end = core.dma.run(start, transfer, way in ON_DEVICE)
+        begin, finish, end = core.dma.run(start, transfer, source in ON_DEVICE)
         self.timeline.transfer_start[step.index] = begin
         self.timeline.transfer_end[step.index] = finish
         queue.append(end)
         if step.is_store:
             self.stores.append(step.index)
-            self.timeline.stores_in_software |= way is DescriptorSource.SOFTWARE
+            self.timeline.stores_in_software |= source is DescriptorSource.SOFTWARE
         return now, end, busy
 
     def _triggering(

@@ -128,14 +128,14 @@ class PhysicalCore:
         """When the last DMAs of a queue are done: the next waits for the oldest's semaphore."""
         self.sharing = CopySharing(figures)
         self.software = SoftwareGenerator(figures)
-        wiring = program.dependence_graph
-        table = wiring.tables[core]
+        graph = program.dependence_graph
+        table = graph.tables[core]
         self.table = table or ""
         """The functions that the Scalar Engine can compute now; named by the first user."""
         self.table_loads = int(table is not None)
         if self.table_loads:  # before all other work (TRACE)
             self.units[Engine.SCALAR].free = figures.table_load.value
-        self.buffers = {space: memory.copy() for space, memory in wiring.buffers[core].items()}
+        self.buffers = {space: memory.copy() for space, memory in graph.buffers[core].items()}
 
     def generator(self, count: int) -> Engine:
         """Return the unit that triggers the next DMA; ``count`` generators take turns."""

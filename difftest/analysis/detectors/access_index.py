@@ -146,10 +146,10 @@ _SURVEYS: WeakKeyDictionary[Trace, AccessIndex] = WeakKeyDictionary()
 
 def access_index(trace: Trace) -> AccessIndex:
     """Return the index of a finished trace, cached."""
-    survey = _SURVEYS.get(trace)
-    if survey is None:
-        survey = _SURVEYS[trace] = AccessIndex(trace)
-    return survey
+    index = _SURVEYS.get(trace)
+    if index is None:
+        index = _SURVEYS[trace] = AccessIndex(trace)
+    return index
 
 
 class IterationAccess(NamedTuple):

@@ -73,11 +73,11 @@ _SEQUENTIAL = "use nl.sequential_range, which keeps the order"
 @deduplicated
 def find_loop_conflicts(trace: Trace, machine: Machine) -> Found:
     """Yield findings on conflicts between iterations of ``affine_range`` loops."""
-    survey = access_index(trace)
-    if not survey.has_affine:
+    index = access_index(trace)
+    if not index.has_affine:
         return
     unrolled = trace.dialect == "nki"
-    for accesses in survey.accesses.values():
+    for accesses in index.accesses.values():
         if unrolled and accesses[0].region.allocation.space is Space.PSUM:
             continue  # other detectors check its chains
         for run in affine_runs(accesses):
@@ -122,20 +122,20 @@ def affine_depth(earlier: Event, later: Event) -> int | None:
 
 
 def _of_registers(event: Event, before: Event, begun: Event | None, depth: int) -> Finding:
-    turn = event.loops[depth]
+    iteration = event.loops[depth]
     earlier = before.loops[depth]
-    inside = begun is not None and any(other.loop.id == turn.loop.id for other in begun.loops)
+    inside = begun is not None and any(other.loop.id == iteration.loop.id for other in begun.loops)
     shown = event.operand("reduce_res") is not None and before.operand("reduce_res") is not None
     carried = inside or shown
-    where = f" at line {turn.loop.location.line}" if turn.loop.location else ""
+    where = f" at line {iteration.loop.location.line}" if iteration.loop.location else ""
     return (CARRIED if carried else REDUCTION).finding(
-        f"iteration {turn.value} of the affine_range{where} goes on with what iteration "
+        f"iteration {iteration.value} of the affine_range{where} goes on with what iteration "
         f"{earlier.value} left in the reduction registers of the {event.engine.value} engine",
         _RULE,
         f"reset them in each iteration (reduce_cmd.reset_reduce), or {_SEQUENTIAL}",
         event,
         before,
-        lines=_locations(event, before, turn.loop),
+        lines=_locations(event, before, iteration.loop),
     )
 
 

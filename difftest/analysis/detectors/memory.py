@@ -124,7 +124,7 @@ def _tensors(trace: Trace) -> Iterator[Finding]:
     if not pairs:
         return
     writes: dict[int, list[tuple[Event, Region]]] = {}
-    said: set[tuple[int, int]] = set()
+    reported: set[tuple[int, int]] = set()
     for event in trace.events:
         for region in event.reads:
             reader = event
@@ -135,13 +135,13 @@ def _tensors(trace: Trace) -> Iterator[Finding]:
                 reader = sent[event.number]
             for other in pairs.get(region.allocation.id, ()):
                 pair = region.allocation.id, other.id
-                if pair in said:
+                if pair in reported:
                     continue
                 own = _last(writes.get(pair[0], []), region, reader)
                 over = _last(writes.get(pair[1], []), region, reader)
                 if over is None or (own is not None and over.number < own.number):
                     continue
-                said.add(pair)
+                reported.add(pair)
                 if own is None:
                     yield _through(region.allocation, other, over, event)
                 else:
@@ -254,23 +254,23 @@ def _blocks(trace: Trace) -> Iterator[Finding]:
     written: dict[_Block, Event] = {}
     latest: dict[tuple[tuple[int, ...], Space, Area], tuple[_Block, Event]] = {}
     """(program, memory, place) -> the last block written there, and its event."""
-    said: set[tuple[int, int]] = set()
+    reported: set[tuple[int, int]] = set()
     for event in trace.events:
         for block in (block for region in event.reads for block in _blocks_of(region)):
-            mine = written.get(block)
-            if mine is None:
+            own_write = written.get(block)
+            if own_write is None:
                 continue
             for (program, space, area), (other, over) in latest.items():
                 pair = block.tensor.id, other.tensor.id
                 if (
-                    over.number > mine.number
+                    over.number > own_write.number
                     and other != block
                     and (program, space) == (event.program, block.tensor.space)
                     and (block.tensor.places or other.tensor.places)
-                    and pair not in said
+                    and pair not in reported
                     and area.overlaps(block.area)
                 ):
-                    said.add(pair)
+                    reported.add(pair)
                     yield _overwritten(block, other, over, event)
         for block in (block for region in event.writes for block in _blocks_of(region)):
             written[block] = event

@@ -124,8 +124,10 @@ def _told_once(results: Found) -> Found:
     write the same data in any order, and no run is necessary.
     """
     races = list(results)
-    doubts = [race.agrees for race in races if isinstance(race, InconclusiveFinding)]
-    ignored = [doubt for doubt in doubts if doubt is not None and doubt.id == IGNORED_ID.id]
+    agreements = [race.agrees for race in races if isinstance(race, InconclusiveFinding)]
+    ignored = [
+        finding for finding in agreements if finding is not None and finding.id == IGNORED_ID.id
+    ]
     if ignored and len(ignored) == len(races):
         yield ignored[0]
         return
@@ -156,10 +158,10 @@ def _memories(trace: Trace) -> Iterator[list[Allocation]]:
     Tensors that the kernel placed on the same bytes are one list; each other tensor is its own
     list.
     """
-    survey = access_index(trace)
-    grouped_ids = {tensor.id for tensors in survey.sharing for tensor in tensors}
-    yield from survey.sharing
-    for number, touches in survey.accesses.items():
+    index = access_index(trace)
+    grouped_ids = {tensor.id for tensors in index.sharing for tensor in tensors}
+    yield from index.sharing
+    for number, touches in index.accesses.items():
         tensor = touches[0].region.allocation
         if tensor.space is Space.SHARED_HBM and number not in grouped_ids:
             yield [tensor]
@@ -225,12 +227,12 @@ def _races(
     """Yield one race of each kind for each pair of source lines."""
     said: set[tuple[object, ...]] = set()
     canvas = ElementMap(tensors, [touch.region for touch in touches])
-    told: set[tuple[object, ...]] = set()
+    reported: set[tuple[object, ...]] = set()
     for inside in _grouped(touches, lambda touch: epochs.any[touch.event.number]):
         for race in _Epoch(canvas, inside).races():
             lines = race.first.event.location, race.second.event.location
-            if (race.kind, *lines, race.exact, race.own) not in told:
-                told.add((race.kind, *lines, race.exact, race.own))
+            if (race.kind, *lines, race.exact, race.own) not in reported:
+                reported.add((race.kind, *lines, race.exact, race.own))
                 said.add(lines)
                 yield _judged(race, facts)
     for inside in _grouped(touches, lambda touch: epochs.of(touch.event, tensors)):
@@ -448,15 +450,15 @@ def _trip_counts(trace: Trace) -> Found:
 
 def _addresses(trace: Trace) -> Found:
     """Yield findings on tensors that two programs exchange and that have different addresses."""
-    said: set[tuple[object, ...]] = set()
+    reported: set[tuple[object, ...]] = set()
     for pair in collective_calls(trace):
         for role in ("src", "dst"):
             regions = [event.operand(role) for event in pair]
             placed = {region.allocation.address for region in regions if region is not None}
             lines = unique_locations(*(event.location for event in pair))
-            if None in placed or len(placed) == 1 or (*lines, role) in said:
+            if None in placed or len(placed) == 1 or (*lines, role) in reported:
                 continue
-            said.add((*lines, role))
+            reported.add((*lines, role))
             yield ADDRESSES.finding(
                 f"the programs of a sendrecv have its {role} at other addresses: "
                 + "; ".join(

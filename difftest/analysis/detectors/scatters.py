@@ -142,10 +142,10 @@ def find_unchecked_offsets(trace: Trace, machine: Machine) -> Found:
 
 def _additions(trace: Trace) -> Iterator[Finding]:
     """Yield findings on additions to tensors in HBM with unordered writes to the same places."""
-    survey = access_index(trace)
-    if not survey.has_scatter:
+    index = access_index(trace)
+    if not index.has_scatter:
         return
-    for touches in survey.accesses.values():
+    for touches in index.accesses.values():
         if touches[0].region.allocation.space.is_hbm and any(map(is_psum_accumulation, touches)):
             yield from _of_tensor([t for t in touches if t.writes], touches[0].region.allocation)
 

@@ -80,10 +80,10 @@ class DetectionResult(NamedTuple):
 
     def resolved(self, differs: Callable[[Location | None], bool]) -> DetectionResult:
         """Return the result with its doubtful cases settled by ``differs``, by loop."""
-        settled = (
+        findings = (
             case.differs if differs(case.loop) else case.agrees for case in self.inconclusive
         )
-        return _detected([*self.findings, *self.suppressed, *filter(None, settled)])
+        return _detected([*self.findings, *self.suppressed, *filter(None, findings)])
 
 
 def detect(trace: Trace, machine: Machine) -> DetectionResult:
@@ -98,15 +98,15 @@ def detect(trace: Trace, machine: Machine) -> DetectionResult:
 def _detected(results: Iterable[Finding | InconclusiveFinding]) -> DetectionResult:
     """Sort the results into findings, doubtful cases, and suppressed findings."""
     findings = list[Finding]()
-    suspicions = list[InconclusiveFinding]()
-    silenced = list[Finding]()
+    inconclusive = list[InconclusiveFinding]()
+    suppressed = list[Finding]()
     for result in results:
         finding = result.differs if isinstance(result, InconclusiveFinding) else result
         if is_suppressed(finding.id, *finding.locations):
-            silenced.append(finding)
+            suppressed.append(finding)
         elif isinstance(result, InconclusiveFinding):
-            suspicions.append(result)
+            inconclusive.append(result)
         else:
             findings.append(result)
     findings.sort(key=lambda finding: (_RANK[finding.severity], finding.evidence))
-    return DetectionResult(tuple(findings), tuple(suspicions), tuple(silenced))
+    return DetectionResult(tuple(findings), tuple(inconclusive), tuple(suppressed))

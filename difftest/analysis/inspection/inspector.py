@@ -80,31 +80,30 @@ def _adds_up(event: Event, loop: Location | None) -> bool:
     return is_accumulating_dma(event) or (loop is not None and event.attributes.accumulate)
 
 
-def _differs(testimony: LaunchRecord, order: ExecutionOrder, *, sums: bool) -> bool:
+def _differs(record: LaunchRecord, order: ExecutionOrder, *, sums: bool) -> bool:
     with contextlib.redirect_stdout(io.StringIO()):
         try:
-            outputs = testimony.again(order)
+            outputs = record.again(order)
         except (NkiError, AssertionError):  # it ran in the simulator's order
             return True
     made, before = (
-        [(array.shape, array.tobytes()) for array in arrays]
-        for arrays in (outputs, testimony.outputs)
+        [(array.shape, array.tobytes()) for array in arrays] for arrays in (outputs, record.outputs)
     )
     if made == before:
         return False
-    return not (sums and len(made) == len(before) and _is_rounding(testimony, order))
+    return not (sums and len(made) == len(before) and _is_rounding(record, order))
 
 
-def _is_rounding(testimony: LaunchRecord, order: ExecutionOrder) -> bool:
+def _is_rounding(record: LaunchRecord, order: ExecutionOrder) -> bool:
     """Return whether exact runs agree, so that only the order of additions differs."""
-    if testimony.exactly is None:
+    if record.exactly is None:
         return False
     with contextlib.redirect_stdout(io.StringIO()):
-        first = testimony.exactly(FORWARD)
-        other = testimony.exactly(order)
+        first = record.exactly(FORWARD)
+        other = record.exactly(order)
     if not first:  # without exact runs, such as with random numbers, the answer is unknown
         random = Purpose.BITS, Purpose.DRAW
-        return any(event.purpose in random for event in testimony.trace.events)
+        return any(event.purpose in random for event in record.trace.events)
     return len(first) == len(other) and all(map(_agree, first, other))
 
 
@@ -159,22 +158,22 @@ class Inspector:
     suppressed: int = 0
     _said: set[tuple[object, ...]] = field(default_factory=set)
 
-    def __call__(self, testimony: LaunchRecord) -> None:
+    def __call__(self, record: LaunchRecord) -> None:
         """Inspect one launch; each rank is one launch."""
         with internal_error_scope("the search for hazards"):
-            self._look(testimony)
+            self._look(record)
 
-    def _look(self, testimony: LaunchRecord) -> None:
-        detected = inspect(testimony)
+    def _look(self, record: LaunchRecord) -> None:
+        detected = inspect(record)
         self.suppressed += len(detected.suppressed)
         before = {(finding.id, finding.severity, finding.location) for finding in self.findings}
         for finding in detected.findings:
             key = finding.id, finding.severity, finding.locations
             if key not in self._said and (*key[:2], finding.location) not in before:
                 self._said.add(key)
-                if testimony.rank is not None:  # other ranks may do the same
-                    told = f"on rank {testimony.rank}, {finding.happened}"
-                    finding = replace(finding, happened=told)
+                if record.rank is not None:  # other ranks may do the same
+                    happened = f"on rank {record.rank}, {finding.happened}"
+                    finding = replace(finding, happened=happened)
                 self.findings.append(finding)
 
     @property
@@ -188,9 +187,7 @@ def inspect(record: LaunchRecord) -> DetectionResult:
     detected = detect(record.trace, record.machine)
     if not detected.inconclusive:
         return detected
-    held = {doubt.differs.location for doubt in detected.inconclusive if doubt.loop is None} - {
-        None
-    }
+    held = {case.differs.location for case in detected.inconclusive if case.loop is None} - {None}
     return detected.resolved(functools.cache(functools.partial(depends_on_order, record, held)))
 
 

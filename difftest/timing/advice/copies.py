@@ -90,12 +90,12 @@ def single_elements(schedule: Schedule, units: Units) -> Iterator[Advice]:
         if len(spans) < MANY or len(spans) < 2 * len(targets):
             continue
         kept = len(targets) / len(spans)
-        worth = units.without(RemovedWork(spans, 1.0 - kept))
+        savings = units.without(RemovedWork(spans, 1.0 - kept))
         opcode = spans[0].instruction.opcode
         yield advice_on(
             spans,
             "element-by-element",
-            worth,
+            savings,
             happened=f"{len(spans):,} x {opcode} handle {FEW} elements a partition or fewer, into "
             f"{len(targets):,} tiles",
             rule="every instruction costs the same overhead, however few elements it has",
@@ -111,11 +111,11 @@ def added_in_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
         totals = {chains[span.instruction.event.writes[0].allocation.id] for span in spans}
         if len(spans) < 2 * len(totals):
             continue
-        worth = units.without(RemovedWork(spans, 1.0 - len(totals) / len(spans)))
+        savings = units.without(RemovedWork(spans, 1.0 - len(totals) / len(spans)))
         yield advice_on(
             spans,
             "sums-outside-psum",
-            worth,
+            savings,
             happened=f"{len(spans):,} products are added up in SBUF, one instruction each",
             rule="matmuls that write to one PSUM tile in a row add up there, at no cost",
             remedy="accumulate in PSUM: total += nc_matmul(...) into nl.zeros(..., "

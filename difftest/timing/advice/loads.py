@@ -191,13 +191,13 @@ def small_dmas(schedule: Schedule, units: Units) -> Iterator[Advice]:
             continue
         least = moved / full / len({span.instruction.core for span in spans})
         most = max(RemovedWork(spans).times.values())
-        worth = units.without(RemovedWork(spans, max(0.0, 1.0 - least / most)))
+        savings = units.without(RemovedWork(spans, max(0.0, 1.0 - least / most)))
         stores = 2 * sum(span.instruction.is_store for span in spans) > len(spans)
         remedies = (_WHOLE_LOADS, _WHOLE_STORES) if in_pieces else (_FEWER_LOADS, _FEWER_STORES)
         yield advice_on(
             spans,
             "small-dmas",
-            worth,
+            savings,
             happened=f"{len(spans):,} DMAs move {moved / len(spans):,.0f} bytes each, "
             f"{moved / partitions:,.0f} a partition, in rows of {moved / rows:,.0f}",
             rule="the DMA engines come near their full rate with long rows and at least "

@@ -110,13 +110,13 @@ def strided_weights(schedule: Schedule, units: Units) -> Iterator[Advice]:
             streaming = max(work.rows / clock, intervals[work.four_byte, False].value)
             wait = max(0.0, intervals[work.four_byte, True].value - streaming)
             removed.take(span, TENSOR, work.passes * wait)
-        worth = units.without(removed)
-        if not worth[1]:
+        savings = units.without(removed)
+        if not savings[1]:
             continue
         yield advice_on(
             spans,
             "strided-weights",
-            worth,
+            savings,
             happened=f"{len(spans):,} matmuls take longer to load their weights, whose elements "
             "lie apart, than to multiply",
             rule="weights whose elements lie apart take longer to load than adjacent ones",

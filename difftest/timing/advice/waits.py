@@ -34,7 +34,7 @@ _COMPUTE = frozenset(engine.value for engine in COMPUTE)
 
 def full_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Yield findings on loads that wait for room in SBUF and cannot run ahead."""
-    time = sum(stretch.time for stretch in schedule.path if _waited_for_room(stretch.span))
+    time = sum(segment.time for segment in schedule.path if _waited_for_room(segment.span))
     if time < NOTABLE * schedule.end / 1e3:
         return
     usage = memory_usage(schedule, Space.SBUF)
@@ -60,9 +60,9 @@ def reused_tensors(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Yield findings on tensors that are filled again while other instructions still use them."""
     shared = [(_shared(span, schedule.spans), span) for span in schedule.spans]
     pairs = [(tensor, span) for tensor, span in shared if tensor is not None]
-    for same in group_by(pairs, lambda pair: pair[0].id).values():
-        tensor = same[0][0]
-        waiting = [span for _, span in same]
+    for group in group_by(pairs, lambda pair: pair[0].id).values():
+        tensor = group[0][0]
+        waiting = [span for _, span in group]
         time = sum(units.critical.get(span.instruction.index, 0.0) for span in waiting)
         if time < NOTABLE * schedule.end / 1e3:
             continue
@@ -120,21 +120,21 @@ def waits(schedule: Schedule, units: Units) -> Iterator[Advice]:
         return
     most = max(COMPUTE, key=lambda engine: units.most(engine.value))
     core = max(range(schedule.program.cores), key=lambda n: units.busy.get((n, most.value), 0.0))
-    mine = [
+    own_spans = [
         span
         for span in schedule.spans
         if span.engine is most and span.instruction.core == core and not span.instruction.transfer
     ]
-    mine.sort(key=lambda span: span.start)
+    own_spans.sort(key=lambda span: span.start)
     idle: dict[tuple[str, str, Location | None], list[tuple[float, Span]]] = {}
-    for before, after in pairwise(mine):
+    for before, after in pairwise(own_spans):
         gap = after.start - before.start - before.busy
         if gap > 0 and after.waited_for >= 0:
             other = schedule.spans[after.waited_for]
-            what = other.instruction.opcode + " to free a buffer" * after.buffer
-            cause = unit(other), what, other.instruction.event.location
+            waited_work = other.instruction.opcode + " to free a buffer" * after.buffer
+            cause = unit(other), waited_work, other.instruction.event.location
             idle.setdefault(cause, []).append((gap, after))
-    for (who, what, location), gaps in idle.items():
+    for (waited_unit, waited_work, location), gaps in idle.items():
         time = sum(gap for gap, _ in gaps)
         if time < NOTABLE * schedule.end:
             continue
@@ -147,7 +147,7 @@ def waits(schedule: Schedule, units: Units) -> Iterator[Advice]:
             lost=time / 1e3,
             work=time / 1e3,
             happened=f"the {most.value} engine, the busiest that computes, waits "
-            f"{len(gaps):,} times for {who} ({what})",
+            f"{len(gaps):,} times for {waited_unit} ({waited_work})",
             rule="a kernel takes as long as its busiest engine if that engine never waits",
             remedy="start what it waits for earlier, or let it take less; other findings say how",
         )
