@@ -313,19 +313,24 @@ def align(device: list[DeviceInstruction], schedule: Schedule) -> list[Alignment
         )
         if not measured and not predicted:
             continue
-        offsets = [mine[0] - theirs[0] for mine, theirs in zip(predicted, measured, strict=False)]
-        rows.append(
-            Alignment(
-                unit=unit,
-                device_count=len(measured),
-                predicted_count=len(predicted),
-                device_span=_span(measured),
-                predicted_span=_span(predicted),
-                median_offset=median(offsets) if offsets else float("nan"),
-                worst_offset=max(offsets, key=abs) if offsets else float("nan"),
-            )
-        )
+        rows.append(_alignment(unit, measured, predicted))
     return rows
+
+
+def _alignment(
+    unit: str, measured: list[tuple[float, float]], predicted: list[tuple[float, float]]
+) -> Alignment:
+    """Return the comparison of one engine's (start, end) times, both sorted."""
+    offsets = [mine[0] - theirs[0] for mine, theirs in zip(predicted, measured, strict=False)]
+    return Alignment(
+        unit=unit,
+        device_count=len(measured),
+        predicted_count=len(predicted),
+        device_span=_span(measured),
+        predicted_span=_span(predicted),
+        median_offset=median(offsets) if offsets else float("nan"),
+        worst_offset=max(offsets, key=abs) if offsets else float("nan"),
+    )
 
 
 def _unit(span: Span) -> str:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from difftest.analysis.finding import group_by
 from difftest.simulator.trace import Allocation, Engine, Region, Space
 from difftest.timing.compiler import DescriptorSource, descriptor_sources
-from difftest.timing.dma import software_transfer
+from difftest.timing.dma import Transfer, software_transfer
 from difftest.timing.evidence import Evidence
 from difftest.timing.interval import COVERAGE
 from difftest.timing.prediction import Prediction
@@ -212,15 +212,7 @@ class Report:
         transfers = [span.instruction.transfer for span in dmas if span.instruction.transfer]
         total = sum(transfer.bytes for transfer in transfers)
         active = covered((span.transfer_start, span.transfer_end) for span in dmas) / 1e9
-        rows = Counter[DescriptorSource]()
-        sources = descriptor_sources(
-            self.prediction.schedule.toolchain, self.prediction.program.machine
-        )
-        for transfer in transfers:
-            source = sources[transfer.kind]
-            rows[source] += (
-                software_transfer(transfer) if source is DescriptorSource.SOFTWARE else transfer
-            ).rows
+        rows = self._descriptor_rows(transfers)
         return {
             "dma_active_time": active,
             "dma_active_time_percent": active / own,
@@ -233,6 +225,18 @@ class Report:
             "software_dynamic_dma_packet_count": rows[DescriptorSource.SOFTWARE],
             "hardware_dynamic_dma_packet_count": rows[DescriptorSource.HARDWARE],
         }
+
+    def _descriptor_rows(self, transfers: Iterable[Transfer]) -> Counter[DescriptorSource]:
+        """Return the rows of the transfers, by the source of their descriptors."""
+        schedule = self.prediction.schedule
+        sources = descriptor_sources(schedule.toolchain, schedule.program.machine)
+        rows = Counter[DescriptorSource]()
+        for transfer in transfers:
+            source = sources[transfer.kind]
+            if source is DescriptorSource.SOFTWARE:
+                transfer = software_transfer(transfer)
+            rows[source] += transfer.rows
+        return rows
 
     def _engine(self, engine: Engine, own: float) -> dict[str, float]:
         spans = [span for span in self.prediction.schedule.spans if span.engine is engine]

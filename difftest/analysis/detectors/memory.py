@@ -38,31 +38,12 @@ def find_overflows(trace: Trace, machine: Machine) -> Iterator[Finding]:
 def _full(placement: Placement, parts: Placement, machine: Machine) -> Finding:
     """Return a finding on a full memory; ``parts`` gives each tensor several places."""
     space = placement.space
-    limit = placement.limit
     peak = placement.peak
-    program = f" of program {placement.program}" if placement.program else ""
-    too_many = placement.needed > limit
-    if too_many:
-        happened = f"tensors{program} that are live at one time take {placement.needed} bytes a "
-    else:
-        happened = (
-            f"no place was found for the live ranges{program}: the most that is live at one time "
-            f"is {placement.needed}, but laid out they reach {placement.reached} bytes a "
-        )
-    happened += f"partition of {space.value}, which has {limit} ({machine.name})"
-    if too_many and sum(live.size for live in peak.live) <= limit:
-        happened += (
-            f"; of a bank ({machine.psum_bank_bytes} bytes) that no other can share all counts"
-        )
-    if parts.fits:
-        happened += (
-            f"; what is read later takes {parts.needed} at most, for some are written anew before "
-            "they are read again"
-        )
-    severity = ERROR if too_many and not parts.fits else WARNING
+    severity = ERROR if placement.needed > placement.limit and not parts.fits else WARNING
     if space is Space.SBUF:
         severity = NOTE if parts.fits else WARNING
     spills = " the compiler spills to HBM, which is slow" if space is Space.SBUF else " nothing"
+    happened = _full_text(placement, parts, machine)
     return Finding(
         id=(SBUF if space is Space.SBUF else PSUM).id,
         severity=severity,
@@ -75,6 +56,31 @@ def _full(placement: Placement, parts: Placement, machine: Machine) -> Finding:
         remedy="use smaller tiles, or finish with one tensor before the next is written",
         evidence=(peak.event,),
     )
+
+
+def _full_text(placement: Placement, parts: Placement, machine: Machine) -> str:
+    """Return the excess of a full memory in words."""
+    limit = placement.limit
+    program = f" of program {placement.program}" if placement.program else ""
+    too_many = placement.needed > limit
+    if too_many:
+        happened = f"tensors{program} that are live at one time take {placement.needed} bytes a "
+    else:
+        happened = (
+            f"no place was found for the live ranges{program}: the most that is live at one time "
+            f"is {placement.needed}, but laid out they reach {placement.reached} bytes a "
+        )
+    happened += f"partition of {placement.space.value}, which has {limit} ({machine.name})"
+    if too_many and sum(live.size for live in placement.peak.live) <= limit:
+        happened += (
+            f"; of a bank ({machine.psum_bank_bytes} bytes) that no other can share all counts"
+        )
+    if parts.fits:
+        happened += (
+            f"; what is read later takes {parts.needed} at most, for some are written anew before "
+            "they are read again"
+        )
+    return happened
 
 
 def _listed(lives: tuple[LiveRange, ...]) -> str:

@@ -416,19 +416,12 @@ def _trip_counts(trace: Trace) -> Found:
 
     A loop on the device then hangs. Unrolled loops may differ; the outermost one gets a note.
     """
-    turns: dict[Loop, dict[tuple[int, ...], dict[int, int]]] = {}
-    """Loop kind and line -> program -> the iterations of each run."""
-    everyone: set[tuple[int, ...]] = set()
-    for event in trace.events:
-        everyone.add(event.program)
-        for loop, number, _ in event.loops:
-            runs = turns.setdefault(loop._replace(id=0), {}).setdefault(event.program, {})
-            runs[loop.id] = max(runs.get(loop.id, 0), number + 1)
+    programs = {event.program for event in trace.events}
     noted = trace.dialect != "nki"
-    for loop, by_program in turns.items():
+    for loop, by_program in _iteration_counts(trace).items():
         counts = {program: tuple(runs.values()) for program, runs in by_program.items()}
         on_device = loop.kind is LoopKind.DYNAMIC
-        if len(set(counts.values())) == 1 and (len(counts) == len(everyone) or not on_device):
+        if len(set(counts.values())) == 1 and (len(counts) == len(programs) or not on_device):
             continue
         if not on_device and noted:
             continue
@@ -446,6 +439,16 @@ def _trip_counts(trace: Trace) -> Found:
             severity=ERROR if on_device else NOTE,
             lines=(loop.location,),
         )
+
+
+def _iteration_counts(trace: Trace) -> dict[Loop, dict[tuple[int, ...], dict[int, int]]]:
+    """Return loop kind and line -> program -> run of the loop -> its iterations."""
+    counts: dict[Loop, dict[tuple[int, ...], dict[int, int]]] = {}
+    for event in trace.events:
+        for loop, number, _ in event.loops:
+            runs = counts.setdefault(loop._replace(id=0), {}).setdefault(event.program, {})
+            runs[loop.id] = max(runs.get(loop.id, 0), number + 1)
+    return counts
 
 
 def _addresses(trace: Trace) -> Found:
