@@ -247,7 +247,7 @@ def apart(program, numbers):
 
 
 def violations(timeline):
-    """Return the instructions that start before their operands, or two at once on an engine."""
+    """Return, in words, early starts of instructions and overlaps on an engine."""
     found = []
     for span in timeline.spans:
         one = span.instruction

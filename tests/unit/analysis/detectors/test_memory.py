@@ -219,7 +219,7 @@ def test_two_cores_send_tiles_at_one_address_which_are_two_places(options, found
 
 
 def in_turn(tiles, *, ahead):
-    """Four blocks in ``tiles`` physical tiles; ``ahead`` of them are loaded before the first use."""
+    """Four blocks in ``tiles`` physical tiles; ``ahead`` are loaded before the first use."""
 
     def kernel(x):
         out = nl.ndarray((4, 128, 16), x.dtype, buffer=nl.shared_hbm)
