@@ -1,7 +1,7 @@
-"""What can be said of a trace without knowing how long anything takes.
+"""Analyses of a trace that need no timing.
 
-Which elements an access pattern touches (:mod:`~difftest.analysis.footprint`), which instruction
-must wait for which (:mod:`~difftest.analysis.dependences`), and what a finding on a kernel is
-(:mod:`~difftest.analysis.finding`). The timing model stands on it. It sees the trace and the
-machine, and neither the data nor the simulator that made the trace.
+:mod:`~difftest.analysis.footprint` finds the elements that an access pattern touches.
+:mod:`~difftest.analysis.dependences` finds the instructions that must wait for each other.
+:mod:`~difftest.analysis.finding` defines findings on kernels. The timing model builds on these
+modules. They read the trace and the machine, and neither the data nor the simulator.
 """

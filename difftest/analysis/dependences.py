@@ -1,17 +1,17 @@
-"""Which instruction must wait for which: reads after writes, writes after reads and writes.
+"""Dependences between instructions: reads after writes, writes after reads and writes.
 
 Two instructions depend on each other if their access patterns on one tensor share an element and
-one of them writes it. What a later write covers is forgotten, for it stands for what it covered;
-a write that touches only a part of its pattern covers nothing.
+one of them writes it. An access that a later write covers is dropped, because the write replaces
+it. A write that touches only a part of its pattern covers nothing.
 
-A tile that is loaded element by element and read by many would have as many dependences as loads
-times readers. So those that one access finds are joined, where they are many, and have one number
-from then on, for all that come later: time and memory grow with the instructions, not with their
-square. What was joined counts as one access to all that its parts touch and what lies between.
+A tile that is loaded element by element and has many readers would have loads times readers
+dependences. So if one access finds many others, these are joined under one number for all later
+accesses. Time and memory then grow with the instructions and not with their square. A join counts
+as one access to everything that its members touch, including gaps.
 
-Accesses to a tensor with one footprint are one :class:`Access` with many users. Where a tensor has
-few footprints they are tried one by one; where it has many, those that can share an element with a
-given one are found by their first partition and their first element.
+Accesses to a tensor with one footprint are one :class:`Access` with many users. If a tensor has few
+footprints, they are tried one by one. If it has many, an index by first partition and first element
+finds the candidates.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from difftest.analysis.footprint import Footprint, footprint
 from difftest.simulator.trace import Allocation, Region, Space
 
 FEW = 16
-"""Footprints of a tensor that are tried one by one."""
+"""The most footprints of a tensor that are tried one by one."""
 
 
 class Access:
-    """What touches one footprint."""
+    """The accesses with one footprint."""
 
     __slots__ = ("mark", "users")
 
@@ -37,7 +37,7 @@ class Access:
 
 
 class _AccessBucket:
-    """Accesses of about one size that begin in one partition, by their first element."""
+    """Accesses of similar size that begin in one partition, by their first element."""
 
     __slots__ = ("at", "lows")
 
@@ -61,7 +61,7 @@ class _AccessBucket:
             del self.lows[bisect_left(self.lows, low)]
 
     def between(self, above: int, below: int) -> Iterator[Access]:
-        """Those whose first element lies between two others, neither included."""
+        """Yield the accesses whose first element is between two others, both excluded."""
         lows = self.lows
         for low in lows[bisect_right(lows, above) : bisect_left(lows, below)]:
             yield from self.at[low]
@@ -79,7 +79,7 @@ class Accesses:
         -> the accesses. None while there are few."""
 
     def add(self, footprint: Footprint, user: int) -> None:
-        """Note that ``user`` touches ``mark``."""
+        """Record that ``user`` touches ``footprint``."""
         access = self._by_mark.get(footprint)
         if access is None:
             access = self._by_mark[footprint] = Access(footprint)
@@ -92,7 +92,7 @@ class Accesses:
         access.users.append(user)
 
     def overlapping(self, footprint: Footprint) -> list[Access]:
-        """The accesses that share an element with ``mark``."""
+        """Return the accesses that share an element with ``footprint``."""
         if not self._by_mark:
             return []
         near: Iterable[Access] = (
@@ -127,33 +127,34 @@ class Accesses:
 
 
 def _power(size: int) -> int:
-    """The power of two from ``size`` on."""
+    """Return the least power of two that is at least ``size``."""
     return 1 << (size - 1).bit_length()
 
 
 MOST = 32
-"""Dependences of one access on one tensor that are kept apart."""
+"""The most dependences of one access on one tensor that stay separate."""
 
 
 class _History:
-    """What has been done to one tensor, or to all that have addresses in one memory.
+    """The accesses to one tensor, or to all tensors with addresses in one memory.
 
-    As long as all of it touched the same elements, two lists of users say everything; most tensors
-    are used so. From then on the accesses are kept apart.
+    While all accesses touch the same elements, two lists of users suffice; this is the most
+    frequent case. After that the accesses are recorded separately.
     """
 
     __slots__ = ("apart", "mark", "reads", "writes")
 
     def __init__(self) -> None:
         self.mark: Footprint | None = None
-        """What all accesses touched; None if there were none, or if they are kept apart."""
+        """The footprint of all accesses; None if there are none, or if they are recorded
+        separately."""
         self.reads: list[int] = []
         self.writes: list[int] = []
         self.apart: tuple[Accesses, Accesses] | None = None
         """Reads and writes."""
 
     def accesses(self) -> tuple[Accesses, Accesses]:
-        """Reads and writes, kept apart from now on."""
+        """Return reads and writes, which are recorded separately from now on."""
         if self.apart is None:
             self.apart = Accesses(), Accesses()
             for accesses, users in zip(self.apart, (self.reads, self.writes), strict=True):
@@ -167,7 +168,7 @@ class _History:
 
 
 class _TensorAccesses:
-    """A tensor as instructions meet it."""
+    """The accesses to one tensor."""
 
     __slots__ = ("_mark", "_pattern", "constant", "history", "unread", "watched")
 
@@ -179,7 +180,7 @@ class _TensorAccesses:
         self.unread = hbm and allocation.reads == 0
         """An output in HBM: its stores keep their queue's order."""
         self.watched: Footprint | None = None
-        """Where what is waited for may have happened; None if where it is touched."""
+        """The footprint whose accesses an access waits for; None for its own footprint."""
         if by_tensor and not hbm and allocation.address is None:
             size = allocation.partition_bytes  # elements or bytes: no tensor has more of either
             self.watched = Footprint(0, allocation.partitions, 0, size, ())
@@ -187,7 +188,7 @@ class _TensorAccesses:
         self._mark: Footprint | None = None
 
     def footprint(self, region: Region) -> Footprint:
-        """The footprint of a region of it; most tensors have one region alone."""
+        """Return the footprint of a region of the tensor; most tensors have only one region."""
         pattern = region[1], region[2], region[3], region[7]
         if self._mark is None or pattern != self._pattern:
             self._mark = footprint(region)
@@ -196,19 +197,19 @@ class _TensorAccesses:
 
 
 class Dependences:
-    """The dependences of instructions that are given in program order.
+    """The dependences of instructions, which are passed in program order.
 
     Parameters
     ----------
-    by_tensor : whether what is read of an on-chip tensor waits for all that was written into it,
-        and what is written for all that was read of it, wherever: as the compiler of today's
-        dialect was seen to have it (published probes on trn1: the slices of one tensor, used in
-        turn, serialise; separate tensors do not). Tensors with an address are left out.
+    by_tensor : whether a read of an on-chip tensor waits for all earlier writes to the tensor, and
+        a write for all earlier reads, regardless of elements. The compiler of the current dialect
+        does so (published probes on trn1: slices of one tensor, used in rotation, serialise;
+        separate tensors do not). Tensors with an address are excluded.
 
     Attributes
     ----------
-    joins : what was joined: instructions, and joins before it. Join ``j`` is ``~j`` wherever an
-        instruction's number can be.
+    joins : the members of each join: instructions, and earlier joins. Join ``j`` is ``~j`` where
+        an instruction's number can be.
     """
 
     def __init__(self, *, by_tensor: bool = False) -> None:
@@ -216,19 +217,19 @@ class Dependences:
         self.joins: list[tuple[int, ...]] = []
         self.widened = False
         self._made: dict[int, int] = {}
-        """Tensor that is written once, all of it, before it is read -> who writes it."""
+        """A tensor with one write, of all of it, before any read -> the writing instruction."""
         self._tensors: dict[int, _TensorAccesses] = {}
         self._placed: dict[Space, _History] = {}
-        """Tensors with addresses can overlap: they have their memory's history."""
+        """Histories of memories: tensors with addresses can overlap and share a history."""
 
     def of(
         self, user: int, reads: tuple[Region, ...], writes: tuple[Region, ...]
     ) -> tuple[set[int], set[int]]:
-        """What instruction ``user`` depends on: instructions, and joins as negative numbers.
+        """Return the dependences of an instruction: instructions, and joins as negative numbers.
 
         Returns
         -------
-        Those whose results it reads, and those that must be over before it writes.
+        The instructions whose results it reads, and those that must end before it writes.
         """
         data: set[int] = set()
         order: set[int] = set()
@@ -276,7 +277,7 @@ class Dependences:
                 for accesses in apart:
                     order.update(self._found(accesses, mark, forgets=region.whole))
             touched.append((history, mark, True))
-        for history, mark, writes_it in touched:  # at last: nothing waits for itself
+        for history, mark, writes_it in touched:  # last: no instruction waits for itself
             if history.mark == mark or not (history.mark or history.apart):
                 history.mark = mark
                 (history.writes if writes_it else history.reads).append(user)
@@ -288,7 +289,7 @@ class Dependences:
     def _write_again(
         self, history: _History, order: set[int], *, watched: Footprint | None, forgets: bool
     ) -> None:
-        """Add to ``order`` what a write waits for where all touched what it touches."""
+        """Add to ``order`` the dependences of a write if all accesses have its footprint."""
         reads = history.reads
         writes = history.writes
         order.update(reads, writes)
@@ -304,9 +305,9 @@ class Dependences:
             history.writes = []
 
     def _found(self, accesses: Accesses, mark: Footprint, *, forgets: bool) -> list[int]:
-        """The users of what shares an element with ``mark``.
+        """Return the users of accesses that share an element with ``mark``.
 
-        ``forgets`` says that what ``mark`` covers is over with it.
+        ``forgets`` drops the accesses that ``mark`` covers.
         """
         shared = accesses.overlapping(mark)
         if not shared:
@@ -323,12 +324,12 @@ class Dependences:
         return users
 
     def join(self, users: list[int]) -> int:
-        """The number of a join of what ``users`` did."""
+        """Join ``users`` and return the number of the join."""
         self.joins.append(tuple(dict.fromkeys(users)))
         return ~(len(self.joins) - 1)
 
     def _meet(self, allocation: Allocation) -> _TensorAccesses:
-        """A tensor that no instruction has touched yet."""
+        """Return the record of a tensor that no instruction has touched yet."""
         if allocation.address is None:
             history = _History()
         else:
@@ -339,7 +340,7 @@ class Dependences:
 
 
 def _replace(accesses: Accesses, shared: list[Access], mark: Footprint, join: int) -> None:
-    """Let a join stand for the accesses that ``mark`` shares an element with."""
+    """Replace the accesses that share an element with ``mark`` by a join."""
     marks = [access.mark for access in shared]
     whole = marks[0] if len(marks) == 1 else mark
     if len(marks) > 1 and not all(_has(mark, each) for each in marks):
@@ -350,7 +351,7 @@ def _replace(accesses: Accesses, shared: list[Access], mark: Footprint, join: in
 
 
 def _has(mark: Footprint, other: Footprint) -> bool:
-    """Whether ``mark``, which shares an element with ``other``, surely has all of it."""
+    """Return whether ``mark``, which shares an element with ``other``, surely covers all of it."""
     if mark.covers(other):
         return True
     return other.high - other.low == 1 and mark.first <= other.first and other.last <= mark.last

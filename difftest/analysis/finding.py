@@ -1,8 +1,8 @@
-"""What a finding on a kernel is, whoever found it, and what a detector of hazards is.
+"""Findings on kernels, detectors of hazards, and comments that suppress findings.
 
-A comment silences a finding at one place: ``# difftest: ignore[id, other] a reason``. It stands
-anywhere in a statement, or alone on the line before it. ``allow`` is the same word: detectors of
-hazards have it in their texts.
+A comment suppresses a finding at one place: ``# difftest: ignore[id, other] a reason``. It is
+anywhere in a statement, or alone on the line before it. ``allow`` means the same; the texts of
+hazard detectors use it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from difftest.simulator.trace import Event, Location, Trace
 
 
 class Severity(Enum):
-    """How bad it is."""
+    """The severity of a finding."""
 
     ERROR = "error"
-    """The kernel breaks a rule: it can give a wrong result, or no device runs it."""
+    """The kernel breaks a rule: it can give a wrong result, or it runs on no device."""
     WARNING = "warning"
-    """The result is not in danger; the kernel does what it should not."""
+    """The result is safe, but the kernel does something that it should avoid."""
     NOTE = "note"
-    """Nothing need be done about it as such."""
+    """No action is necessary."""
 
 
 ERROR, WARNING, NOTE = Severity
@@ -39,7 +39,7 @@ Key = TypeVar("Key")
 
 
 def group_by(things: Iterable[Thing], key: Callable[[Thing], Key]) -> dict[Key, list[Thing]]:
-    """The things that have one key together, in the order in which they come."""
+    """Return the things grouped by key, in the order of the input."""
     groups: dict[Key, list[Thing]] = {}
     for thing in things:
         groups.setdefault(key(thing), []).append(thing)
@@ -48,28 +48,28 @@ def group_by(things: Iterable[Thing], key: Callable[[Thing], Key]) -> dict[Key, 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that is to be said of a kernel."""
+    """An observation about a kernel."""
 
     id: str
-    """Of the kind of finding, in lower case with hyphens; a reader can count on it."""
+    """The stable id of the kind of finding, in lower case with hyphens."""
     severity: Severity
     happened: str
-    """What the kernel does, in words, with its numbers."""
+    """The behaviour of the kernel in words, with its numbers."""
     rule: str
-    """What holds on the machine, or for good kernels, in one sentence."""
+    """The rule of the machine, or of good kernels, in one sentence."""
     locations: tuple[Location, ...]
-    """The kernel's lines, the most telling first; empty if it is nowhere in particular."""
+    """The kernel's lines, the most relevant first; empty if no line is responsible."""
     remedy: str
     evidence: tuple[int, ...] = ()
-    """Numbers of the trace's events that show it; empty where the source alone does."""
+    """Numbers of the trace's events that show it; empty if the source alone does."""
 
     @property
     def location(self) -> Location | None:
-        """The first of the lines."""
+        """Return the first line."""
         return self.locations[0] if self.locations else None
 
     def as_mapping(self) -> dict[str, object]:
-        """All of it, in what JSON has."""
+        """Return all fields in JSON's types."""
         return {
             "id": self.id,
             "severity": self.severity.value,
@@ -87,20 +87,20 @@ def _as_mapping(at: Location) -> dict[str, object]:
 
 
 def unique_locations(*locations: Location | None) -> tuple[Location, ...]:
-    """The lines that are known, each once."""
+    """Return the known locations without duplicates."""
     return tuple(dict.fromkeys(line for line in locations if line is not None))
 
 
 @dataclass(frozen=True)
 class Hazard:
-    """One kind of finding, which the page of its group has a section on."""
+    """A kind of finding; the page of its group has a section on it."""
 
     id: str
-    """Of its findings, in lower case with hyphens: what ``# difftest: allow[id]`` names."""
+    """The id of its findings, in lower case with hyphens, for ``# difftest: allow[id]``."""
     severity: Severity
-    """The worst that its findings have."""
+    """The highest severity of its findings."""
     title: str
-    """What the kernel does wrong, in a few words."""
+    """The fault of the kernel, in a few words."""
 
     def finding(
         self,
@@ -111,7 +111,7 @@ class Hazard:
         severity: Severity | None = None,
         lines: Iterable[Location | None] | None = None,
     ) -> Finding:
-        """What is to be said of some events, with their numbers: at their lines, or at others."""
+        """Return a finding on some events, with their numbers, at their lines or at ``lines``."""
         places = (event.location for event in events) if lines is None else lines
         return Finding(
             id=self.id,
@@ -128,35 +128,35 @@ PAGES = "docs/reference/detectors"
 
 
 class InconclusiveFinding(NamedTuple):
-    """What a trace alone cannot settle: whether the outputs depend on the order of what has none.
+    """A possible hazard. Runs in other orders decide whether the outputs change.
 
-    Runs of the same case in other orders do: see :mod:`difftest.analysis.inspection.inspector`.
+    :mod:`difftest.analysis.inspection.inspector` makes these runs.
     """
 
     differs: Finding
-    """What is to be said if another order gives other outputs."""
+    """The finding if another order gives other outputs."""
     agrees: Finding | None = None
-    """What is to be said if none does; None for nothing."""
+    """The finding if no order does; None for no finding."""
     loop: Location | None = None
-    """The line of the loop whose iterations it is about; None for the programs."""
+    """The line of the loop with the reordered iterations; None for programs."""
 
 
 Found = Iterable[Finding | InconclusiveFinding]
 Reader = Callable[[Trace, Machine], Found]
-"""Reads a trace of a kernel and the machine that it ran on. Several detectors may share one, which
-then reads once for all of them."""
+"""Reads a kernel's trace and the machine that it ran on. Several detectors may share a reader,
+which then reads once for all of them."""
 
 
 def deduplicated(reader: Reader) -> Reader:
-    """A reader that says the same of the same lines once."""
+    """Return a reader that yields each finding once for the same lines."""
 
     @functools.wraps(reader)
     def read(trace: Trace, machine: Machine) -> Found:
-        said: set[tuple[object, ...]] = set()
+        reported: set[tuple[object, ...]] = set()
         for result in reader(trace, machine):
             finding = result.differs if isinstance(result, InconclusiveFinding) else result
-            if (finding.id, finding.locations) not in said:
-                said.add((finding.id, finding.locations))
+            if (finding.id, finding.locations) not in reported:
+                reported.add((finding.id, finding.locations))
                 yield result
 
     return read
@@ -164,7 +164,7 @@ def deduplicated(reader: Reader) -> Reader:
 
 @dataclass(frozen=True, kw_only=True)
 class Detector(Hazard):
-    """A hazard and who looks for it."""
+    """A hazard and its reader."""
 
     group: str
     """The title of its page."""
@@ -172,7 +172,7 @@ class Detector(Hazard):
 
     @property
     def page(self) -> str:
-        """Where the documentation says more of it."""
+        """Return the page and section of the documentation."""
         name = self.group.lower().replace("'", "").replace(" ", "-")
         return f"{PAGES}/{name}.md#{self.id}"
 
@@ -181,7 +181,7 @@ _COMMENT = re.compile(r"#\s*difftest:\s*(?:allow|ignore)\[([^\]]*)\]")
 
 
 class Suppression(NamedTuple):
-    """One comment: where it begins, the ids that it names, and the lines that it is about."""
+    """A comment: its position, the ids that it names, and the lines that it applies to."""
 
     line: int
     column: int
@@ -189,12 +189,12 @@ class Suppression(NamedTuple):
     lines: range
 
     def applies_to(self, id: str, line: int) -> bool:
-        """Whether it is about an id at a line."""
+        """Return whether the comment applies to an id at a line."""
         return id in self.ids and line in self.lines
 
 
 def is_suppressed(id: str, *places: Location) -> bool:
-    """Whether a comment silences an id at one of these lines, or at a line that called it."""
+    """Return whether a comment suppresses an id at one of these lines or at their callers."""
     return any(
         comment.applies_to(id, line.line)
         for place in places
@@ -205,7 +205,7 @@ def is_suppressed(id: str, *places: Location) -> bool:
 
 @functools.lru_cache(maxsize=64)
 def suppressions_in(text: str) -> tuple[Suppression, ...]:
-    """The comments of a file; none of what is no Python."""
+    """Return the comments of a file; empty if the file is not Python."""
     if "difftest:" not in text:
         return ()
     try:
@@ -226,7 +226,7 @@ def suppressions_in(text: str) -> tuple[Suppression, ...]:
 
 
 def _lines(node: ast.AST) -> range:
-    """The lines of a statement; of one with a body, those before it."""
+    """Return the lines of a statement, without its body."""
     first = getattr(node, "lineno", 1)
     body = getattr(node, "body", None)
     last = max(first, body[0].lineno - 1) if body else getattr(node, "end_lineno", None) or first

@@ -1,6 +1,6 @@
-"""Which bytes an access pattern touches, and whether two patterns touch the same.
+"""Footprints: the bytes that an access pattern touches, and the overlap of two patterns.
 
-On chip a pattern is a range of partitions and, in each, bytes; in HBM it is bytes alone.
+On chip a pattern is a range of partitions, with bytes in each. In HBM it is only bytes.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ Dims = tuple[tuple[int, int], ...]
 class Footprint(NamedTuple):
     """The elements ``low`` to ``high`` of partitions ``first`` to ``last``, all ends excluded.
 
-    Of tensors with an address, and of those that some region sees as another dtype, it counts bytes
-    instead of elements, and those with an address count from the memory's beginning.
+    The unit is bytes instead of elements for tensors with an address, and for tensors with a
+    region of another dtype. Tensors with an address count from the start of the memory.
     """
 
     first: int
@@ -31,7 +31,7 @@ class Footprint(NamedTuple):
     """The axes inside a partition, longest stride first; empty if every element is touched."""
 
     def overlaps(self, other: Footprint) -> bool:
-        """Whether the two patterns, of one allocation, share an element."""
+        """Return whether the two patterns, of one allocation, share an element."""
         if self.low >= other.high or other.low >= self.high:
             return False
         if self.first >= other.last or other.first >= self.last:
@@ -41,7 +41,7 @@ class Footprint(NamedTuple):
         return _share(self.dims or _dense(self), other.dims or _dense(other), other.low - self.low)
 
     def covers(self, other: Footprint) -> bool:
-        """Whether this pattern surely has every element of the other."""
+        """Return whether this pattern surely contains every element of the other."""
         if self.first > other.first or self.last < other.last:
             return False
         if not self.dims:
@@ -50,7 +50,7 @@ class Footprint(NamedTuple):
 
 
 def footprint(region: Region) -> Footprint:
-    """The footprint of a region of an on-chip or HBM tensor."""
+    """Return the footprint of a region of an on-chip or HBM tensor."""
     allocation = region.allocation
     if allocation.address is None and not allocation.viewed:
         return _footprint(_layout(allocation), region.offset, region.shape, region.strides)
@@ -71,7 +71,7 @@ def footprint(region: Region) -> Footprint:
 
 @lru_cache(maxsize=4096)
 def _geometry(shape: tuple[int, ...], axis: int, on_chip: bool) -> tuple[int, int, int]:
-    """(elements of one block of partitions, elements of one partition, partitions)."""
+    """Return (elements of one block of partitions, elements of one partition, partitions)."""
     if not on_chip or not shape:
         return (0, 0, 1)
     inner = 1
@@ -85,10 +85,10 @@ def _layout(allocation: Allocation) -> tuple[int, int, int]:
 
 
 def free_axes(region: Region) -> Dims:
-    """(size, stride) of each axis inside a partition of an on-chip region, as it lies there.
+    """Return (size, stride) of each axis inside a partition of an on-chip region, as stored.
 
-    The blocks of a tensor lie one after the other in each partition, so that the stride of a block
-    dimension is not what the region counts, which goes over all partitions of a block.
+    The blocks of a tensor are stored one after the other in each partition. So the stride of a
+    block dimension differs from the region's stride, which counts all partitions of a block.
     """
     axes = region.free_axes
     if not region.allocation.partition_axis:
@@ -101,7 +101,7 @@ def free_axes(region: Region) -> Dims:
 
 @lru_cache(maxsize=65536)
 def _in_partition(axes: Dims, block: int, inner: int) -> Dims:
-    """The axes with each whole block of their strides as the elements of one partition."""
+    """Return the axes with each whole block of their strides as the elements of one partition."""
     dims = []
     for size, stride in axes:
         blocks, rest = divmod(abs(stride), block)
@@ -153,7 +153,7 @@ def _within(
 
 
 def _merged(axes: list[tuple[int, int]]) -> Dims:
-    """The axes with neighbours joined where one continues the other."""
+    """Return the axes with neighbours joined where one continues the other."""
     merged: list[tuple[int, int]] = []
     for size, stride in reversed(axes):
         if merged and stride == merged[-1][0] * merged[-1][1]:
@@ -169,13 +169,13 @@ def _dense(pattern: Footprint) -> Dims:
 
 @lru_cache(maxsize=65536)
 def _share(dims: Dims, other: Dims, shift: int) -> bool:
-    """Whether two patterns inside a partition, ``shift`` elements apart, share an element."""
+    """Return whether two patterns in a partition, ``shift`` elements apart, share an element."""
     return bool(np.intersect1d(offsets_of(dims), offsets_of(other) + shift).size)
 
 
 @lru_cache(maxsize=256)
 def offsets_of(dims: Dims) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    """The elements of axes, counted from the first."""
+    """Return the element offsets of axes, relative to the first element."""
     total = np.zeros(1, dtype=np.int64)
     for size, stride in dims:
         total = np.add.outer(total, np.arange(size, dtype=np.int64) * stride).ravel()

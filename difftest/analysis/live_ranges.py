@@ -1,8 +1,8 @@
-"""When a tensor holds something that is read later: the parts of its live range.
+"""Live ranges of tensors in parts: when a tensor holds data that is read later.
 
-A tensor that is read, and written anew as a whole before it is read again, holds nothing between.
-A compiler that sees that can use its place for others meanwhile; one that gives each tensor one
-place for all its time cannot.
+A tensor that is read, and then completely rewritten before the next read, holds nothing in between.
+A compiler that detects this can use the place for other tensors meanwhile. A compiler that assigns
+one place to each tensor for its whole life cannot.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from difftest.analysis.footprint import footprint
 from difftest.simulator.trace import Allocation, Region, Space, Trace
 
 Range = tuple[int, int]
-"""Numbers of the events with which it begins and ends."""
+"""Numbers of the first and the last event of the range."""
 
 
 def live_ranges(trace: Trace, allocations: Iterable[Allocation]) -> dict[int, list[list[Range]]]:
-    """By the id of each tensor, of each of its blocks the parts of its live range, in order.
+    """Return, by tensor id, the parts of the live range of each of its blocks, in order.
 
-    A tensor without block dimensions is one, and so is one in PSUM, or that the kernel placed.
+    A tensor has a single block if it has no block dimensions, is in PSUM, or has an address.
     """
     held: dict[int, list[list[Range]]] = {
         tensor.id: [[] for _ in block_allocations(tensor)] for tensor in allocations
@@ -50,13 +50,13 @@ def live_ranges(trace: Trace, allocations: Iterable[Allocation]) -> dict[int, li
 
 
 def block_allocations(tensor: Allocation) -> range:
-    """The blocks of a tensor that have live ranges of their own."""
+    """Return the blocks of a tensor that have live ranges of their own."""
     own = tensor.space is Space.SBUF and not tensor.areas
     return range(math.prod(tensor.shape[: tensor.partition_axis]) if own else 1)
 
 
 def _touched(region: Region) -> range:
-    """The blocks that a region touches."""
+    """Return the blocks that a region touches."""
     tensor = region.allocation
     blocks = len(block_allocations(region.allocation))
     if blocks == 1:
@@ -73,7 +73,7 @@ def _go_on(ranges: list[Range], number: int) -> None:
 
 
 def _is_all(region: Region, touched: int) -> bool:
-    """Whether a write leaves nothing of what the blocks held that it touches."""
+    """Return whether a write replaces all contents of the blocks that it touches."""
     tensor = region.allocation
     size = region.elements * region.dtype.itemsize * len(block_allocations(tensor))
     return region.whole and size == tensor.partitions * tensor.partition_bytes * touched

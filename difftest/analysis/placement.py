@@ -1,14 +1,15 @@
-"""Where the tensors of a kernel could lie in SBUF and PSUM: live ranges laid into the memory.
+"""Placement of a kernel's tensors in SBUF and PSUM, by their live ranges.
 
 A tensor lives from its first write to its last use and has one place for that time. It starts at
-partition 0, 32, 64 or 96, one of more than 32 partitions at 0 or 64, one of more than 64 at 0
-(AWS ``nki/compiler/sbuf.py`` at tag v2.26.0), so that narrow ones share the same bytes of different
-quadrants. Before NeuronCore-v4 a PSUM tensor of a bank or less lies in one bank. Those that the
-kernel placed lie where it says.
+partition 0, 32, 64 or 96; a tensor of more than 32 partitions at 0 or 64, and one of more than 64
+at 0 (AWS ``nki/compiler/sbuf.py`` at tag v2.26.0). So narrow tensors share the same bytes of
+different quadrants. Before NeuronCore-v4, a PSUM tensor of at most a bank is inside one bank.
+Tensors with an address are at that address.
 
-Two figures come of it. ``needed`` is what no placement can do without: the bytes that are live
-together. ``reached`` is what a placement takes that was found, lowest place first. Between the two
-a compiler may or may not find one, so that only the first proves that a kernel does not fit.
+There are two figures. ``needed`` is the lower bound of every placement: the bytes that are live
+together. ``reached`` is the size of a placement that was found, lowest place first. Between the two
+figures a compiler may or may not find a placement. So only ``needed`` proves that a kernel does not
+fit.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ from difftest.simulator.trace import Allocation, Event, Space, Trace
 Numbers = NDArray[np.integer[Any]]
 
 MEMORIES = (Space.SBUF, Space.PSUM)
-"""Those in which tensors are placed."""
+"""The memories where tensors are placed."""
 EASY = 3
-"""A memory of three times what is live at the peak always has room for all live ranges (Gergov,
-"Algorithms for compile-time memory optimization", SODA 1999), so that none need be laid out."""
+"""A memory of three times the peak always has room for all live ranges (Gergov, "Algorithms for
+compile-time memory optimization", SODA 1999). Then no layout is necessary."""
 
 
 class LiveRange(NamedTuple):
-    """One tensor for the time that it is needed."""
+    """A tensor while it is live."""
 
     allocation: Allocation
     first: int
@@ -51,7 +52,7 @@ class LiveRange(NamedTuple):
 
 
 class PlacedRange(NamedTuple):
-    """Where a tensor lies: bytes ``low`` to ``high`` (excluded) from a quadrant on."""
+    """The place of a tensor: bytes ``low`` to ``high`` (excluded), and its first quadrant."""
 
     live: LiveRange
     low: int
@@ -60,55 +61,55 @@ class PlacedRange(NamedTuple):
 
 
 class Peak(NamedTuple):
-    """The moment at which the most bytes are live."""
+    """The moment with the most live bytes."""
 
     event: int
     """The event's number."""
     bytes: int
-    """Of each partition, as if narrow tensors were packed side by side."""
+    """Bytes of each partition, with narrow tensors packed next to each other."""
     live: tuple[LiveRange, ...]
-    """Who is live then, the largest first."""
+    """The tensors that are live then, the largest first."""
     history: tuple[tuple[int, int], ...] = ()
-    """What was live after each event at which that changed: the event, and bytes as above."""
+    """The live bytes, as above, after each event that changes them: (event, bytes)."""
 
 
 class Placement(NamedTuple):
-    """How the tensors of one program fit one memory."""
+    """The placement of one program's tensors in one memory."""
 
     program: tuple[int, ...]
     space: Space
     limit: int
-    """Bytes that a kernel has of each partition."""
+    """Bytes of each partition that a kernel can use."""
     peak: Peak
     lives: tuple[LiveRange, ...]
     """All tensors of the program in this memory."""
     places: tuple[PlacedRange, ...] = ()
-    """Empty where so little is live that there is room in any case."""
+    """Empty if few enough bytes are live that there is always room."""
     reached: int = 0
-    """Bytes of each partition that the places take; more than ``limit`` if none were found that
-    fit."""
+    """Bytes of each partition that the places take; more than ``limit`` if no fitting places were
+    found."""
 
     in_own_banks: int = 0
-    """Bytes of the banks of PSUM in which no other tensor has room, at their peak."""
+    """Peak bytes of the PSUM banks without room for a second tensor."""
 
     @property
     def needed(self) -> int:
-        """Bytes of each partition that no placement can do without."""
+        """Return the bytes of each partition that every placement needs."""
         return max(self.peak.bytes, self.in_own_banks)
 
     @property
     def fits(self) -> bool:
-        """Whether the placement that was found lies in the memory."""
+        """Return whether the placement that was found fits the memory."""
         return self.reached <= self.limit
 
 
 def limit_of(space: Space, machine: Machine) -> int:
-    """Bytes of a partition that a kernel has of SBUF, without the reserved part, or of PSUM."""
+    """Return the usable bytes of a partition: SBUF without its reserved part, or PSUM."""
     return machine.psum_partition_bytes if space is Space.PSUM else machine.sbuf_usable_bytes
 
 
 def placements(trace: Trace, machine: Machine) -> Iterator[Placement]:
-    """The placement of each program's tensors in each memory of which it uses something."""
+    """Yield the placement of each program's tensors in each memory that the program uses."""
     for (program, space), allocations in _tensors(trace.allocations, trace).items():
         sizes = _by_block(allocations, trace, machine)
         limit = limit_of(space, machine)
@@ -119,7 +120,7 @@ def placements(trace: Trace, machine: Machine) -> Iterator[Placement]:
 
 
 def needed_bytes(trace: Trace, machine: Machine) -> dict[Space, int]:
-    """Bytes of each partition that no placement can do without, by memory; nothing is laid out."""
+    """Return by memory the bytes of each partition that every placement needs, without a layout."""
     peaks: dict[Space, int] = {}
     for (_, space), allocations in _tensors(trace.allocations, trace).items():
         sizes = _by_block(allocations, trace, machine)
@@ -129,7 +130,7 @@ def needed_bytes(trace: Trace, machine: Machine) -> dict[Space, int]:
 
 
 def footprint_of(trace: Trace, machine: Machine) -> tuple[int, ...]:
-    """For each of :data:`MEMORIES` the bytes that are needed; then those of its largest tensor."""
+    """Return the needed bytes of each of :data:`MEMORIES`, then the bytes of its largest tensor."""
     together = needed_bytes(trace, machine)
     sizes = [(tensor.space, tensor.partition_bytes) for tensor in trace.allocations]
     largest = (max((size for at, size in sizes if at is space), default=0) for space in MEMORIES)
@@ -137,7 +138,7 @@ def footprint_of(trace: Trace, machine: Machine) -> tuple[int, ...]:
 
 
 def overfull_placements(trace: Trace, machine: Machine) -> Iterator[Placement]:
-    """Those of :func:`placements` in which there is not room however the tensors are laid out."""
+    """Yield the placements of memories that may be too small for some layouts."""
     small = _small(trace.allocations, machine)
     allocations = [tensor for tensor in trace.allocations if tensor.space not in small]
     for (program, space), tensors in _tensors(allocations, trace).items():
@@ -147,9 +148,9 @@ def overfull_placements(trace: Trace, machine: Machine) -> Iterator[Placement]:
 
 
 def _small(allocations: Iterable[Allocation], machine: Machine) -> set[Space]:
-    """The memories that surely have room for all tensors at once, whenever they live.
+    """Return the memories that surely have room for all tensors at once, at any live ranges.
 
-    It spares most kernels a look at live ranges.
+    Most kernels then need no live ranges.
     """
     sbuf = banks = 0
     small = {Space.SBUF, Space.PSUM}
@@ -175,14 +176,14 @@ def _small(allocations: Iterable[Allocation], machine: Machine) -> set[Space]:
 def _tensors(
     allocations: Iterable[Allocation], trace: Trace
 ) -> dict[tuple[tuple[int, ...], Space], list[Allocation]]:
-    """Those that need memory, by program and by memory."""
+    """Group the tensors that need memory by program and by memory."""
     owners = _owners(trace.events) if trace.grid else None
     held = (tensor for tensor in allocations if not tensor.space.is_hbm and tensor.first >= 0)
     return group_by(held, lambda own: (() if owners is None else owners[own.id], own.space))
 
 
 def split_placement(placement: Placement, trace: Trace, machine: Machine) -> Placement:
-    """The same tensors, each with a place of its own for each part of its live range.
+    """Return a placement with a place of its own for each part of a tensor's live range.
 
     See :mod:`difftest.analysis.live_ranges`.
     """
@@ -195,7 +196,7 @@ def split_placement(placement: Placement, trace: Trace, machine: Machine) -> Pla
 
 
 def _by_block(allocations: Sequence[Allocation], trace: Trace, machine: Machine) -> _LiveRangeTable:
-    """The sizes of tensors, each block of one with a live range of its own."""
+    """Return the sizes of tensors, with a live range of its own for each block."""
     if all(len(block_allocations(tensor)) == 1 for tensor in allocations):
         return _LiveRangeTable(allocations, machine)
     held = live_ranges(
@@ -210,12 +211,12 @@ def _by_block(allocations: Sequence[Allocation], trace: Trace, machine: Machine)
 
 
 def _whole_banks(space: Space, machine: Machine) -> int:
-    """Bytes of the banks of which each tensor is given whole ones, to be sure; 0 for none."""
+    """Return the bytes of the banks that :meth:`surely_fit` rounds up to; 0 for none."""
     return machine.psum_bank_bytes if space is Space.PSUM else 0
 
 
 def _own_bank(space: Space, machine: Machine) -> int:
-    """Bytes of the banks that a tensor may not cross; 0 where it may."""
+    """Return the bytes of the banks that a tensor may not cross; 0 if it may."""
     return machine.psum_bank_bytes if space is Space.PSUM and machine.nc_version < 4 else 0
 
 
@@ -252,7 +253,7 @@ _ORDERS: tuple[Callable[[LiveRange], tuple[int, int]], ...] = (
     lambda live: (-live.size * live.quadrants, live.first),
     lambda live: (live.first - live.last, -live.size),
 )
-"""In which tensors are given a place: as they begin, the largest first, the longest first."""
+"""Orders of placement: as tensors begin, the largest first, the longest first."""
 
 
 class _LiveRangeTable:
@@ -276,18 +277,18 @@ class _LiveRangeTable:
         self.fixed = [n for n, tensor in enumerate(allocations) if tensor.areas]
 
     def live(self, number: int) -> LiveRange:
-        """One of them."""
+        """Return one live range."""
         first, end = self.ranges[number].tolist()
         size = int(self.size[number])
         quadrants = int(self.wide[number])
         return LiveRange(self.allocations[number], first, end - 1, size, quadrants)
 
     def lives(self) -> tuple[LiveRange, ...]:
-        """All of them."""
+        """Return all live ranges."""
         return tuple(self.live(number) for number in range(len(self.allocations)))
 
     def peak(self) -> Peak:
-        """When the most bytes are live, and whose they are; those at one address count once."""
+        """Return the moment with the most live bytes; tensors at one address count once."""
         sizes = self.size * self.wide
         sizes[self.fixed] = 0
         events, totals = self._load(sizes)
@@ -306,7 +307,7 @@ class _LiveRangeTable:
         return Peak(when, int(shared[highest]), tuple(lives), history)
 
     def _taken_by_fixed(self) -> tuple[Numbers, Numbers]:
-        """The events at which a tensor begins, and what those with addresses take together then."""
+        """Return the events where tensors begin, and the bytes at fixed addresses then."""
         fixed = set(self.fixed)
         active: dict[int, Allocation] = {}
         taken = 0
@@ -331,7 +332,7 @@ class _LiveRangeTable:
         return np.array(begins), np.array(totals)
 
     def surely_fit(self, limit: int, bank: int) -> bool:
-        """Whether there is room however they are laid out; with a ``bank`` in whole banks.
+        """Return whether every layout has room; with a ``bank``, sizes count in whole banks.
 
         Live ranges that take one bank each need as many banks as are live together.
         """
@@ -344,10 +345,9 @@ class _LiveRangeTable:
         return self._most(self.size) * EASY <= limit
 
     def in_own_banks(self, bank: int) -> int:
-        """Bytes of the banks that are live together and that no two tensors can share.
+        """Return the bytes of the banks that are live together and cannot be shared.
 
-        Of those that take more than half of a bank and more than half of the partitions each
-        needs one.
+        A tensor needs such a bank if it takes more than half of a bank and of the partitions.
         """
         alone = (2 * self.size > bank) & (self.size <= bank) & (2 * self.wide > self.quadrants)
         alone[self.fixed] = False
@@ -357,15 +357,15 @@ class _LiveRangeTable:
         return int(self._load(sizes)[1].max())
 
     def _load(self, sizes: Numbers) -> tuple[Numbers, Numbers]:
-        """Events in order, and the sizes that are live after what each ends and begins."""
-        events = np.concatenate([self.ranges[:, 1], self.ranges[:, 0]])  # at one event ends first
+        """Return the events in order, and the live bytes after each of them."""
+        events = np.concatenate([self.ranges[:, 1], self.ranges[:, 0]])  # ends precede starts
         changes = np.concatenate([-sizes, sizes])
         order = np.argsort(events, kind="stable")
         return events[order], changes[order].cumsum()
 
 
 def _owners(events: Iterable[Event]) -> dict[int, tuple[int, ...]]:
-    """The program to which each tensor belongs: that of whoever writes it first."""
+    """Return the program of each tensor: the program that writes it first."""
     owners: dict[int, tuple[int, ...]] = {}
     for event in events:
         for region in event.writes:
@@ -374,11 +374,11 @@ def _owners(events: Iterable[Event]) -> dict[int, tuple[int, ...]]:
 
 
 def _size(allocation: Allocation) -> int:
-    """Bytes of a partition that a tensor takes.
+    """Return the bytes of a partition that a tensor takes.
 
-    Of a tensor with block dimensions one block counts: in SBUF each has a live range of its own, in
-    PSUM how many are live at once is the compiler's choice. Of blocks that the kernel placed each
-    place does.
+    For a tensor with block dimensions, one block counts. In SBUF each block has its own live
+    range; in PSUM the compiler decides how many blocks are live at once. If the kernel placed
+    the blocks, each place counts.
     """
     if allocation.places:
         return sum(area.high - area.low for area in allocation.areas)
@@ -389,7 +389,7 @@ def _size(allocation: Allocation) -> int:
 
 
 def _taken(allocations: Iterable[Allocation], step: int) -> int:
-    """Bytes that tensors with addresses take together, of all quadrants: each byte once."""
+    """Return the bytes of tensors with addresses over all quadrants; each byte counts once."""
     lines: dict[int, list[tuple[int, int]]] = {}
     for area in (area for allocation in allocations for area in allocation.areas):
         for number in range(area.first // step, (area.last - 1) // step + 1):
@@ -404,11 +404,11 @@ def _taken(allocations: Iterable[Allocation], step: int) -> int:
 
 
 _Shelf = list[tuple[int, int, int, int]]
-"""The places of one quadrant that were given away, by their first byte: (low, high, first, last)"""
+"""The assigned places of one quadrant, by their first byte: (low, high, first, last)"""
 
 
 def _lowest_first(lives: Iterable[LiveRange], bank: int, quadrants: int) -> Iterator[PlacedRange]:
-    """Give each tensor the lowest place that is free for all of its time."""
+    """Assign to each tensor the lowest place that is free for its whole live range."""
     shelves: list[_Shelf] = [[] for _ in range(quadrants)]
     lives = sorted(lives, key=lambda life: not life.allocation.areas)
     forgets = not lives[0].allocation.areas and all(
@@ -426,14 +426,14 @@ def _lowest_first(lives: Iterable[LiveRange], bank: int, quadrants: int) -> Iter
         for spot in places:
             entry = (spot.low, spot.high, live.first, live.last)
             for shelf in shelves[spot.quadrant : spot.quadrant + live.quadrants]:
-                if forgets:  # whoever ended before this one begins stands in nobody's way any more
+                if forgets:  # ranges that ended before this one begins do not conflict any more
                     shelf[:] = [row for row in shelf if row[3] >= live.first]
                 insort(shelf, entry)
             yield spot
 
 
 def _lowest(shelves: list[_Shelf], live: LiveRange, start: int, bank: int) -> int:
-    """The lowest byte from which all of a tensor's quadrants are free."""
+    """Return the lowest byte where all of a tensor's quadrants are free."""
     taken: list[tuple[int, int]] = []
     for shelf in shelves[start : start + live.quadrants]:
         taken += [row[:2] for row in shelf if row[2] <= live.last and live.first <= row[3]]
@@ -449,7 +449,7 @@ def _lowest(shelves: list[_Shelf], live: LiveRange, start: int, bank: int) -> in
 
 
 def _in_a_bank(low: int, size: int, bank: int) -> int:
-    """The first byte from ``low`` on at which a tensor does not cross banks, if it need not."""
+    """Return the first byte from ``low`` where the tensor crosses no bank unless it must."""
     if not bank:
         return low
     room = bank - low % bank

@@ -1,4 +1,4 @@
-"""How long a kernel would take on the device: a timeline predicted from its trace.
+"""Predict how long a kernel takes on the device: a timeline from its trace.
 
 >>> import numpy as np
 >>> from difftest.simulator import TRN2, launch
@@ -16,8 +16,8 @@
 >>> round(prediction.get_latency_percentile(50), 1)  # microseconds
 15.8
 
-Every number is a prediction, made from costs that are measured, documented or assumed: each says
-which. Reads the trace alone and touches no data.
+Every number is a prediction from costs that are measured, documented or assumed. Each cost names
+its evidence. A prediction reads the trace only and touches no data.
 """
 
 from difftest.timing.evidence import UnknownCostError

@@ -1,11 +1,11 @@
-"""SBUF and PSUM as the compiler hands them out: each tile its own place until none is left.
+"""SBUF and PSUM as the compiler assigns them: each tile has its own place while there is room.
 
-Places are given in program order, so an instruction never waits for one that comes after it; what
-has been used for the last time makes room. PSUM is given by whole banks (TRACE) as long as there
-are enough of them.
+Places are assigned in program order, so an instruction never waits for a later one. The place of a
+tensor is free after its last use. PSUM is assigned in whole banks (TRACE) while there are enough.
 
-If the tensors that are live at one time exceed SBUF, the compiler spills those that rest longest to
-HBM and back. What that costs is not modelled: they are scheduled as if they had room, and named.
+If the tensors that are live at one time exceed SBUF, the compiler spills the longest unused
+tensors to HBM. The cost of spilling is not modelled: the schedule assumes room for these tensors,
+and the prediction names them.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Space
 
 Uses = Iterable[tuple[tuple[Allocation, ...], tuple[Allocation, ...]]]
-"""By instruction, the on-chip tensors that it is the first and the last to touch."""
+"""The on-chip tensors that each instruction is the first and the last to touch."""
 
 
 class Memory:
-    """One on-chip memory: what is free, and who waits, in program order."""
+    """An on-chip memory: its free bytes, and the waiting tensors in program order."""
 
     __slots__ = ("free", "sizes", "unit", "waiting")
 
@@ -30,18 +30,18 @@ class Memory:
         self.unit = unit
         self.free = capacity
         self.sizes: dict[int, int] = {}
-        """On-chip allocation -> the bytes a partition that it takes."""
+        """On-chip allocation -> its bytes in each partition."""
         self.waiting: deque[Allocation] = deque()
 
     def copy(self) -> Memory:
-        """One as full as this one is, with the same tensors waiting."""
+        """Return a memory that is as full, with the same tensors waiting."""
         other = Memory(self.free, self.unit)
         other.sizes = self.sizes
         other.waiting = self.waiting.copy()
         return other
 
     def size(self, allocation: Allocation) -> int:
-        """Bytes a partition that the tensor takes; of a tensor with blocks each has whole units."""
+        """Return a tensor's bytes in each partition; each block of a tensor takes whole units."""
         unit = self.unit
         size = allocation.partition_bytes
         if unit == 1:
@@ -51,7 +51,7 @@ class Memory:
         return -(-size // (blocks * unit)) * unit * blocks
 
     def grant(self) -> list[Allocation]:
-        """The next tensors, as many as fit."""
+        """Assign places to the next tensors that fit, and return these tensors."""
         granted = []
         waiting = self.waiting
         sizes = self.sizes
@@ -61,19 +61,19 @@ class Memory:
         return granted
 
     def enter(self, allocation: Allocation) -> int:
-        """Let a tensor wait for its place, in program order of first use; the bytes it takes."""
+        """Queue a tensor in program order of first use, and return the bytes that it takes."""
         size = self.sizes[allocation.id] = self.size(allocation)
         self.waiting.append(allocation)
         return size
 
     def release(self, allocation: Allocation) -> list[Allocation]:
-        """Take back the place of a tensor; the tensors that have one now."""
+        """Free the place of a tensor, and return the tensors that get a place now."""
         self.free += self.sizes[allocation.id]
         return self.grant()
 
 
 class Buffers(dict[Space, Memory]):
-    """The on-chip memories of a core, for whose places all tensors wait."""
+    """The on-chip memories of a core, with all tensors in their queues."""
 
     def __init__(self, machine: Machine, uses: Uses) -> None:
         sbuf = Memory(machine.sbuf_usable_bytes, 1)
@@ -81,7 +81,7 @@ class Buffers(dict[Space, Memory]):
         super().__init__({Space.SBUF: sbuf, Space.PSUM: psum})
         peaks = self._enter(uses)
         self.spilled = max(0, peaks[Space.SBUF] - sbuf.free)
-        """Bytes a partition by which the tensors live at one time exceed SBUF."""
+        """Excess of the tensors that are live at one time over SBUF, bytes in each partition."""
         if self.spilled:
             sbuf.free = 2 * peaks[Space.SBUF]
         if peaks[Space.PSUM] > psum.free:
@@ -90,7 +90,7 @@ class Buffers(dict[Space, Memory]):
                 self[Space.PSUM].enter(allocation)
 
     def _enter(self, uses: Uses) -> dict[Space, int]:
-        """Let all tensors wait; the most bytes that are live at once, closed by whatever core."""
+        """Queue all tensors, and return the most bytes that are live at once in each memory."""
         live = dict.fromkeys(self, 0)
         peaks = dict.fromkeys(self, 0)
         for opens, closes in uses:

@@ -1,19 +1,20 @@
-"""Whether the intervals hold what they promise: published latencies, inside or outside.
+"""Check the intervals of predictions against published latencies.
 
-For each latency one asks which scale (:data:`~difftest.timing.interval.SCALE`) would just reach it.
-So that this is no tautology, each kernel is judged with the scale that the others give: leave one
-out. Latencies are data (``data/measurements-trn2.csv``): each row names its source, and the kernel
-of this repository that it is the latency of, if there is one.
+For each latency, the calibration finds the smallest scale
+(:data:`~difftest.timing.interval.SCALE`) whose interval holds it. Each kernel is judged with the
+scale that the other kernels give (leave one out), so that no kernel confirms itself. Latencies are
+data (``data/measurements-trn2.csv``): each row names its source and, if there is one, the kernel of
+this repository that it belongs to.
 
-A timeline is compared with a device trace of the same kernel engine by engine, both timed from
-their first DMA trigger, the n-th instruction to start with the n-th. A matmul counts from its
-LDWEIGHTS to the end of its MATMUL, a DMA from its trigger to its semaphore. The traces
-(``data/traces``) are of neuronx-cc 2.21.18209 on a trn2.3xlarge, with static descriptors; their
-format was inferred.
+A timeline is compared with a device trace of the same kernel engine by engine. Both are timed from
+their first DMA trigger, and the n-th instruction to start is compared with the n-th. A matmul
+counts from its LDWEIGHTS to the end of its MATMUL, a DMA from its trigger to its semaphore. The
+traces (``data/traces``) are of neuronx-cc 2.21.18209 on a trn2.3xlarge, with static descriptors;
+their format was inferred.
 
-A probe is one instruction that a kernel repeats back to back on tensors in a ring, and its time is
-the slope over the repeats (PROBE). Here the same trace is made by hand and predicted. The rows are
-data (``data/probes-trn1.csv``); an operand is its memory, the bytes of an element and its shape.
+A probe is one instruction that a kernel repeats back to back on tensors in a ring. Its time is the
+slope over the repeats (PROBE). Here the same trace is built directly and predicted. The rows are
+data (``data/probes-trn1.csv``). An operand is its memory, the bytes of an element and its shape.
 """
 
 from __future__ import annotations
@@ -48,23 +49,23 @@ from difftest.timing.prediction import Prediction, predict
 from difftest.timing.schedule import Schedule, Span
 
 NEAR = 0.2
-"""An error that is small."""
+"""The largest error that counts as small."""
 WIDEST = 64.0
-"""The largest scale that is tried: what even this does not reach, no interval holds."""
+"""The largest scale that is tried. If it does not reach a latency, no interval does."""
 STEPS = 40
 """Halvings of the scale's range: enough for double precision."""
 
 
 class CheckedPrediction(NamedTuple):
-    """One published latency and the interval of its prediction."""
+    """A published latency and the interval of its prediction."""
 
     kernel: str
-    """What is left out together."""
+    """The kernel; all rows of one kernel are left out together."""
     measured: float
     predicted: float
     interval: Interval
     needed: float
-    """The smallest scale whose interval holds it; infinite if none does."""
+    """The smallest scale whose interval holds the latency; infinite if none does."""
 
     @property
     def inside(self) -> bool:
@@ -72,14 +73,14 @@ class CheckedPrediction(NamedTuple):
 
     @property
     def width(self) -> float:
-        """From end to end, as a part of the prediction."""
+        """The interval's width, relative to the prediction."""
         return (self.interval.high - self.interval.low) / self.predicted
 
 
 def check_prediction(
     kernel: str, measured: float, predicted: float, interval_at: Callable[[float], Interval]
 ) -> CheckedPrediction:
-    """The smallest scale that reaches ``measured``, and the interval at the model's own.
+    """Return a published latency with its interval and the smallest scale that reaches it.
 
     Parameters
     ----------
@@ -91,7 +92,7 @@ def check_prediction(
 
 
 def needed_scale(measured: float, interval_at: Callable[[float], Interval]) -> float:
-    """The smallest scale whose interval holds ``measured``; infinite if none does."""
+    """Return the smallest scale whose interval holds ``measured``; infinite if none does."""
 
     def holds(scale: float) -> bool:
         low, high = interval_at(scale)
@@ -110,28 +111,28 @@ def needed_scale(measured: float, interval_at: Callable[[float], Interval]) -> f
 
 
 def scale_for(needed: Sequence[float]) -> float:
-    """The scale that holds ``COVERAGE`` of what needs these."""
+    """Return the scale that covers the share ``COVERAGE`` of rows that need these scales."""
     if not needed:
         raise ValueError("no published latency: there is nothing to calibrate with")
     return sorted(needed)[math.ceil(COVERAGE * len(needed)) - 1]
 
 
 class Calibration(NamedTuple):
-    """How well the intervals of published latencies hold."""
+    """The coverage of published latencies by their intervals."""
 
     rows: int
     inside: int
     left_out: int
-    """Those inside with the scale that the other kernels give."""
+    """Rows inside their interval with the scale that the other kernels give."""
     scale: float
-    """That holds nine of ten."""
+    """The scale that covers nine of ten rows."""
     median_width: float
-    """Of the intervals, from end to end, as a part of the prediction."""
+    """Median width of the intervals, relative to the prediction."""
     median_error: float
     near: int
-    """Those whose error is ``NEAR`` at most."""
+    """Rows whose error is at most ``NEAR``."""
     in_order: int
-    """Pairs that are predicted in the order in which they were measured."""
+    """Pairs that are predicted in their measured order."""
     pairs: int
 
     @property
@@ -141,7 +142,7 @@ class Calibration(NamedTuple):
 
 
 def calibration(judged: Sequence[CheckedPrediction]) -> Calibration:
-    """The intervals of all; leave-one-kernel-out beside it."""
+    """Return the calibration of all rows, with the leave-one-kernel-out count."""
     errors = [abs(row.predicted / row.measured - 1) for row in judged]
     pairs = list(combinations(judged, 2))
     left_out = 0
@@ -163,10 +164,10 @@ def calibration(judged: Sequence[CheckedPrediction]) -> Calibration:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """One published latency, or a threshold to stay below. Times in microseconds."""
+    """A published latency, or a threshold to stay below. Times in microseconds."""
 
     kernel: str
-    """As its source names it."""
+    """The kernel's name in its source."""
     shape: str
     dtype: str
     machine: str
@@ -180,25 +181,25 @@ class Measurement:
     inputs: tuple[tuple[int, ...], ...]
     keywords: tuple[tuple[str, Any], ...]
     slow: bool
-    """Whether to run its counterpart takes more than three seconds."""
+    """Whether its counterpart takes more than three seconds to run."""
     source: str
     notes: str
 
     @property
     def is_launched(self) -> bool:
-        """Whether the whole launch is in it."""
+        """Return whether the time includes the whole launch."""
         return self.metric == "launched latency"
 
     @property
     def run(self) -> tuple[Any, ...]:
-        """What is launched: equal for the measurements of one kernel on the same inputs."""
-        what = self.counterpart, self.inputs, self.keywords, self.dtype
-        return (*what, self.machine, self.toolchain)
+        """The launch: equal for measurements of one kernel on the same inputs."""
+        launch = self.counterpart, self.inputs, self.keywords, self.dtype
+        return (*launch, self.machine, self.toolchain)
 
 
 @cache
 def measurements() -> tuple[Measurement, ...]:
-    """Every row of ``data/measurements-trn2.csv``."""
+    """Return every row of ``data/measurements-trn2.csv``."""
     return tuple(map(_measurement, rows_of("measurements-trn2")))
 
 
@@ -217,11 +218,11 @@ def _measurement(row: dict[str, str]) -> Measurement:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """The measurements of one kernel on the same inputs, and the prediction. Microseconds."""
+    """The measurements of one kernel on the same inputs, and its prediction. Microseconds."""
 
     measurements: tuple[Measurement, ...]
     estimates: Mapping[str, Estimate]
-    """Metric -> what is predicted of it; ``""`` for all others."""
+    """Metric -> its estimate; ``""`` for all other metrics."""
 
     @property
     def estimate(self) -> Estimate:
@@ -233,7 +234,7 @@ class Comparison:
 
     @property
     def judged(self) -> CheckedPrediction:
-        """The measurements' median against the interval of the prediction."""
+        """The median of the measurements, against the interval of the prediction."""
         kernel = self.first.counterpart
         return check_prediction(kernel, self.measured, self.predicted, self.estimate.interval)
 
@@ -248,12 +249,12 @@ class Comparison:
 
     @property
     def error(self) -> float:
-        """Relative error of the prediction; negative if it is too low."""
+        """Relative error of the prediction; negative if the prediction is too low."""
         return self.predicted / self.measured - 1
 
 
 def comparisons(rows: Iterable[Measurement]) -> list[tuple[Measurement, ...]]:
-    """The rows with a counterpart, those of one run and metric together, in their order."""
+    """Return the rows with a counterpart, in order, grouped by run and metric."""
     groups: dict[tuple[Any, ...], list[Measurement]] = {}
     for row in rows:
         if row.counterpart:
@@ -262,11 +263,11 @@ def comparisons(rows: Iterable[Measurement]) -> list[tuple[Measurement, ...]]:
 
 
 UNITS = ("load", "tensor", "vector", "scalar", "store")
-"""What is compared: the engines that compute, and DMAs by direction."""
+"""The compared units: the engines that compute, and DMAs by direction."""
 
 
 class DeviceInstruction(NamedTuple):
-    """One instruction of a device trace; microseconds from the profile's start."""
+    """An instruction of a device trace; microseconds from the profile's start."""
 
     unit: str
     opcode: str
@@ -276,7 +277,7 @@ class DeviceInstruction(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Alignment:
-    """One engine of a kernel, device against prediction. Times in microseconds."""
+    """Comparison of one engine, device against prediction. Times in microseconds."""
 
     unit: str
     device_count: int
@@ -285,12 +286,12 @@ class Alignment:
     """Start of its first instruction and end of its last."""
     predicted_span: tuple[float, float]
     median_offset: float
-    """Median over its instructions of how much later the prediction starts the n-th."""
+    """Median delay of the prediction's n-th instruction after the device's n-th."""
     worst_offset: float
 
 
 def device_trace(name: str) -> list[DeviceInstruction]:
-    """The trace ``data/traces/<name>.csv``."""
+    """Return the trace ``data/traces/<name>.csv``."""
     return [
         DeviceInstruction(row["unit"], row["opcode"], float(row["start_us"]), float(row["end_us"]))
         for row in rows_of(f"traces/{name}")
@@ -298,33 +299,38 @@ def device_trace(name: str) -> list[DeviceInstruction]:
 
 
 def align(device: list[DeviceInstruction], schedule: Schedule) -> list[Alignment]:
-    """Compare the engines that the trace or the prediction uses."""
+    """Compare each engine that the trace or the prediction uses."""
     zero = min(record.start for record in device if record.unit in ("load", "constant"))
     rows = []
     for unit in UNITS:
-        real = sorted(
+        measured = sorted(
             (record.start - zero, record.end - zero)
             for record in device
             if record.unit == unit and record.opcode != "ACT_TABLE_LOAD"
         )
-        ours = sorted(
+        predicted = sorted(
             (span.start / 1e3, span.end / 1e3) for span in schedule.spans if _unit(span) == unit
         )
-        if not real and not ours:
+        if not measured and not predicted:
             continue
-        offsets = [mine[0] - theirs[0] for mine, theirs in zip(ours, real, strict=False)]
-        rows.append(
-            Alignment(
-                unit=unit,
-                device_count=len(real),
-                predicted_count=len(ours),
-                device_span=_span(real),
-                predicted_span=_span(ours),
-                median_offset=median(offsets) if offsets else float("nan"),
-                worst_offset=max(offsets, key=abs) if offsets else float("nan"),
-            )
-        )
+        rows.append(_alignment(unit, measured, predicted))
     return rows
+
+
+def _alignment(
+    unit: str, measured: list[tuple[float, float]], predicted: list[tuple[float, float]]
+) -> Alignment:
+    """Return the comparison of one engine's (start, end) times, both sorted."""
+    offsets = [mine[0] - theirs[0] for mine, theirs in zip(predicted, measured, strict=False)]
+    return Alignment(
+        unit=unit,
+        device_count=len(measured),
+        predicted_count=len(predicted),
+        device_span=_span(measured),
+        predicted_span=_span(predicted),
+        median_offset=median(offsets) if offsets else float("nan"),
+        worst_offset=max(offsets, key=abs) if offsets else float("nan"),
+    )
 
 
 def _unit(span: Span) -> str:
@@ -341,19 +347,19 @@ def _span(times: list[tuple[float, float]]) -> tuple[float, float]:
 
 
 RING = 4
-"""Tensors that the repeats write in turn (PROBE)."""
+"""Number of tensors that the repeats write in rotation (PROBE)."""
 FEW, MANY = 32, 96
 """Repeats of the two traces whose times give the slope."""
 RESOLUTION = 10.0
-"""Nanoseconds to which the probes are given."""
+"""Resolution of the published probes in nanoseconds."""
 _DTYPES = {size: np.dtype(f"uint{8 * size}") for size in (1, 2, 4)}
-"""A dtype of as many bytes: nothing else of it has a cost."""
+"""A dtype for each element size: only its size affects the cost."""
 _SPACES = {"sbuf": Space.SBUF, "psum": Space.PSUM, "hbm": Space.SHARED_HBM}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """One published time; ``writes`` and ``reads`` are (memory, bytes of an element, shape)."""
+    """A published time; ``writes`` and ``reads`` are (memory, bytes of an element, shape)."""
 
     instruction: str
     purpose: Purpose
@@ -362,17 +368,17 @@ class Probe:
     reads: tuple[tuple[Space, int, tuple[int, int]], ...]
     op: str | None
     repeats: int
-    """Instructions that the time is of."""
+    """Number of instructions in the time."""
     measured: float
-    """Nanoseconds, of all of them."""
+    """Nanoseconds for all of them."""
     fitted: bool
-    """Whether a cost of the model is taken from it, so that it judges nothing."""
+    """Whether a cost of the model is derived from this probe; such a probe judges nothing."""
     what: str
 
 
 @cache
 def probes() -> tuple[Probe, ...]:
-    """Every row of ``data/probes-trn1.csv``."""
+    """Return every row of ``data/probes-trn1.csv``."""
     return tuple(
         Probe(
             instruction=row["instruction"],
@@ -400,7 +406,7 @@ def _operands(text: str) -> tuple[tuple[Space, int, tuple[int, int]], ...]:
 
 
 def predict_probe(probe: Probe) -> CheckedPrediction:
-    """What the model says of a probe, ns: the slope of two traces, and its interval."""
+    """Predict a probe's time in ns: the slope between two traces, and its interval."""
     few, many = (predict(_trace(probe, count), TRN1, dge=False) for count in (FEW, MANY))
     slope = (many.middle - few.middle) * 1e3 / (MANY - FEW) * probe.repeats
 
@@ -412,9 +418,10 @@ def predict_probe(probe: Probe) -> CheckedPrediction:
 
 
 def _around(prediction: Prediction, slope: float, scale: float) -> Interval:
-    """The interval of the whole trace, as that of one of its instructions.
+    """Return the interval of one instruction, scaled from the interval of the whole trace.
 
-    What another compiler would leave out of it is no part: the probes' instructions were counted.
+    The interval excludes work that another compiler would omit: the probes' instructions were
+    counted.
     """
     own = prediction.middle
     whole = Estimate(prediction.error_budget, own, 0.0, 0.0, 0.0).interval(scale)

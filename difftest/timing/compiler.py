@@ -1,11 +1,11 @@
-"""What the compiler is taken to do to a kernel: inferred from measured kernels, documented nowhere.
+"""Models of the compiler: inferred from measured kernels, documented nowhere.
 
-Three of them: the one that a prediction is made with, and two that bound it. A kernel whose three
-predictions agree does not depend on what is unknown here. From what each is inferred is in
-docs/explanation/compiler.md.
+There are three models: a likely one for predictions, and two that bound it. If the three
+predictions of a kernel agree, the kernel does not depend on these unknowns. The evidence for each
+answer is in docs/explanation/compiler.md.
 
-Who makes a DMA's descriptors goes by its kind and by what compiled the kernel: data
-(``data/descriptors.csv``), each row with its evidence and source.
+The source of a DMA's descriptors depends on the kind of DMA and on the compiler of the kernel. This
+is data (``data/descriptors.csv``); each row has its evidence and source.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from difftest.simulator.trace import Trace
 from difftest.timing.evidence import rows_of
 
 TODAYS = "nki"
-"""The dialect that today's compiler takes."""
+"""The current dialect."""
 ANY = "*"
 KINDS = ("none", "swdge", "register", "index", "transpose", "turned", "row", "run", "rows")
-"""What tells DMAs apart; the more a kernel asks for, the earlier: :func:`.transfer.kind_of`."""
+"""Kinds of DMAs, the most specific first; see :func:`~difftest.timing.dma.dma_kind`."""
 
 
 class DescriptorSource(Enum):
-    """Who makes the descriptors of a DMA."""
+    """The maker of a DMA's descriptors."""
 
     LAID_DOWN = "laid down"
     """The host, before the run."""
     IN_TURN = "in turn"
-    """The same; it keeps a generator's queue for as long as it moves data."""
+    """The host, before the run; each DMA keeps a generator's queue while it moves data."""
     HARDWARE = "hardware"
-    """A generator of the hardware."""
+    """A generator in hardware."""
     SOFTWARE = "software"
-    """The GpSimd Engine, which is busy with it."""
+    """The GpSimd Engine, which is busy meanwhile."""
 
 
 ON_DEVICE = (DescriptorSource.HARDWARE, DescriptorSource.SOFTWARE)
-"""The ways by which the device makes descriptors."""
+"""The sources on the device."""
 
 
 class Toolchain(Enum):
@@ -49,13 +49,13 @@ class Toolchain(Enum):
     CLASSIC_PROFILE = "classic-profile"
     """neuronx-cc 2.21 with ``--disable-dge``, as in profiles of classic kernels."""
     CLASSIC_BENCHMARK = "classic-benchmark"
-    """The same without the flag, as ``nki.benchmark`` runs it."""
+    """neuronx-cc 2.21 without the flag, as ``nki.benchmark`` runs it."""
     TODAY = "today"
-    """What compiles kernels of today's dialect, neuronx-cc 2.23 and later."""
+    """The compiler of the current dialect, neuronx-cc 2.23 and later."""
 
     @classmethod
     def of(cls, asked: bool | Toolchain | None, dialect: str) -> Toolchain:
-        """The one that is asked for; True and False are the classic ones, None is the dialect's."""
+        """Return the requested toolchain; True and False mean a classic one, None the dialect's."""
         if isinstance(asked, Toolchain):
             return asked
         if asked is None and dialect == TODAYS:
@@ -64,12 +64,12 @@ class Toolchain(Enum):
 
     @property
     def generators(self) -> int:
-        """The generators of the hardware that DMAs are shared out to."""
+        """The number of hardware generators that share the DMAs."""
         return 2 if self is Toolchain.TODAY else 1
 
     @property
     def words(self) -> str:
-        """How it makes most descriptors."""
+        """Return how the toolchain makes most descriptors, in words."""
         if self is Toolchain.TODAY:
             return "from two generators or from software, those of one partition laid down"
         profiled = self is Toolchain.CLASSIC_PROFILE
@@ -78,7 +78,7 @@ class Toolchain(Enum):
 
 @cache
 def descriptor_sources(toolchain: Toolchain, machine: Machine) -> dict[str, DescriptorSource]:
-    """Kind of DMA -> its way: the last row that is for all three."""
+    """Return kind of DMA -> descriptor source: the last row that matches all three."""
     asked = {"toolchain": toolchain.value, "machine": machine.name}
     rows = list(rows_of("descriptors"))
     table: dict[str, DescriptorSource] = {}
@@ -90,13 +90,14 @@ def descriptor_sources(toolchain: Toolchain, machine: Machine) -> dict[str, Desc
 
 
 class RepeatRule(Enum):
-    """Which instructions, of those that only do again what was done, are left out."""
+    """A rule for instructions that repeat earlier work: which of them are omitted."""
 
     KEPT = "kept"
     INVARIANT = "invariant"
-    """Those in a loop, of what was there before the innermost loop of several turns around them."""
+    """Omit repeats in a loop, if the first is from before their innermost loop of several
+    iterations."""
     OLDER = "older"
-    """The same on trn1 alone, whose published kernels went through the whole compiler."""
+    """As INVARIANT, on trn1 only; its published kernels went through the whole compiler."""
     REMOVED = "removed"
 
 
@@ -111,11 +112,11 @@ QUESTIONS = {
     "toolchain": "who makes the descriptors of DMAs",
     "one_table": "are all activation functions in one table",
 }
-"""What each field of a compiler answers; docs/explanation/compiler.md says more of each."""
+"""The question that each field of a compiler answers; see docs/explanation/compiler.md."""
 
 
 def parse_answer(value: bool | float | RepeatRule | Toolchain | None) -> str:
-    """What a compiler's field says to its question."""
+    """Return the value of a compiler's field as an answer in words."""
     if isinstance(value, Toolchain):
         return value.words
     if isinstance(value, RepeatRule):
@@ -127,7 +128,7 @@ def parse_answer(value: bool | float | RepeatRule | Toolchain | None) -> str:
 
 
 class Compiler(NamedTuple):
-    """How a kernel is compiled: the answers to ``QUESTIONS``."""
+    """The compilation of a kernel: the answers to ``QUESTIONS``."""
 
     renames: bool
     by_tensor: bool
@@ -138,7 +139,7 @@ class Compiler(NamedTuple):
     repeated_loads: RepeatRule
     merged_loads: bool
     toolchain: Toolchain | None
-    """None: the one that the prediction is asked for."""
+    """None: the toolchain of the prediction."""
     one_table: bool
 
 
@@ -153,7 +154,7 @@ LIKELY = Compiler(
     toolchain=None,
     one_table=False,
 )
-"""What predictions are made with."""
+"""The compiler of predictions."""
 FASTEST = LIKELY._replace(
     by_tensor=False,
     expected=None,
@@ -174,10 +175,10 @@ SLOWEST = LIKELY._replace(
 
 
 def cores_of(trace: Trace) -> dict[tuple[int, ...], int]:
-    """Instance of the grid -> the physical core that runs it, where the launch says so.
+    """Return grid instance -> the physical core that runs it; empty if the launch names no cores.
 
-    Each of today's dialect has a core of its own; those of a classic grid do that ``nl.nc``
-    spreads. All others run one after the other on the first core.
+    In the current dialect each instance has its own core. In a classic grid, instances that
+    ``nl.nc`` spreads have one. All others run one after the other on the first core.
     """
     instances = itertools.product(*map(range, trace.grid))
     return dict(zip(instances, trace.cores, strict=True)) if trace.cores else {}

@@ -1,6 +1,6 @@
-"""What the instructions of a kernel cost, each kind of instruction and operands looked up once.
+"""Costs of a kernel's instructions; each kind of instruction and operands is looked up once.
 
-And how it is known: the classes of evidence behind its figures.
+The module also reports the classes of evidence behind these costs.
 """
 
 from __future__ import annotations
@@ -19,50 +19,50 @@ from difftest.timing.parameters import MIN_CYCLES, TimingParameters, timing_para
 from difftest.timing.tensor_engine import Matmul, matmul
 
 SHARED = (Engine.SCALAR, Engine.VECTOR)
-"""Engines that share the copies for which the kernel names none (TRACE)."""
+"""Engines that share copies without an engine of their own (TRACE)."""
 IN_EVERY_TABLE = COPIES | {"abs", "relu", "sign", "square"}
-"""Activation functions that need no table of their own: copies (TODAY); the others are assumed."""
+"""Activation functions that need no table of their own. Copies: TODAY; the others are assumed."""
 PRODUCTS = (Purpose.PRODUCT, Purpose.TRANSPOSE)
-"""What the model of the Tensor Engine knows."""
+"""Purposes that the model of the Tensor Engine covers."""
 UNKNOWN_CYCLES = MIN_CYCLES
-"""What an instruction of unknown cost takes, so that the others can be scheduled."""
+"""Assumed cycles of an instruction with unknown cost, so that the others can be scheduled."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineCost:
-    """What an instruction costs on one engine; ns."""
+    """The cost of an instruction on one engine; ns."""
 
     interval: float
     latency: float
     cost: Cost | None
     """Its row in the table; None if its cost is unknown."""
     elements: int
-    """N: elements a partition of its largest operand."""
+    """N: elements per partition of its largest operand."""
     table: str
-    """The table of activation functions that it needs; empty if any has what it does."""
+    """The table of activation functions that it needs; empty if every table has its function."""
     cycles: float
-    """What its elements take, or the least that any instruction does."""
+    """Time for its elements, or the least time of any instruction."""
     planned: float
-    """What the compiler is taken to count on, where it shares copies among engines: it knows no
-    performance modes. N cycles on the vector engine, N and the access time on the scalar engine."""
+    """The compiler's assumed estimate when it shares copies among engines. It ignores performance
+    modes: N cycles on the vector engine, N and the access time on the scalar engine."""
 
 
 class InstructionCost(NamedTuple):
-    """What an instruction asks of its engine."""
+    """The work of an instruction on its engine."""
 
     times: dict[Engine, EngineCost]
-    """Of each engine that may run it; more than one where the compiler chooses."""
+    """Cost on each engine that may run it; several where the compiler chooses."""
     matmul: Matmul | None = None
     transfer: Transfer | None = None
     modelled: Evidence = Evidence.ASSUMED
-    """Of a matmul or a transfer: what the time of its rows rests on, on this machine."""
+    """Evidence for the time of the rows of a matmul or transfer on this machine."""
 
 
 class CostModel:
-    """What instructions cost that have a row in the table, and what the others have to do.
+    """The costs of instructions from the table, and the work of matmuls and transfers.
 
-    Thousands of instructions of a kernel differ only in where their operands lie: they share what
-    is found for the first of them.
+    Thousands of instructions of a kernel differ only in the addresses of their operands. They
+    share the result that the first of them computed.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -72,14 +72,14 @@ class CostModel:
         self._known: dict[tuple[Hashable, ...], InstructionCost] = {}
 
     def of(self, event: Event) -> InstructionCost:
-        """What the instruction of an event asks of its engine."""
+        """Return the cost of an event's instruction."""
         kind = event.kind
         writes = event.writes
         key: list[Hashable] = [kind, len(writes), event.clears]
         for region in writes + event.reads:
             tensor = region[0]
             key += (region[2:6], region[7], tensor.space, tensor.shape, tensor.partition_axis)
-            key.append(id(tensor.dtype))  # which lives as long as the trace; its hash takes long
+            key.append(id(tensor.dtype))  # the dtype lives as long as the trace; its hash is slow
         if kind.engine is Engine.DMA:
             source = dma_source(event)
             on_chip = source if writes[0].allocation.space.is_hbm else writes[0]
@@ -123,9 +123,9 @@ class CostModel:
 def cost_evidence(
     instruction: str, does: Purpose, engine: Engine, machine: Machine
 ) -> frozenset[Evidence]:
-    """The evidence of every figure in the cost of an instruction on an engine; empty if none.
+    """Return the evidence of every figure in an instruction's cost; empty if its cost is unknown.
 
-    That of the Tensor Engine and of DMA stands in the models' figures, of all others in the table.
+    For the Tensor Engine and DMA the figures are in the timing parameters, else in the cost table.
     """
     times = timing_parameters(machine)
     if engine is Engine.DMA:
@@ -145,7 +145,7 @@ MOVED = (
     *("dma_lead", "dma_read", "dma_tail", "dma_minimum", "generated_lead", "generated_read"),
     *("descriptor", "bandwidth", "long_rate", "packet", "packet_rate", "element_write"),
 )
-"""The fields of Clockwork that every DMA's time is made of; other kinds have more."""
+"""The fields of TimingParameters in every DMA's time; some kinds have more fields."""
 ALSO_MOVED = {
     Purpose.TRANSPOSE: ("transpose_share",),
     **dict.fromkeys(INDIRECT, ("indirect_generation", "indirect_per_partition")),
@@ -155,7 +155,7 @@ TENSOR = (
     *("load_weights", "weights_interval", "turned_interval"),
     *("throttle_window", "throttle_slowdown"),
 )
-"""Those of the Tensor Engine, beside its clock."""
+"""The fields of the Tensor Engine, besides its clock."""
 
 
 def _figures(times: TimingParameters, names: Iterable[str]) -> Iterator[Figure]:

@@ -1,14 +1,14 @@
-"""What an instruction costs: one row for each instruction, machine, engine and kind of operands.
+"""Instruction costs: one row for each instruction, machine, engine and kind of operands.
 
-A row gives, for N elements a partition (or what :func:`work` counts),
+A row gives, for N elements per partition (or the count of :func:`work`),
 
     interval = cycles * N / clock + interval_ns     from its start to the next one's
     latency  = cycles * N / clock + latency_ns      from its start to its result
 
-The rows are data (``data/costs.csv``), each with its evidence and source. Of trn1 and trn3 the file
-has what is known of those machines alone; :func:`on_older_machine` and :func:`on_newer_machine`
-derive the other rows from trn2's. The Tensor Engine and DMA have models of their own:
-:mod:`difftest.timing.tensor_engine`, :mod:`difftest.timing.dma`.
+The rows are data (``data/costs.csv``), each with its evidence and source. For trn1 and trn3 the
+file has only rows of figures for that machine. :func:`on_older_machine` and
+:func:`on_newer_machine` derive the other rows from trn2's. The Tensor Engine and DMA have models of
+their own: :mod:`difftest.timing.tensor_engine`, :mod:`difftest.timing.dma`.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from difftest.timing.parameters import TRN1, TRN2, TRN3, TimingParameters
 
 ANY = "*"
 WIDE_STRIDE = 16
-"""Beyond this many bytes from one element to the next, access slows down (ARCH2)."""
+"""Beyond this many bytes between neighbouring elements, access is slower (ARCH2)."""
 COPIES = frozenset({"copy", "identity"})
-"""Activation functions that only move data: they cost what a copy does."""
+"""Activation functions that only move data; each costs the same as a copy."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """One row: an instruction on an engine of a machine."""
+    """A row of the table: an instruction on an engine of a machine."""
 
     machine: str
     instruction: str
     engine: Engine
     variant: str
-    """Which operands it is for; ``*`` for all that no other row is for."""
+    """The kind of operands; ``*`` for all kinds without a row of their own."""
     cycles: float
     interval_ns: float
     latency_ns: float
@@ -63,14 +63,14 @@ class CostTable:
             self.rows[key] = cost
 
     def find(self, event: Event, engine: Engine) -> Cost | None:
-        """The row for ``event`` on ``engine``; None if there is none: the cost is unknown."""
+        """Return the row for ``event`` on ``engine``; None if the cost is unknown."""
         row = self.rows.get((event.opcode, engine, operand_variant(event)))
         return row or self.rows.get((event.opcode, engine, ANY))
 
 
 @cache
 def all_costs() -> tuple[Cost, ...]:
-    """Every row of ``data/costs.csv``, and those of trn1 that follow from trn2's."""
+    """Return every row of ``data/costs.csv``, and the rows derived for trn1 and trn3."""
     rows = tuple(map(_cost, rows_of("costs")))
     return rows + on_older_machine(rows) + on_newer_machine(rows)
 
@@ -82,11 +82,11 @@ def _cost(row: dict[str, Any]) -> Cost:
 
 
 def on_older_machine(rows: tuple[Cost, ...]) -> tuple[Cost, ...]:
-    """What trn1's instructions cost that have no row of that machine.
+    """Return rows for instructions without a trn1 row, derived from trn2's.
 
-    The documentation gives one number of cycles for both (ISA). So a row of trn2 for any operands
-    is trn1's, with a result as long after the interval as in trn1's own copy on that engine. The
-    fast modes of trn2, rows of certain operands, trn1 has not.
+    The documentation gives one number of cycles for both machines (ISA). So a trn2 row for any
+    operands is trn1's too. The delay from interval to result is that of trn1's own copy on the
+    engine. trn1 lacks trn2's fast modes, which are rows for certain operands.
     """
     own = [cost for cost in rows if cost.machine == "trn1"]
     keys = {(cost.instruction, cost.engine) for cost in own}
@@ -104,10 +104,10 @@ def on_older_machine(rows: tuple[Cost, ...]) -> tuple[Cost, ...]:
 
 
 def on_newer_machine(rows: tuple[Cost, ...]) -> tuple[Cost, ...]:
-    """What trn3's instructions cost that have no row of that machine: an assumption, all of it.
+    """Return rows for instructions without a trn3 row. All of them are assumed.
 
-    They take the cycles that they take on trn2, in its fast modes too, and give their result as
-    long after the interval.
+    An instruction takes the cycles that it takes on trn2, in its fast modes too. The delay from
+    interval to result is also the same.
     """
     keys = {
         (cost.instruction, cost.engine, cost.variant) for cost in rows if cost.machine == "trn3"
@@ -126,7 +126,7 @@ def _at_clock_of(
     evidence: Evidence,
     delay: float | None = None,
 ) -> Cost:
-    """A row of trn2 with as many cycles of another machine's clock; intervals in whole ns."""
+    """Return a trn2 row with as many cycles of another machine's clock; intervals in whole ns."""
     clocks = TRN2.clocks[cost.engine].value, other.clocks[cost.engine].value
     interval = float(round(cost.interval_ns * clocks[0] / clocks[1]))
     return replace(
@@ -140,23 +140,23 @@ def _at_clock_of(
 
 
 def cost_table(machine: Machine) -> CostTable:
-    """The cost table of ``machine``."""
+    """Return the cost table of ``machine``."""
     return CostTable(tuple(cost for cost in all_costs() if cost.machine == machine.name))
 
 
 def elements(region: Region) -> int:
-    """Elements a partition of an on-chip region: all axes but the one over partitions."""
+    """Return the elements per partition of an on-chip region, over all but its partition axis."""
     return prod(size for size, _ in region.free_axes)
 
 
 def free_elements(event: Event) -> int:
-    """N of the event: elements a partition of its largest operand on chip."""
+    """Return N of the event: elements per partition of its largest on-chip operand."""
     on_chip = [piece for piece in event.writes + event.reads if not piece.allocation.space.is_hbm]
     return max(map(elements, on_chip), default=0)
 
 
 def inner_stride(region: Region) -> int:
-    """Bytes from one element to the next along the innermost free axis; 0 for a broadcast."""
+    """Return the bytes between elements along the innermost free axis; 0 for a broadcast."""
     itemsize = region.dtype.itemsize
     for size, stride in reversed(free_axes(region)):
         if size > 1:
@@ -165,7 +165,7 @@ def inner_stride(region: Region) -> int:
 
 
 def operand_variant(event: Event) -> str:
-    """The kind of operands that the event has, as the table names it."""
+    """Return the kind of the event's operands, as the table names it."""
     chooser = _VARIANTS.get(event.purpose)
     return chooser(event) if chooser else ANY
 
@@ -192,7 +192,7 @@ def _copy(event: Event) -> str:
 
 
 def _moved(event: Event) -> str:
-    """Operands as the vector engine's performance modes tell them apart (ARCH3)."""
+    """Return the kind of operands by the vector engine's performance modes (ARCH3)."""
     space = _space(event)
     main = (event.reads[:1] or event.writes) + event.writes
     if not all(region.dtype.itemsize <= 2 for region in main):
@@ -202,7 +202,7 @@ def _moved(event: Event) -> str:
 
 
 def _combined(event: Event) -> str:
-    """Of two inputs one in PSUM can be read beside the other (ISA)."""
+    """Return the kind of two inputs; one of them may be in PSUM without extra cost (ISA)."""
     dense = all(inner_stride(r) == r.dtype.itemsize for r in event.reads)
     whole = len({elements(region) for region in event.reads}) == 1
     if _narrow(event) and dense and whole and _space(event) == "sbuf":
@@ -247,9 +247,9 @@ GATHER_STEP = 4
 
 
 def work(event: Event) -> float:
-    """How much an instruction has to do: what its row's cycles are multiplied by.
+    """Return the factor of the cycles in an instruction's row.
 
-    That is N, the elements a partition of its largest operand, but for the instructions whose
+    The factor is N, the elements per partition of the largest operand. For some instructions the
     documented cost (ISA) counts something else.
     """
     counted = _WORK.get(event.opcode)
@@ -257,16 +257,19 @@ def work(event: Event) -> float:
 
 
 def _topk(event: Event) -> float:
-    """4 n + K cycles. The trace has no n: taken is all that 16 partitions of the source hold."""
+    """Return 4 n + K cycles, with all elements of the source in 16 partitions as n.
+
+    The trace does not hold n.
+    """
     n = GPSIMD_CORE_PARTITIONS * elements(event.reads[0])
     return 4 * n + elements(event.writes[0])
 
 
 def _local_gather(event: Event) -> float:
-    """Indices times elements for each, times ISA's C.
+    """Return indices times elements per index, times ISA's C.
 
-    ISA divides by C; but it also says that more elements for an index make a gather faster. So C
-    is taken as cycles. Elements for an index: the least power of two that fills the result.
+    ISA divides by C, but it also says that more elements per index make a gather faster. So C is
+    taken as cycles. The elements per index are the least power of two that fills the result.
     """
     gathered = event.writes[0]
     index = event.reads[1]
@@ -282,6 +285,6 @@ def _local_gather(event: Event) -> float:
 _WORK: dict[str, Callable[[Event], float]] = {
     "topk": _topk,
     "local_gather": _local_gather,
-    # What lies between its elements in the source costs nothing.
+    # the gaps between its elements in the source cost nothing
     "gather_flattened": lambda event: elements(event.writes[0]),
 }

@@ -1,12 +1,12 @@
-"""DMAs: what one moves, how long that keeps each of the sixteen engines busy, and when it is done.
+"""DMAs: their rows, how long they keep each of the sixteen engines busy, and when they are done.
 
-What it moves are rows (descriptors), read off the two patterns. A row is the longest run of bytes
-that is contiguous on both sides within one partition. An engine serves eight partitions, so a DMA
-over few partitions leaves most engines idle (DMA).
+A DMA moves rows (descriptors), which follow from the two access patterns. A row is the longest run
+of bytes that is contiguous on both sides within one partition. An engine serves eight partitions,
+so a DMA over few partitions leaves most engines idle (DMA).
 
-A DMA goes to all the engines whose partitions it touches. Each works through what it is given in
-order; the completion semaphore stands when the last has written its part. Reading from HBM has a
-latency that does not occupy the engine, so queued loads stream.
+A DMA goes to all engines whose partitions it touches. Each engine processes its rows in order. The
+completion semaphore is set when the last engine has written its part. A read from HBM has a latency
+that does not occupy the engine, so queued loads stream.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from difftest.simulator.trace import Event, Purpose, Region
 from difftest.timing.parameters import TimingParameters
 
 TRANSPOSED_ROWS, TRANSPOSED_COLUMNS = 16, 128
-"""Of a transpose whose descriptors the hardware generates (DMA)."""
+"""Rows, and a divisor of the columns, of transposes with hardware-generated descriptors (DMA)."""
 JOINED_ROWS, JOINED_BYTES = 8, 4096
-"""At most so many rows are one where software makes descriptors (TODAY)."""
+"""The most rows, and bytes, that software joins in one descriptor (TODAY)."""
 INDIRECT = (Purpose.GATHER, Purpose.SCATTER)
 IN_SOFTWARE = frozenset({"swdge", "register", "index"})
-"""Kinds of DMAs of which software makes the descriptors, whatever compiles the kernel."""
+"""Kinds of DMAs whose descriptors software makes with every compiler."""
 INDEX = "index"
-"""The role of an operand that says which elements of another one are meant."""
+"""The role of an operand that selects elements of another operand."""
 
 
 class Transfer(NamedTuple):
-    """One DMA as its engines see it."""
+    """A DMA from the view of its engines."""
 
     row_bytes: int
     rows: int
     """Over all engines."""
     partitions: int
-    """On-chip partitions of it; 1 between HBM and HBM."""
+    """On-chip partitions of the DMA; 1 between HBM and HBM."""
     busy: tuple[tuple[int, int], ...]
     """(engine, its rows)."""
     reads_hbm: bool
     writes_hbm: bool
     transposes: bool
     kind: str = "rows"
-    """What decides who makes its descriptors, one of :data:`~difftest.timing.compiler.KINDS`."""
+    """One of :data:`~difftest.timing.compiler.KINDS`; it decides the descriptor source."""
     adjacent: int = 1
-    """Rows in a row in HBM that software's descriptors take as one (TODAY)."""
+    """Adjacent rows in HBM that one descriptor of software covers (TODAY)."""
 
     @property
     def bytes(self) -> int:
@@ -55,7 +55,7 @@ class Transfer(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def software_transfer(moved: Transfer) -> Transfer:
-    """The transfer as the engines see it if software makes its descriptors."""
+    """Return the transfer with the descriptors that software makes."""
     count = moved.adjacent
     busy = tuple((engine, -(-rows // count)) for engine, rows in moved.busy)
     rows = -(-moved.rows // count)
@@ -63,21 +63,21 @@ def software_transfer(moved: Transfer) -> Transfer:
 
 
 def transfer(event: Event, clockwork: TimingParameters) -> Transfer:
-    """The transfer of a DMA event."""
+    """Return the transfer of a DMA event."""
     target, source = event.writes[0], dma_source(event)
     on_chip = next((r for r in (target, source) if not r.allocation.space.is_hbm), None)
     itemsize = max(target.dtype.itemsize, source.dtype.itemsize)
     small = source if source.elements < target.elements else target
-    does = event.purpose
-    if does in INDIRECT:  # of each index a run, which is whole on the other side
-        small = source if does is Purpose.SCATTER else target
+    purpose = event.purpose
+    if purpose in INDIRECT:  # one run for each index; the other side is whole
+        small = source if purpose is Purpose.SCATTER else target
         run = small.shape[-1]
-    elif does is Purpose.TRANSPOSE:
+    elif purpose is Purpose.TRANSPOSE:
         run = source.shape[-1] if source.whole else target.partitions
     else:
         run = contiguous_run(source, target)
     rows = max(1, small.elements // run)
-    if does is Purpose.SUM:  # half a copy's rate for two sources (ARCH4)
+    if purpose is Purpose.SUM:  # two sources reach half a copy's rate (ARCH4)
         rows *= len(event.reads)
     adjacent = 0
     if on_chip is None:
@@ -86,12 +86,12 @@ def transfer(event: Event, clockwork: TimingParameters) -> Transfer:
         engines = min(rows, clockwork.dma_engines)
         busy = tuple((engine, -(-rows // engines)) for engine in range(engines))
     else:
-        mark = footprint(on_chip)
-        first = mark.first
-        last = mark.last
+        occupied = footprint(on_chip)
+        first = occupied.first
+        last = occupied.last
         busy = _by_partition(first, last, rows, clockwork.dma_partitions)
         hbm = target if on_chip is source else source
-        if does not in INDIRECT and contiguous_run(hbm, hbm) == hbm.elements:
+        if purpose not in INDIRECT and contiguous_run(hbm, hbm) == hbm.elements:
             adjacent = max(1, min(JOINED_ROWS, rows, JOINED_BYTES // (run * itemsize)))
     kind = dma_kind(event, source)
     if kind == "rows" and on_chip is not None:
@@ -99,8 +99,6 @@ def transfer(event: Event, clockwork: TimingParameters) -> Transfer:
             kind = "row"
         elif adjacent:
             kind = "run"
-        else:
-            kind = kind
     return Transfer(
         row_bytes=run * itemsize,
         rows=rows,
@@ -108,33 +106,33 @@ def transfer(event: Event, clockwork: TimingParameters) -> Transfer:
         busy=busy,
         reads_hbm=source.allocation.space.is_hbm,
         writes_hbm=target.allocation.space.is_hbm,
-        transposes=does is Purpose.TRANSPOSE,
+        transposes=purpose is Purpose.TRANSPOSE,
         kind=kind,
         adjacent=max(1, adjacent),
     )
 
 
 def dma_source(event: Event) -> Region:
-    """What a DMA moves: the first of what it reads that names no elements."""
+    """Return the region that a DMA copies: the first read region that is not an index."""
     return next(region for region in event.reads if region.role != INDEX)
 
 
 def dma_kind(event: Event, source: Region) -> str:
-    """What a DMA is to who makes its descriptors: what its place is, then what the kernel asks for.
+    """Return the kind of a DMA: first by the form of its address, then by the kernel's options.
 
-    The hardware's generator takes transposes of two bytes, 16 rows and whole 128 columns alone
-    (DMA); the others are "turned".
+    The hardware's generator supports only transposes of two-byte elements, 16 rows and multiples
+    of 128 columns (DMA). Other transposes are "turned".
     """
     mode = str(event.arguments.get("dge_mode"))
-    does = event.purpose
-    if does in INDIRECT:
+    purpose = event.purpose
+    if purpose in INDIRECT:
         return "index"
     moved = (event.kind.options.get(f"register of {role}", "") for role in ("src", "dst"))
     if any("register" in place for place in moved) or any(r.role == INDEX for r in event.reads):
-        return "register"  # a loop's variable is known before the run
+        return "register"  # the value of a loop variable is known before the run
     if mode in ("none", "swdge"):
         return mode
-    if does is not Purpose.TRANSPOSE:
+    if purpose is not Purpose.TRANSPOSE:
         return "rows"
     whole = source.shape[0] == TRANSPOSED_ROWS and source.shape[-1] % TRANSPOSED_COLUMNS == 0
     return "transpose" if source.whole and whole and source.dtype.itemsize == 2 else "turned"
@@ -142,7 +140,7 @@ def dma_kind(event: Event, source: Region) -> str:
 
 @lru_cache(maxsize=4096)
 def _by_partition(first: int, last: int, rows: int, each: int) -> tuple[tuple[int, int], ...]:
-    """Rows of each engine if each owns ``each`` partitions and every partition has as many."""
+    """Return (engine, rows) if each engine owns ``each`` partitions with equal numbers of rows."""
     per_partition = max(1, rows // (last - first))
     return tuple(
         (engine, per_partition * (min(last, (engine + 1) * each) - max(first, engine * each)))
@@ -151,12 +149,12 @@ def _by_partition(first: int, last: int, rows: int, each: int) -> tuple[tuple[in
 
 
 def contiguous_run(source: Region, target: Region) -> int:
-    """Elements in a row: contiguous in both regions and inside one partition."""
+    """Return the elements of a row: contiguous in both regions and inside one partition."""
     return _run(_axes(source), _axes(target))
 
 
 def _axes(region: Region) -> Dims:
-    """(size, stride) of its axes; the one over partitions has stride 0, which no run goes on."""
+    """Return (size, stride) of each axis; the partition axis has stride 0, which ends a run."""
     if region.allocation.space.is_hbm:
         axes = tuple(zip(region.shape, region.strides, strict=True))
     else:
@@ -188,14 +186,14 @@ def _run(dims: Dims, other: Dims) -> int:
 
 
 WINDOW = 1000.0
-"""Nanoseconds over which HBM's rate is held."""
+"""Nanoseconds over which HBM's rate is enforced."""
 
 
 class SharedHbm:
-    """What of HBM's bandwidth is taken, window by window; ``rate`` is all cores', in bytes a ns.
+    """The used part of HBM's bandwidth, window by window; ``rate`` in bytes per ns for all cores.
 
-    The DMA engines of one core cannot take all that HBM gives; those of two ask for more than it
-    has. A DMA gets what is left of each window that it runs in; what does not fit is moved later.
+    The DMA engines of one core cannot use the full rate of HBM; the engines of two cores exceed
+    it. A DMA gets the free bytes of each window that it runs in, and moves the rest later.
     """
 
     def __init__(self, rate: float) -> None:
@@ -204,7 +202,7 @@ class SharedHbm:
         """Number of a window -> bytes."""
 
     def take(self, begin: float, end: float, count: float) -> float:
-        """When ``count`` bytes have been moved that an idle HBM would have moved in this time.
+        """Return when ``count`` bytes have moved that an idle HBM would move in this time.
 
         Parameters
         ----------
@@ -226,23 +224,27 @@ class SharedHbm:
 
 
 class DmaEngines:
-    """When each DMA engine is free; times in ns."""
+    """The DMA engines with the time when each is free; ns."""
 
     def __init__(self, clockwork: TimingParameters, hbm: SharedHbm | None = None) -> None:
         self.clockwork = clockwork
         self.hbm = hbm
-        """What several cores share; None if one core has HBM for itself."""
+        """The HBM that several cores share; None if one core has HBM for itself."""
         self.free = [0.0] * clockwork.dma_engines
         self._minimum = clockwork.dma_minimum.value
         self._costs: dict[tuple[int | bool, ...], tuple[float, float, float]] = {}
 
     def costs(self, transfer: Transfer, generated: bool) -> tuple[float, float, float]:
-        """What a transfer takes alone; ``generated``: the device makes its descriptors.
+        """Return the times of a transfer that runs alone.
+
+        Parameters
+        ----------
+        generated : whether the device makes its descriptors.
 
         Returns
         -------
-        From its trigger to the first byte's turn, an engine's time for a row, and from the last
-        row to the semaphore.
+        From its trigger to its first byte, an engine's time for a row, and from the last row to the
+        semaphore.
         """
         size, rows, partitions, _, reads, writes, turns = transfer[:7]
         key = size, rows, partitions, reads, writes, turns, generated
@@ -272,7 +274,7 @@ class DmaEngines:
         return time / figures.transpose_share.value if transfer.transposes else time
 
     def _latency(self, transfer: Transfer, generated: bool) -> float:
-        """Reading from HBM: small loads wait less; those of single elements for each engine."""
+        """Return the latency of a read from HBM; loads of few bytes have their own figures."""
         figures = self.clockwork
         if not transfer.reads_hbm:
             return 0.0
@@ -285,12 +287,12 @@ class DmaEngines:
         return min(most, figures.generated_read.value + slower * transfer.bytes)
 
     def moving_time(self, transfer: Transfer, generated: bool = False) -> float:
-        """How long the transfer keeps the busiest of its engines."""
+        """Return how long the transfer keeps the busiest of its engines."""
         rows = max(count for _, count in transfer.busy)
         return max(self._minimum, rows * self.costs(transfer, generated)[1])
 
     def alone(self, transfer: Transfer, generated: bool) -> float:
-        """From its trigger to its semaphore if it has the engines for itself."""
+        """Return the time from its trigger to its semaphore if it has the engines for itself."""
         lead, _, after = self.costs(transfer, generated)
         return lead + self.moving_time(transfer, generated) + after
 
@@ -301,7 +303,7 @@ class DmaEngines:
 
         Returns
         -------
-        When its busiest engine began and ended, and when its semaphore says that it is done.
+        When its busiest engine began and ended, and when its semaphore is set.
         """
         lead, row, after = self.costs(transfer, generated)
         ready = trigger + lead
@@ -317,7 +319,7 @@ class DmaEngines:
             if end > finish:
                 finish = end
                 begin = start
-        if self.hbm is not None:  # by so much the other cores' traffic delays its end
+        if self.hbm is not None:  # traffic of the other cores delays its end
             through = transfer.bytes * (transfer.reads_hbm + transfer.writes_hbm)
             late = self.hbm.take(begin, finish, through) - finish
             for engine, _ in transfer.busy:

@@ -1,13 +1,13 @@
-"""Where a number comes from: measured, documented or assumed, and the source that says so.
+"""The origin of a number: measured, documented or assumed, and its source.
 
-The tables are data beside this package (``data/*.csv``). Sources are named by these keys, here and
-in docs/reference/timing-costs.md:
+The tables are data files of this package (``data/*.csv``). They and
+docs/reference/timing-costs.md name their sources by these keys:
 
 - TRACE: public device traces of 44 kernels on one core of a trn2.3xlarge (neuronx-cc 2.21.18209,
   ``--disable-dge``, ``skip_middle_end_transformations``); the format was inferred, its totals
   agree with the profiler's own
-- TODAY: public traces of kernels of today's dialect on one core of trn2 (neuronx-cc 2.23.6484),
-  decoded; instructions and DMAs agree with the profiler's own where it had any
+- TODAY: public traces of kernels of the current dialect on one core of trn2 (neuronx-cc
+  2.23.6484), decoded; instructions and DMAs agree with the profiler's own where it had any
 - SWEEP: tuned products of a public search on trn2, see data/measurements-trn2.csv
 - WRITEUP: latencies that people published, see data/measurements-trn2.csv
 - PROBE: published probes of single instructions and DMAs on one core of a trn1.2xlarge (nki 0.6.0,
@@ -15,7 +15,7 @@ in docs/reference/timing-costs.md:
 - ARCH2, ARCH3: AWS Neuron documentation, ``trainium_inferentia2_arch.rst``, ``trainium2_arch.rst``
 - ARCH4: AWS Neuron documentation at tag v2.32.0, ``trainium3_arch.rst``
 - ISA: docstrings of ``nki.isa`` at tag v2.26.0, the "Estimated instruction cost" of each
-- ISA32: the same at tag v2.32.0, where ``topk`` alone has one
+- ISA32: the docstrings at tag v2.32.0, where only ``topk`` has an estimated cost
 - DMA: AWS Neuron documentation, ``nki-dma-overview.rst``, ``nki-dma-bandwidth-guide.rst`` and
   ``nki-dge.rst``
 - PERF: AWS Neuron documentation, ``nki_perf_guide.rst``
@@ -32,11 +32,11 @@ from typing import NamedTuple
 
 
 class UnknownCostError(ValueError):
-    """A time was asked for that no source gives, of an instruction or of a machine."""
+    """No source gives the requested time of an instruction or of a machine."""
 
 
 class Evidence(Enum):
-    """How a number is known."""
+    """The kind of source that a number has."""
 
     MEASURED = "measured"
     DOCUMENTED = "documented"
@@ -52,6 +52,6 @@ class Figure(NamedTuple):
 
 
 def rows_of(name: str) -> Iterator[dict[str, str]]:
-    """The rows of ``data/<name>.csv``, by their headings."""
+    """Yield the rows of ``data/<name>.csv`` as mappings from heading to cell."""
     text = (files("difftest.timing") / "data" / f"{name}.csv").read_text(encoding="utf-8")
     yield from csv.DictReader(text.splitlines())

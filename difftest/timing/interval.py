@@ -1,12 +1,13 @@
-"""Between which times a device's would lie: the interval of a prediction, from what it rests on.
+"""The interval of a prediction: the range that would hold a device's time.
 
-A range is what one would bet nine to one on before any comparison with a device: the true time lies
-between ``low`` and ``high`` times the model's. Rows whose evidence says less than most of their
-kind have a range of their own (``data/ranges.csv``), each with a reason; every assumed row has one.
-Of the ranges that a kernel's time rests on the interval of the whole is made, and widened by what
-the comparison of whole kernels with devices showed (docs/explanation/intervals.md).
-:mod:`difftest.timing.calibration` says how many published latencies lie inside when the scale is
-taken from the other kernels alone.
+A range is a bet of nine to one, before any comparison with a device, that the true time is between
+``low`` and ``high`` times the model's. Rows whose evidence is weaker than usual for their kind have
+a range of their own (``data/ranges.csv``), each with a reason; every assumed row has one.
+
+The interval of a kernel's time follows from the ranges that contribute to it. It is widened by the
+result of comparing whole kernels with devices (docs/explanation/intervals.md).
+:mod:`difftest.timing.calibration` counts the published latencies that are inside when the scale
+comes from the other kernels only.
 """
 
 from __future__ import annotations
@@ -26,62 +27,61 @@ from difftest.timing.schedule import Schedule, Span, waited_for_place
 
 
 class Range(NamedTuple):
-    """Factors: the true time is from ``low`` to ``high`` times what the model says."""
+    """Factors: the true time is from ``low`` to ``high`` times the model's."""
 
     low: float
     high: float
 
     def with_all_of(self, other: Range) -> Range:
-        """From the lower of the lows to the higher of the highs."""
+        """Return the smallest range that holds both."""
         return Range(min(self.low, other.low), max(self.high, other.high))
 
 
 MEASURED = Range(0.95, 1.05)
-"""A row of cycles and start-up through many samples: what is left is contention."""
+"""A row of cycles and start-up time from many samples; contention remains."""
 DOCUMENTED = Range(0.8, 1.3)
-"""Formulas of the documentation, which were off by up to 30 % where traces could be compared."""
+"""Formulas of the documentation, which traces showed to be off by up to 30 %."""
 OTHER_MACHINE = Range(0.7, 1.5)
-"""A row of trn2 taken for another machine: by so much trn1's probes were off before they were
-known."""
+"""A trn2 row used for another machine: trn1's probes differed by this much from trn2's rows."""
 ASSUMED = Range(0.5, 2.0)
-"""Figures of the models of DMA and of the Tensor Engine that nobody published."""
+"""Unpublished figures in the models of DMA and of the Tensor Engine."""
 GENERATED = Range(0.85, 1.1)
-"""DMAs whose descriptors the device generates: from a few published latencies of kernels."""
+"""DMAs with device-generated descriptors: from a few published latencies of kernels."""
 ADDRESSED = Range(0.9, 1.35)
-"""DMAs whose place a register names: GpSimd issues them in order, and each waits for a place, which
-tiles of the last turn may still hold. In a trace with eight turns all but two had such a wait."""
+"""DMAs whose address is in a register. GpSimd issues them in order, and each waits for a place,
+which tiles of the previous iteration may still hold. In a trace with eight iterations, all but
+two had such a wait."""
 ELEMENTS = Range(0.7, 1.3)
-"""Rows of some bytes from the hardware's generator: with and without what lies between them."""
+"""Rows of a few bytes from the hardware's generator, with and without gaps between them."""
 CHOSEN = Range(0.7, 1.2)
-"""What runs on the engine that the compiler chooses: it is inferred which, and how the compiler
-removes repeated copies is not modelled."""
+"""Instructions on an engine that the compiler chooses. The choice is inferred, and the removal of
+repeated copies is not modelled."""
 PLACED = Range(0.4, 1.1)
-"""What another instruction waited for, for its place in memory alone: the compiler may give the
-tensor another place, so that nothing waits."""
+"""A wait for a place in memory only: the compiler may choose another place, without a wait."""
 PARTIAL = Range(0.85, 1.35)
-"""Products that fill a part of the PE array: from as fast as whole ones, on trn2, to 1.6 times as
-slow; on trn1 from 1.21 to 1.92 times, as they were probed."""
+"""Products that fill a part of the PE array. On trn2 they are as fast as whole products, or up to
+1.6 times as slow; probes on trn1 show 1.21 to 1.92 times."""
 PROBED_PRODUCTS = Range(0.85, 1.65)
-"""Products on trn1, of which one rate is taken: as far apart are the probes of whole ones."""
+"""Products on trn1. The model has one rate; the probes of whole products differ this much."""
 SPILLED = Range(0.9, 3.0)
-"""A kernel of whose tensors half or more do not fit SBUF: what spilling costs is not modelled."""
+"""A kernel with half or more of its tensors beyond SBUF: the cost of spilling is not modelled."""
 
 BASE = "trn2"
-"""The machine that most figures are of."""
+"""The machine that most figures were measured on."""
 
 
 def spilled(part: float) -> Range:
-    """What spilling may do to a kernel's time; ``part`` of SBUF is what does not fit.
+    """Return the range for a kernel that spills; ``part`` is the excess relative to SBUF.
 
-    One published matmul keeps 8 % more than fits, by the kernel here that follows its description,
-    and takes no longer than one that fits.
+    One published matmul keeps 8 % more than fits, according to the kernel here that follows its
+    description. It takes no longer than a matmul that fits.
     """
     most = SPILLED.high - 1.0
     return Range(SPILLED.low, 1.0 + most * min(1.0, 2.0 * part))
 
 
 def range_of(cost: Cost) -> Range:
-    """The range of an instruction's row."""
+    """Return the range of an instruction's row."""
     own = own_ranges().get((cost.instruction, cost.evidence))
     if own is not None:
         return own
@@ -91,7 +91,7 @@ def range_of(cost: Cost) -> Range:
 
 
 def range_of_evidence(evidence: Evidence, machine: str) -> Range:
-    """The range of the models of DMA and of the Tensor Engine, by what they rest on."""
+    """Return the range of figures in the DMA and Tensor Engine models, by their evidence."""
     if evidence is Evidence.MEASURED:
         return MEASURED
     if evidence is Evidence.DOCUMENTED:
@@ -101,7 +101,7 @@ def range_of_evidence(evidence: Evidence, machine: str) -> Range:
 
 @cache
 def own_ranges() -> dict[tuple[str, Evidence], Range]:
-    """``data/ranges.csv``: instruction and evidence -> the range of such rows."""
+    """Return ``data/ranges.csv`` as instruction and evidence -> range."""
     return {
         (row["instruction"], Evidence(row["evidence"])): Range(
             float(row["low"]), float(row["high"])
@@ -111,35 +111,35 @@ def own_ranges() -> dict[tuple[str, Evidence], Range]:
 
 
 COVERAGE = 0.9
-"""The part of published latencies that are to lie inside their intervals."""
+"""The share of published latencies that intervals should hold."""
 MODEL = Range(0.95, 1.05)
-"""Of every kernel: what nothing here models."""
+"""Effects in every kernel that the model does not cover."""
 SCALE = 3.3
-"""By which ``MODEL`` is widened: ``COVERAGE`` of published latencies lie inside with 2.4, and as
-many with this, of which half are narrower than 35 %."""
+"""The factor that widens ``MODEL``. 2.4 holds ``COVERAGE`` of published latencies; this scale holds
+as many, and half of these intervals are narrower than 35 %."""
 LAUNCH = 3.0
-"""Microseconds by which what a launch adds to nc_latency is unsure (WRITEUP: 9 to 15 us in all)."""
+"""Uncertainty of the launch's part of nc_latency, in microseconds (WRITEUP: 9 to 15 us in all)."""
 LAUNCHED = 8.0
-"""The same of times with the whole launch in them (SWEEP: what is left of half of ten products)."""
+"""Uncertainty of times with the whole launch in them (SWEEP: the rest of half of ten products)."""
 PROFILE = 0.4
-"""The same of a profile's preamble and postamble (TRACE)."""
+"""Uncertainty of a profile's preamble and postamble (TRACE)."""
 LONG_PROFILE = 3.0
-"""And of a long kernel's postamble (TRACE: 8 to 14 us)."""
+"""Uncertainty of a long kernel's postamble (TRACE: 8 to 14 us)."""
 
 INFERRED = "inferred"
-"""The compiler's decisions, beside the classes of evidence."""
+"""The evidence of the compiler's decisions, besides the classes of evidence."""
 
 ASKS = 2.0
-"""The factor between two compilers from which on one question says more than an interval."""
+"""The least factor between two compilers that makes the prediction state the open question."""
 DEPENDS = 1.2
-"""And that from which on a time depends on the compiler."""
+"""The least factor between two compilers that makes a time depend on the compiler."""
 WIDE = 0.6
-"""The width of an interval, of the prediction, from which on it is said in words."""
+"""The least width of an interval, relative to the prediction, that a caution mentions."""
 TWO_CORES = Range(0.87, 1.15)
-"""What two cores share beside the rates of HBM and of DMA engines: semaphores, whose turn it is.
+"""Effects of two cores besides the rates of HBM and of DMA engines: the order of semaphores.
 Published splits over two cores made kernels 1.65 to 1.94 times faster."""
 MAINLY = 0.4
-"""The part of the time from which on a basis is named as what the time mainly rests on."""
+"""The least share of the time that makes a kind of evidence a main one."""
 _MEANINGS = {
     Evidence.ASSUMED.value: "assumed costs, so that it is an order of magnitude and not a time",
     INFERRED: "what is inferred of the compiler, which may do otherwise",
@@ -148,16 +148,16 @@ _MEANINGS = {
 
 
 class ErrorSource(NamedTuple):
-    """What stretches rest on that err together."""
+    """A group of critical-path segments whose errors are correlated."""
 
     kind: str
     """"measured", "documented", "assumed", or "inferred" of the compiler."""
     subject: str
-    """Which instructions, or what of the compiler."""
+    """The instructions, or the compiler's decision."""
 
 
 class Interval(NamedTuple):
-    """Microseconds between which a device's time would lie, nine times of ten."""
+    """Microseconds that hold a device's time nine times out of ten."""
 
     low: float
     high: float
@@ -165,49 +165,48 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True)
 class ErrorBudget:
-    """What a kernel's own time rests on; microseconds."""
+    """The evidence for a kernel's own time; microseconds."""
 
     times: dict[ErrorSource, float]
-    """Of the critical path."""
+    """Time on the critical path for each source."""
     ranges: dict[ErrorSource, tuple[float, float]]
-    """The logarithms of the ranges of each, weighted with its time: less, more."""
+    """Logarithms of each source's range, weighted with its time: less, more."""
     busiest: float
-    """The longest that one engine would be busy with every cost at the top of its range."""
+    """The longest busy time of one engine with every cost at the top of its range."""
     streaming: float
-    """What the Tensor Engine takes to stream the rows of its whole products at full speed."""
+    """The Tensor Engine's time to stream the rows of whole products at full speed."""
     spilling: tuple[float, float] = (0.0, 0.0)
-    """What spilling may take away or add, as logarithms weighted with the time."""
+    """Possible effect of spilling, as logarithms weighted with the time: less, more."""
     whole: tuple[float, float] = (0.0, 0.0)
-    """What may be wrong with all of it, whatever it rests on, in the same form; it alone is
-    scaled."""
+    """Possible error of the whole time, in the same form. Only this part is scaled."""
 
     @property
     def shares(self) -> dict[str, float]:
-        """Basis -> the part of the critical path that rests on it, the largest first."""
+        """Return kind of evidence -> its share of the critical path, the largest first."""
         total = sum(self.times.values())
         parts: dict[str, float] = {}
-        for figure, time in self.times.items():
-            parts[figure.kind] = parts.get(figure.kind, 0.0) + time / total
+        for source, time in self.times.items():
+            parts[source.kind] = parts.get(source.kind, 0.0) + time / total
         return dict(sorted(parts.items(), key=lambda item: -item[1]))
 
     def largest(self, kind: str) -> list[str]:
-        """The subjects of a kind of basis, those of the most time first."""
+        """Return the subjects of a kind of evidence, by decreasing time."""
         pairs = [(-time, basis.subject) for basis, time in self.times.items() if basis.kind == kind]
         return [subject for _, subject in sorted(pairs)]
 
 
 def caution(ground: ErrorBudget) -> str:
-    """A warning if the time rests mainly on what nobody has measured; empty if it does not."""
+    """Return a warning if the time depends mainly on unmeasured figures; else an empty string."""
     for basis, meaning in _MEANINGS.items():
         share = ground.shares.get(basis, 0.0)
         if share >= MAINLY:
-            which = ", ".join(ground.largest(basis)[:3])
-            return f"{share:.0%} of this time rests on {meaning} ({which})"
+            subjects = ", ".join(ground.largest(basis)[:3])
+            return f"{share:.0%} of this time rests on {meaning} ({subjects})"
     return ""
 
 
 def compiler_caution(own: float, compiled: Interval) -> str:
-    """A warning if the time depends on what the compiler does; empty if it does not."""
+    """Return a warning if the time depends on the compiler's decisions; else an empty string."""
     if compiled.low * DEPENDS >= own and compiled.high <= own * DEPENDS:
         return ""
     return (
@@ -218,7 +217,7 @@ def compiler_caution(own: float, compiled: Interval) -> str:
 
 
 def width_caution(span: Interval, predicted: float) -> str:
-    """A warning if an interval is so wide that the prediction is an order of magnitude alone."""
+    """Return a warning if an interval is wide enough to be only an order of magnitude."""
     if span.high - span.low <= WIDE * predicted:
         return ""
     return (
@@ -228,29 +227,29 @@ def width_caution(span: Interval, predicted: float) -> str:
 
 
 def error_budget(schedule: Schedule) -> ErrorBudget:
-    """What the time of ``schedule`` rests on."""
+    """Return the error budget of ``schedule``."""
     times: dict[ErrorSource, float] = {}
     ranges: dict[ErrorSource, tuple[float, float]] = {}
 
-    def add(figure: ErrorSource, time: float, within: Range) -> None:
-        less, more = ranges.get(figure, (0.0, 0.0))
-        times[figure] = times.get(figure, 0.0) + time
+    def add(source: ErrorSource, time: float, within: Range) -> None:
+        less, more = ranges.get(source, (0.0, 0.0))
+        times[source] = times.get(source, 0.0) + time
         less = less - time * math.log(within.low)
         more = more + time * math.log(within.high)
-        ranges[figure] = less, more
+        ranges[source] = less, more
 
     costs: dict[tuple[int, int, Engine], tuple[ErrorSource, Range]] = {}
-    for stretch in schedule.path:
-        step = stretch.span.instruction
-        engine = stretch.span.engine
-        if stretch.next is not None and waited_for_place(stretch.next):
-            add(ErrorSource(INFERRED, "places in memory"), stretch.time, PLACED)
+    for segment in schedule.path:
+        step = segment.span.instruction
+        engine = segment.span.engine
+        if segment.next is not None and waited_for_place(segment.next):
+            add(ErrorSource(INFERRED, "places in memory"), segment.time, PLACED)
             continue
         key = id(step.times), id(step.transfer or step.matmul), engine  # equal costs share them
         if key not in costs:
-            costs[key] = _cost_of(stretch.span, schedule)
-        figure, within = costs[key]
-        add(figure, stretch.time, within)
+            costs[key] = _cost_of(segment.span, schedule)
+        source, within = costs[key]
+        add(source, segment.time, within)
     own = schedule.end / 1e3
     after = max(0.0, own - schedule.path[-1].span.end / 1e3)
     add(ErrorSource(Evidence.MEASURED.value, "the last waits"), after, MEASURED)
@@ -271,7 +270,7 @@ def error_budget(schedule: Schedule) -> ErrorBudget:
 
 
 def _cost_of(span: Span, schedule: Schedule) -> tuple[ErrorSource, Range]:
-    """What the instruction's own time rests on."""
+    """Return the error source and the range of an instruction's own time."""
     step = span.instruction
     if step.transfer is not None:
         return _transfer(step, step.transfer, schedule)
@@ -290,11 +289,11 @@ def _transfer(
     step: LoweredInstruction, moved: Transfer, schedule: Schedule
 ) -> tuple[ErrorSource, Range]:
     machine = schedule.program.machine.name
-    does = step.event.purpose
-    if does is not Purpose.COPY:
-        told = does in (Purpose.TRANSPOSE, Purpose.SUM)
-        basis = Evidence.DOCUMENTED if told else Evidence.ASSUMED
-        return ErrorSource(basis.value, step.opcode), DOCUMENTED if told else ASSUMED
+    purpose = step.event.purpose
+    if purpose is not Purpose.COPY:
+        documented = purpose in (Purpose.TRANSPOSE, Purpose.SUM)
+        basis = Evidence.DOCUMENTED if documented else Evidence.ASSUMED
+        return ErrorSource(basis.value, step.opcode), DOCUMENTED if documented else ASSUMED
     within = range_of_evidence(step.modelled, machine)
     if descriptor_sources(schedule.toolchain, schedule.program.machine)[moved.kind] in ON_DEVICE:
         least = schedule.program.parameters.element_bytes
@@ -325,7 +324,10 @@ def _product(step: LoweredInstruction, schedule: Schedule) -> tuple[ErrorSource,
 
 
 def _busiest(schedule: Schedule) -> float:
-    """What is hidden now may be the limit if it costs more than is assumed."""
+    """Return the longest busy time of an engine if all costs are at the top of their ranges.
+
+    A cost that overlaps with others now may become the limit.
+    """
     busy: dict[tuple[int, Engine], float] = {}
     highs: dict[int, float] = {}
     when = schedule.timeline
@@ -342,7 +344,7 @@ def _busiest(schedule: Schedule) -> float:
 
 
 def _streaming(schedule: Schedule) -> float:
-    """No core is faster, whatever the compiler does: the clock and the rows are known."""
+    """Return a lower bound of the time: the clock and the rows are certain."""
     program = schedule.program
     cycles = [0.0] * program.cores
     for step in program.instructions:
@@ -353,27 +355,26 @@ def _streaming(schedule: Schedule) -> float:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A predicted time, microseconds, and what its interval comes from."""
+    """A predicted time in microseconds, and the parts of its interval."""
 
     ground: ErrorBudget
-    """What the kernel's own part rests on."""
+    """The evidence for the kernel's own part."""
     own: float
     fixed: float
-    """What the launch or the profiler adds to the kernel's own part."""
+    """Time that the launch or the profiler adds to the kernel's own part."""
     unsure: float
-    """By how much the fixed part is unsure."""
+    """Uncertainty of the fixed part."""
     random: float
-    """By how much the phase of the throttle window moves the time, at most."""
+    """The largest change of the time by the phase of the throttle window."""
     compiled: Interval | None = None
-    """The kernel's own part as the fastest and the slowest compiler would have it; None if it
-    depends on no compiler."""
+    """The kernel's own part with the fastest and slowest compiler; None if none matters."""
 
     @property
     def total(self) -> float:
         return self.own + self.fixed
 
     def interval(self, scale: float = SCALE) -> Interval:
-        """Between which times a device's would lie; wider with a larger scale."""
+        """Return the interval that would hold a device's time; a larger scale is wider."""
         ends = []
         for side, other in enumerate(self.compiled or (self.own, self.own)):
             parts = [logs[side] for logs in self.ground.ranges.values()]

@@ -1,7 +1,7 @@
-"""The times of one NeuronCore that are not an instruction's: clocks, hops, DMA, throttling.
+"""Times of one NeuronCore besides instruction costs: clocks, hops, DMA, throttling.
 
-Times in nanoseconds, rates in bytes a nanosecond, clocks in cycles a nanosecond (GHz): data
-(``data/clockwork.csv``), each with its evidence and source. What an instruction costs is in
+Times in nanoseconds, rates in bytes per nanosecond, clocks in cycles per nanosecond (GHz). They are
+data (``data/clockwork.csv``), each with its evidence and source. Instruction costs are in
 :mod:`difftest.timing.cost_table`.
 """
 
@@ -17,146 +17,146 @@ from difftest.timing.evidence import Evidence, Figure, UnknownCostError, rows_of
 
 _HOPS = {(row["producer"], row["consumer"]): float(row["ns"]) for row in rows_of("hops")}
 OTHER_HOP = 35.0
-"""Pairs without a trace: near the median of those in hops.csv."""
+"""Pairs without a trace: near the median of the pairs in hops.csv."""
 HOPS = MappingProxyType(
     {
         engine: {other: _HOPS.get((engine.value, other.value), OTHER_HOP) for other in Engine}
         for engine in Engine
     }
 )
-"""Producer -> consumer -> from an instruction's end to the start of another engine's, ns."""
+"""Producer -> consumer -> ns from the end of an instruction to the start on another engine."""
 WAITS = MappingProxyType({engine: _HOPS.get(("wait", engine.value), 0.0) for engine in Engine})
-"""A bare semaphore wait: what each further semaphore costs an instruction, ns."""
+"""A bare semaphore wait: the cost in ns of each further semaphore."""
 
 SAME_ENGINE = 34.0
 """A vector instruction's end to the start of its reader (TRACE), ns."""
 
 MIN_CYCLES = 64
-"""The least that any instruction takes (ISA: MIN_II)."""
+"""The least cycles of any instruction (ISA: MIN_II)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimingParameters:
-    """Times of one machine; every figure with its source."""
+    """Times of one machine; every figure has its source."""
 
     clocks: dict[Engine, Figure]
 
-    # A kernel from outside
+    # Outside the kernel
     preamble: Figure
-    """Profile time before the first instruction of the kernel."""
+    """Profile time before the kernel's first instruction."""
     postamble: Figure
-    """Profile time after the last."""
+    """Profile time after the kernel's last instruction."""
     long_postamble: Figure
-    """The same if the kernel's own part is at least ``long_kernel``."""
+    """Postamble of a kernel whose own part is at least ``long_kernel``."""
     long_kernel: Figure
     latency_overhead: Figure
-    """What nc_latency adds to the kernel's own part."""
+    """Time that nc_latency adds to the kernel's own part."""
     launched_overhead: Figure
-    """And what a latency adds that was published with the launch in it."""
+    """Time that a published latency with the launch in it adds to the kernel's own part."""
     final_wait: Figure
-    """Each store's semaphore is waited for at the end, one after the other."""
+    """The wait at the end for each store's semaphore, one after the other."""
     final_waits: Figure
-    """At most so many of them."""
+    """The most stores with such a wait."""
 
     # DMA
     dma_engines: int = 16
     dma_partitions: int = 8
     """Partitions that one DMA engine serves (DMA: 128 over 16)."""
     outstanding: int = 16
-    """DMAs under way in one queue (TRACE: a queue reuses 16 semaphores)."""
+    """DMAs in flight in one queue (TRACE: a queue reuses 16 semaphores)."""
     trigger: Figure
     """Static descriptors: from one trigger instruction to the next."""
     generation: Figure
-    """Descriptors generated on the device: from one DMA to the next, one partition."""
+    """Device-generated descriptors: from one DMA to the next, one partition."""
     generation_per_partition: Figure
     software_dispatch: Figure
-    """What a copy whose descriptors are made by software keeps the GpSimd Engine."""
+    """Busy time of the GpSimd Engine for a copy with software-made descriptors."""
     software_start: Figure
-    """And from there to the DMA's start, if none is queued."""
+    """From the dispatch to the DMA's start, with an empty queue."""
     software_generation: Figure
     """From one such start to the next."""
     long_burst: Figure
-    """The same after ``burst`` without a pause."""
+    """From one such start to the next, after ``burst`` starts without a pause."""
     burst: int = 50
     software_queue: int = 16
-    """Copies that the GpSimd Engine may have dispatched and that have not started (TODAY)."""
+    """Copies that the GpSimd Engine may have dispatched before they start (TODAY)."""
     indirect_generation: Figure
-    """And for a gather or a scatter of one partition."""
+    """Generation for a gather or a scatter of one partition."""
     indirect_per_partition: Figure
     addressed_generation: Figure
-    """What a copy whose place is in a register or an element of SBUF keeps the GpSimd Engine."""
+    """Busy time of the GpSimd Engine for a copy with an address in a register or in SBUF."""
     addressed_start: Figure
-    """And from there to the DMA's start."""
+    """From there to the DMA's start."""
     generates: bool = True
-    """Whether what follows holds of DMAs with generated descriptors; else they are as static."""
+    """True if generated descriptors have the figures below; else the static ones apply."""
     generated_lead: Figure
-    """Generated descriptors to the first byte's turn on an idle engine."""
+    """Generated descriptors: until the first byte is next on an idle engine."""
     generated_read: Figure
-    """HBM read latency of such a DMA, of 0 bytes; of more it grows up to ``dma_read``."""
+    """HBM read latency of such a DMA with 0 bytes; it grows with the bytes up to ``dma_read``."""
     element_read: Figure
-    """And of rows of at most ``element_bytes``, which the engines begin one after the other."""
+    """HBM read latency of rows of at most ``element_bytes``; engines begin them in sequence."""
     alone_rate: Figure
-    """Bytes a nanosecond of such a load alone, on all engines."""
+    """Bytes per nanosecond of such a load alone, on all engines."""
     packet: Figure
-    """An engine's time for a row of such a DMA, apart from its bytes."""
+    """An engine's time for a row of such a DMA, without its bytes."""
     packet_least: Figure
-    """And the least."""
+    """The least time for such a row."""
     packet_rate: Figure
-    """Bytes a nanosecond inside it."""
+    """Bytes per nanosecond inside such a row."""
     dma_lead: Figure
-    """Trigger to the first byte's turn on an idle engine."""
+    """From the trigger until the first byte is next on an idle engine."""
     dma_read: Figure
-    """HBM read latency: later, but not busy."""
+    """HBM read latency, which does not keep the engine busy."""
     dma_tail: Figure
-    """Last byte to completion semaphore."""
+    """From the last byte to the completion semaphore."""
     dma_minimum: Figure
-    """From one DMA of an engine to the next, however small."""
+    """The least time from one DMA of an engine to the next."""
     descriptor: Figure
-    """An engine's time for a row (one contiguous run) apart from its bytes."""
+    """An engine's time for a row (one contiguous run) without its bytes."""
     bandwidth: Figure
-    """Bytes a nanosecond of one DMA engine inside a row."""
+    """Bytes per nanosecond of one DMA engine inside a row."""
     long_rate: Figure
-    """The same over rows of any length, the time of the row apart: no more is ever reached."""
+    """The highest rate over rows of any length, bytes per nanosecond, without the row's time."""
     element_write: Figure
     """A row of at most ``element_bytes`` written to HBM: read, modify, write."""
     element_bytes: int = 8
     transpose_share: Figure
-    """Of copy bandwidth, what a DMA transpose reaches."""
+    """The share of copy bandwidth that a DMA transpose reaches."""
 
     # Tensor Engine
     row_share: Figure
-    """Of the Tensor Engine's clock, the rate at which rows stream in the long run."""
+    """The long-run rate of streamed rows, relative to the Tensor Engine's clock."""
     row_overhead: Figure
-    """Cycles of a matmul on top of its rows, warm."""
+    """Cycles of a matmul in addition to its rows, warm."""
     row_overhead_fp32: Figure
     partial_slowdown: Figure
-    """By how much longer rows stream through a part of the PE array than through all of it."""
+    """The slowdown of rows through a part of the PE array, as a factor."""
     drain: Figure
-    """Last row to PSUM visible."""
+    """From the last row until the result is visible in PSUM."""
     load_weights: dict[tuple[bool, bool], Figure]
     """(four-byte, strided) -> an idle engine's time to load weights."""
     weights_interval: dict[tuple[bool, bool], Figure]
     """(four-byte, strided) -> shortest time from one load of weights to the next."""
     turned_interval: Figure
-    """The same from one transpose of two bytes to the next, whose weights lie apart."""
+    """Shortest time between two-byte transposes whose weights are strided."""
     throttle_window: Figure
     throttle_slowdown: Figure
     warm_share: Figure
-    """Of the rows that a cold window can hold, those that make the next one warm."""
+    """The share of a cold window's possible rows that makes the next window warm."""
     cold_share: Figure
-    """Of the same, those below which the next window is cold."""
+    """The share of a cold window's possible rows below which the next window is cold."""
 
     table_load: Figure
     """ACT_TABLE_LOAD, once for each function table."""
     hbm_bandwidth: Figure
-    """What one core's DMA engines reach."""
+    """The rate that one core's DMA engines reach."""
     shared_engines: Figure
-    """Of the rate of a DMA engine, what is left where both cores of a logical one run."""
+    """The share of a DMA engine's rate that remains if both cores of a logical core run."""
     shared_hbm: Figure
-    """What HBM gives both physical cores of a logical one together."""
+    """The rate of HBM for both physical cores of a logical core together."""
 
     def cycles(self, engine: Engine, count: float) -> float:
-        """``count`` cycles of ``engine`` in ns."""
+        """Return ``count`` cycles of ``engine`` in ns."""
         return count / self.clocks[engine].value
 
 
@@ -171,7 +171,7 @@ _WEIGHTS = {
 
 
 def _figures(machine: str) -> dict[str, Any]:
-    """What ``data/clockwork.csv`` has of a machine; of others than trn2 the rest is trn2's."""
+    """Return the figures of a machine in ``data/clockwork.csv``; trn2's fill the gaps."""
     figures: dict[str, Any] = {}
     rows = list(rows_of("clockwork"))
     for of_machine in dict.fromkeys(("trn2", machine)):
@@ -197,7 +197,7 @@ TRN1, TRN2, TRN3 = _CLOCKWORKS.values()
 
 
 def timing_parameters(machine: Machine) -> TimingParameters:
-    """The times of ``machine``."""
+    """Return the times of ``machine``."""
     if machine.name not in _CLOCKWORKS:
         machines = ", ".join(sorted(_CLOCKWORKS))
         raise UnknownCostError(f"no timing data for machine {machine.name!r}; there are {machines}")

@@ -1,4 +1,4 @@
-"""The predicted time of a kernel: what a benchmark or a profile of it would say. Never measured."""
+"""The predicted time of a kernel in a benchmark or a profile. Never measured."""
 
 from __future__ import annotations
 
@@ -40,27 +40,27 @@ from difftest.timing.program import Program, Progress, lower, recompile
 from difftest.timing.schedule import MIDDLE, Schedule, planned_order, schedule
 
 SMALL = 2_000
-"""Up to so many instructions the extremes of the throttle window's phase are scheduled too."""
+"""Up to this many instructions, both extremes of the throttle window's phase are scheduled."""
 EXTREMES = (0.0, 0.999)
 MANY = 1_000_000
-"""Beyond so many instructions no other compiler's time is predicted beside the likely one's."""
-_frozen = cache(gc.get_freeze_count)  # it counts one by one: ten milliseconds in a session
+"""Beyond this many instructions, only the likely compiler's time is predicted."""
+_frozen = cache(gc.get_freeze_count)  # counts one by one: ten milliseconds in a session
 
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """A predicted latency and the timeline that it comes from. All times in microseconds.
+    """A predicted latency and its timeline. All times in microseconds.
 
-    Asking for a total is an UnknownCostError where an instruction's cost is unknown.
+    A total raises UnknownCostError if an instruction's cost is unknown.
     """
 
     schedule: Schedule
     low: float
-    """Of the kernel's own part: the throttle window begins where it helps most."""
+    """The kernel's own part with the phase of the throttle window that helps most."""
     middle: float
     high: float
     recompiled: Callable[[Compiler], float] = field(repr=False)
-    """The kernel's own part as another compiler would have it."""
+    """The kernel's own part with another compiler."""
 
     @property
     def program(self) -> Program:
@@ -68,63 +68,63 @@ class Prediction:
 
     @property
     def unknown(self) -> dict[str, int]:
-        """Instructions of unknown cost, and how many of each. No total stands without them."""
+        """Return opcode -> number of instructions with unknown cost; these prevent a total."""
         return dict(Counter(step.opcode for step in self.program.unknown))
 
     @property
     def latency(self) -> float:
-        """Predicted nc_latency (benchmarks): the kernel's own part and the fixed one."""
+        """Return the predicted nc_latency (benchmarks): the kernel's own and the fixed part."""
         self._need_costs()
         return self.middle + self._overhead
 
     @property
     def total_time(self) -> float:
-        """Predicted total_time (profiles): with the runtime's preamble and postamble."""
+        """Return the predicted total_time (profiles), with the runtime's preamble and postamble."""
         self._need_costs()
         return self.middle + self._around[0]
 
     @cached_property
     def error_budget(self) -> ErrorBudget:
-        """What the kernel's own part rests on."""
+        """The evidence for the kernel's own part."""
         with _no_collection():
             return error_budget(self.schedule)
 
     @property
     def latency_estimate(self) -> Estimate:
-        """Predicted nc_latency, with what its interval comes from."""
+        """Return the predicted nc_latency with the parts of its interval."""
         self._need_costs()
         return self._estimate(self._overhead, LAUNCH)
 
     @property
     def total_time_estimate(self) -> Estimate:
-        """The same of a profile's total_time."""
+        """Return the predicted total_time of a profile with the parts of its interval."""
         self._need_costs()
         return self._estimate(*self._around)
 
     @property
     def estimates(self) -> dict[str, Estimate]:
-        """Metric of a published time -> what is predicted of it; ``""`` for all others."""
+        """Return metric of a published time -> its estimate; ``""`` for all other metrics."""
         launch = self.program.parameters.launched_overhead.value / 1e3
         other = self._estimate(launch, LAUNCHED), self.total_time_estimate, self.latency_estimate
         return dict(zip(("launched latency", "profile total_time", ""), other, strict=True))
 
     @property
     def latency_interval(self) -> Interval:
-        """Between which microseconds nc_latency would lie on a device, nine times of ten."""
+        """Return the interval (us) that holds a device's nc_latency nine times out of ten."""
         return self.latency_estimate.interval()
 
     @property
     def total_time_interval(self) -> Interval:
-        """The same of a profile's total_time."""
+        """Return the interval that holds a profile's total_time nine times out of ten."""
         return self.total_time_estimate.interval()
 
     @cached_property
     def compiled(self) -> Interval:
-        """The kernel's own part as the fastest and the slowest compiler would have it.
+        """The kernel's own part with the fastest and the slowest compiler.
 
-        Where they decide as the likely one does, its program and its timeline are theirs; where
-        not, what instructions cost is taken over. Of very many instructions it is not asked, for
-        the memory that it takes: the prediction's own time is both.
+        A compiler that decides as the likely one shares its program and its timeline; other
+        compilers share the instruction costs. For very many instructions both ends are the
+        prediction's own time, because further compilers take much memory.
         """
         if self.program.compiler is not LIKELY or len(self.program.instructions) > MANY:
             return Interval(self.middle, self.middle)
@@ -133,9 +133,10 @@ class Prediction:
 
     @cached_property
     def question(self) -> str:
-        """What of the compiler an interval of several hundred per cent comes from, and the answers.
+        """The compiler question behind an interval of several hundred per cent, with its answers.
 
-        In words; empty if none is as wide. Each guess is changed alone, to both of its ends.
+        In words; empty if no interval is that wide. Each answer is changed alone, to both of its
+        ends.
         """
         if self.compiled.high < ASKS * self.compiled.low:
             return ""
@@ -146,18 +147,18 @@ class Prediction:
             for name, other in extreme._asdict().items()
             if other != getattr(likely, name)
         }
-        far = max(ends, key=lambda time: abs(math.log(time / self.middle)))
-        name, other = ends[far]
+        extreme_time = max(ends, key=lambda time: abs(math.log(time / self.middle)))
+        name, other = ends[extreme_time]
         taken = self.schedule.toolchain if name == "toolchain" else getattr(likely, name)
         return (
-            f"one question to the compiler makes the most of it, {QUESTIONS[name]}: {far:,.1f} us "
-            f"if the answer is {parse_answer(other)}, {self.middle:,.1f} us if it is "
-            f"{parse_answer(taken)}, as taken here"
+            f"one question to the compiler makes the most of it, {QUESTIONS[name]}: "
+            f"{extreme_time:,.1f} us if the answer is {parse_answer(other)}, "
+            f"{self.middle:,.1f} us if it is {parse_answer(taken)}, as taken here"
         )
 
     @property
     def caution(self) -> str:
-        """What to know before the time is believed, in words; empty if most of it was measured."""
+        """Return the caveats of the time in words; empty if most of it was measured."""
         depends = compiler_caution(self.middle, self.compiled)
         wide = "" if self.unknown else width_caution(self.latency_interval, self.latency)
         warnings = [wide, caution(self.error_budget), depends, self.question]
@@ -173,10 +174,10 @@ class Prediction:
         return Estimate(self.error_budget, self.middle, fixed, unsure, phase, self.compiled)
 
     def get_latency_percentile(self, percentile: float) -> float:
-        """Predicted nc_latency at a percentile, as ``nki.benchmark`` gives measured ones.
+        """Return the predicted nc_latency at a percentile, as ``nki.benchmark`` reports it.
 
-        0 and 100 are the ends of the span that the random phase of the tensor engine's throttle
-        window makes, 50 the middle; other spread is not predicted.
+        0 and 100 are the ends of the range that the random phase of the tensor engine's throttle
+        window gives; 50 is the middle. No other spread is predicted.
 
         Raises
         ------
@@ -198,10 +199,11 @@ class Prediction:
 
     @property
     def _around(self) -> tuple[float, float]:
-        """What a profile has before and after the kernel's own part, and how unsure that is.
+        """Return a profile's time before and after the kernel's own part, and its uncertainty.
 
-        The longer postamble was traced of long classic kernels, and none that is half as long; of
-        today's, of those whose stores come from software, whatever their length.
+        In the classic dialect, traces show the longer postamble for long kernels, and not for
+        kernels half as long. In the current dialect it follows stores with software-made
+        descriptors, at any length.
         """
         figures = self.program.parameters
         schedule = self.schedule
@@ -223,12 +225,12 @@ class Prediction:
             raise UnknownCostError(f"no total: {self.describe_unknown()}")
 
     def describe_unknown(self) -> str:
-        """The instructions of unknown cost in words; empty if there are none."""
+        """Return the instructions of unknown cost in words; empty if there are none."""
         if not self.unknown:
             return ""
-        which = ", ".join(f"{count} {opcode}" for opcode, count in sorted(self.unknown.items()))
+        counts = ", ".join(f"{count} {opcode}" for opcode, count in sorted(self.unknown.items()))
         return (
-            f"the cost of {which} is unknown on {self.program.machine.name}; without them the "
+            f"the cost of {counts} is unknown on {self.program.machine.name}; without them the "
             f"kernel takes at least {self.middle:,.1f} us (predicted)"
         )
 
@@ -246,15 +248,15 @@ def predict(
 
     Parameters
     ----------
-    trace : of one launch, recorded.
-    machine : the machine that it was launched for.
-    dge : who makes descriptors: a :class:`~difftest.timing.compiler.Toolchain`. None is the one
-        that the user's own call would get: today's, or in the classic dialect that of
-        ``nki.benchmark``, which True means too; False is that of a profile with static ones.
-    progress : told how far it is: half of it when each instruction has its cost and dependences,
-        all of it when they are scheduled.
-    compiler : what it is taken to do; ``FASTEST`` and ``SLOWEST`` bound what is inferred of it.
-    lowered : the program that the trace is, where that is known.
+    trace : the recorded trace of one launch.
+    machine : the machine of the launch.
+    dge : who makes descriptors: a :class:`~difftest.timing.compiler.Toolchain`. None means the
+        toolchain of the user's own call: the current one, or ``nki.benchmark`` in the classic
+        dialect. True means ``nki.benchmark``; False means a profile with static descriptors.
+    progress : called with the progress: half when each instruction has its cost and dependences,
+        all when they are scheduled.
+    compiler : the assumed compiler; ``FASTEST`` and ``SLOWEST`` bound the inferred decisions.
+    lowered : the program of the trace, if you have it.
 
     Raises
     ------
@@ -286,15 +288,15 @@ def predict(
 
 
 def _half(progress: Progress | None, number: int) -> Progress | None:
-    """The progress of the first or the second half, as that of the whole."""
+    """Return a callback for the first or the second half that reports progress of the whole."""
     return progress and (lambda done, total: progress(number * total + done, 2 * total))
 
 
 @contextlib.contextmanager
 def _no_collection() -> Iterator[None]:
-    """Without garbage collection: nothing here is garbage, and looking for it doubles the time.
+    """Run without garbage collection: nothing here is garbage, and a search doubles the time.
 
-    What was made meanwhile counts as old afterwards, or all of it would be looked at at once.
+    New objects then count as old, so that the next collection does not visit all of them.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -302,7 +304,7 @@ def _no_collection() -> Iterator[None]:
         yield
     finally:
         if enabled:
-            if not _frozen():  # else the program keeps something frozen
+            if not _frozen():  # otherwise the program keeps something frozen
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()

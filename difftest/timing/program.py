@@ -1,7 +1,6 @@
-"""A trace as the device's engines get it: instructions with engine, cost and dependences.
+"""A trace as the device's engines receive it: instructions with engine, cost and dependences.
 
-What the compiler does to a trace on the way, as the device traces show it, is in
-docs/explanation/timing-model.md.
+docs/explanation/timing-model.md describes the changes by the compiler that device traces show.
 """
 
 from __future__ import annotations
@@ -39,17 +38,17 @@ from difftest.timing.tensor_engine import Matmul
 
 _LOAD = EventKind("dma_copy", Engine.DMA, purpose=Purpose.COPY)
 _DRAIN = EventKind("core_barrier", Engine.GPSIMD, purpose=Purpose.BARRIER)
-"""What stands around each turn of a loop that runs on the device."""
+"""The barrier around each iteration of a loop that runs on the device."""
 Turn = tuple[Iteration, ...]
 
 MODELLED = (*PRODUCTS, Purpose.COPY, Purpose.GATHER, Purpose.SCATTER, Purpose.SUM, Purpose.SEND)
-"""What the models of the Tensor Engine and of DMA know; anything else on those engines has a row
-among the costs, or no known cost."""
+"""Purposes that the models of the Tensor Engine and of DMA cover. Other instructions on those
+engines have a row in the cost table, or an unknown cost."""
 
 
 @dataclass(eq=False, slots=True)
 class LoweredInstruction:
-    """One instruction of the program."""
+    """An instruction of the program."""
 
     index: int
     event: Event
@@ -59,25 +58,25 @@ class LoweredInstruction:
     matmul: Matmul | None = None
     transfer: Transfer | None = None
     modelled: Evidence = Evidence.ASSUMED
-    """Of a matmul or a transfer: what the time of its rows rests on, on this machine."""
+    """Evidence for the time of the rows of a matmul or transfer on this machine."""
     data: tuple[int, ...] = ()
     """Instructions whose results it reads; join ``j`` of the program as ``~j``."""
     order: tuple[int, ...] = ()
-    """Instructions, and joins, that must be over before it writes."""
+    """Instructions, and joins, that must end before it writes."""
     tensors: tuple[int, ...] = ()
-    """On-chip tensors that it touches, by their numbers."""
+    """Numbers of the on-chip tensors that it touches."""
     opens: tuple[Allocation, ...] = ()
-    """On-chip tensors that it is the first to touch."""
+    """On-chip tensors that it touches first."""
     closes: tuple[Allocation, ...] = ()
-    """On-chip tensors that it is the last to touch, in program order."""
+    """On-chip tensors that it touches last, in program order."""
     implied: bool = False
-    """Whether the compiler added it."""
+    """True if the compiler added it."""
     merged: bool = False
-    """Whether a load is triggered together with the one before it."""
+    """True if a load is triggered together with the previous one."""
     core: int = 0
-    """The physical core that runs it: with LNC 2, a logical one has two."""
+    """The physical core that runs it; with LNC 2 a logical core has two."""
     trigger: Engine = Engine.UNKNOWN
-    """The engine that waits for its operands: that of a DMA's queue, else its own."""
+    """The engine that waits for its operands: for a DMA the engine of its queue, else its own."""
 
     @property
     def is_store(self) -> bool:
@@ -89,41 +88,41 @@ class LoweredInstruction:
 
     @property
     def is_copy(self) -> bool:
-        """Whether an engine other than DMA copies."""
+        """Return whether an engine other than DMA copies."""
         return self.transfer is None and self.event.purpose is Purpose.COPY
 
 
 class Decisions(NamedTuple):
-    """What a compiler does to a trace that changes who waits for whom."""
+    """Decisions of the compiler that change the dependences of a trace."""
 
     begins: dict[int, list[int]]
-    """Position of an event -> the tensors that get another place with it."""
+    """Position of an event -> the tensors that get another place at that event."""
     repeated: set[int]
-    """Numbers of the events that are left out, for they only repeat others."""
+    """Numbers of the events that are omitted because they repeat others."""
     twins: dict[int, Allocation]
-    """A tile that is not made -> the one that has the same contents."""
+    """An omitted tile -> the tile that has the same contents."""
 
 
 class DependenceGraph:
-    """Who waits for whom, as every schedule of a program begins; none changes it."""
+    """The dependences at the start of every schedule of a program; no schedule changes them."""
 
     def __init__(self, program: Program) -> None:
         steps = program.instructions
         joins = program.joins
         self.missing = [len(step.data) + len(step.order) + len(step.opens) for step in steps]
-        """Of each instruction, how many results and places it waits for."""
+        """For each instruction, the number of results and places that it waits for."""
         self.followers: list[list[int]] = [[] for _ in steps]
-        """Those that wait for it, twice their number; one more if they read its result."""
+        """The followers of each instruction: twice their numbers, plus one if they read it."""
         self.join_followers: list[list[int]] = [[] for _ in joins]
         self.joined_in: dict[int, list[int]] = {}
-        """Instruction, or ``~j`` for a join -> the joins that it is a part of."""
+        """Instruction, or ``~j`` for a join -> the joins that contain it."""
         self.opener: dict[int, int] = {}
         """On-chip allocation -> the instruction that touches it first."""
         self.tables: list[str | None] = [None] * program.cores
-        """Of each core, the first table of activation functions; None if it has no work for the
-        Scalar Engine, empty if none of that needs a table."""
+        """For each core, the first table of activation functions. None if it has no work for the
+        Scalar Engine, empty if no work needs a table."""
         self.shares = any(step.engine is Engine.UNKNOWN for step in steps)
-        """Whether the compiler chooses the engine of some."""
+        """True if the compiler chooses the engine of any instruction."""
         for number, members in enumerate(joins):
             for member in members:
                 self.joined_in.setdefault(member, []).append(number)
@@ -143,7 +142,7 @@ class DependenceGraph:
         cores = range(program.cores)
         parts = [[(i.opens * (i.core == core), i.closes) for i in steps] for core in cores]
         self.buffers = [Buffers(program.machine, part) for part in parts]
-        """Of each core, its memories when all that fits has its place."""
+        """For each core, its memories after every tensor that fits has its place."""
         for buffers in self.buffers:
             for memory in buffers.values():
                 for granted in memory.grant():
@@ -158,33 +157,34 @@ class Program:
     parameters: TimingParameters
     instructions: list[LoweredInstruction]
     users: dict[int, int]
-    """On-chip allocation -> how many instructions touch it."""
+    """On-chip allocation -> the number of instructions that touch it."""
     allocations: dict[int, Allocation]
     joins: list[tuple[int, ...]] = field(default_factory=list)
-    """What stands for many instructions, and joins before it, that others wait for together."""
+    """Joins: groups of instructions, and of earlier joins, that other instructions wait for
+    together."""
     cores: int = 1
-    """Physical cores that run it side by side."""
+    """Physical cores that run it in parallel."""
     compiler: Compiler = LIKELY
-    """What was taken of the compiler."""
+    """The assumed compiler."""
     decisions: Decisions = field(default_factory=lambda: Decisions({}, set(), {}))
     widened: bool = False
-    """Whether an instruction waits for others that touch other elements of a tensor."""
+    """True if an instruction waits for others that touch other elements of a tensor."""
 
     @property
     def hbm_rate(self) -> float:
-        """Bytes a nanosecond between HBM and all cores."""
+        """Bytes per nanosecond between HBM and all cores."""
         alone = self.parameters.hbm_bandwidth.value
         together = self.parameters.shared_hbm.value
         return alone if self.cores == 1 else min(alone * self.cores, together)
 
     @cached_property
     def dependence_graph(self) -> DependenceGraph:
-        """Who waits for whom."""
+        """The dependences between the instructions."""
         return DependenceGraph(self)
 
     @cached_property
     def unknown(self) -> list[LoweredInstruction]:
-        """The instructions of which no cost is known."""
+        """The instructions with an unknown cost."""
         return [
             step
             for step in self.instructions
@@ -194,7 +194,7 @@ class Program:
 
 
 Progress = Callable[[int, int], None]
-"""Called now and then with (how much is done, how much there is in all)."""
+"""Called at intervals with (amount done, total amount)."""
 STEP = 2000
 """Instructions between two calls of progress."""
 
@@ -202,26 +202,25 @@ STEP = 2000
 def lower(
     trace: Trace, machine: Machine, progress: Progress | None = None, compiler: Compiler = LIKELY
 ) -> Program:
-    """The program that ``trace`` is on ``machine``; ``progress`` is told how far it is."""
+    """Return the program of ``trace`` on ``machine``; ``progress`` is called at intervals."""
     repeated = RepeatedWork(trace, machine, compiler)
     decisions = Decisions(refills(trace, compiler), repeated.events, repeated.twins)
     return _ProgramBuilder(machine, compiler, trace, decisions).build(progress)
 
 
 def recompile(program: Program, trace: Trace, compiler: Compiler) -> Program:
-    """The program that another compiler makes of the trace that ``program`` is.
+    """Return the program that another compiler makes of the trace of ``program``.
 
-    What instructions cost is the same; and where the compilers decide alike, so is who waits for
-    whom.
+    The instruction costs stay the same. Where the compilers decide alike, the dependences also do.
     """
-    had = program.decisions
-    was = program.compiler
+    earlier = program.decisions
+    assumed = program.compiler
     repeated = RepeatedWork(trace, program.machine, compiler)
-    begins = had.begins if compiler.renames == was.renames else refills(trace, compiler)
+    begins = earlier.begins if compiler.renames == assumed.renames else refills(trace, compiler)
     decisions = Decisions(begins, repeated.events, repeated.twins)
-    if decisions == had and (compiler.by_tensor == was.by_tensor or not program.widened):
+    if decisions == earlier and (compiler.by_tensor == assumed.by_tensor or not program.widened):
         instructions = program.instructions
-        if compiler.merged_loads != was.merged_loads:
+        if compiler.merged_loads != assumed.merged_loads:
             instructions = _merged(instructions, merges=compiler.merged_loads)
         return replace(program, instructions=instructions, compiler=compiler)
     lowered = {step.event.number: step for step in program.instructions if not step.implied}
@@ -229,7 +228,7 @@ def recompile(program: Program, trace: Trace, compiler: Compiler) -> Program:
 
 
 def _merged(instructions: list[LoweredInstruction], *, merges: bool) -> list[LoweredInstruction]:
-    """The instructions with loads triggered together, or each; the same list if nothing changes."""
+    """Return the instructions with loads merged or not; the same list if nothing changes."""
     before: LoweredInstruction | None = None
     result: list[LoweredInstruction] = []
     changed = False
@@ -244,7 +243,7 @@ def _merged(instructions: list[LoweredInstruction], *, merges: bool) -> list[Low
 
 
 def _continues(before: LoweredInstruction | None, step: LoweredInstruction) -> bool:
-    """Whether a load goes on where the one before it left off: from one tensor to one tile."""
+    """Return whether a load continues the previous one: from one tensor to one tile."""
     if before is None or before.transfer is None or before.core != step.core or step.is_store:
         return False
     ends = [
@@ -268,14 +267,14 @@ class _ProgramBuilder:
         self.trace = trace
         self.decisions = decisions
         self.lowered = lowered
-        """Number of an event -> an instruction that costs the same."""
+        """Number of an event -> an instruction with the same cost."""
         self.clockwork = timing_parameters(machine)
         self.costing = CostModel(machine)
         by_tensor = compiler.by_tensor and trace.dialect == TODAYS
         self.dependences = Dependences(by_tensor=by_tensor)
         self.renaming = Renaming(trace, decisions.begins)
         self.renames = bool(decisions.begins or decisions.twins)
-        """Whether some regions are of other tiles than the kernel wrote."""
+        """True if some regions belong to other tiles than in the kernel."""
         self.instructions: list[LoweredInstruction] = []
         self.users: dict[int, int] = {}
         self.allocations: dict[int, Allocation] = {}
@@ -284,9 +283,9 @@ class _ProgramBuilder:
         self.identities: dict[tuple[int, str], Allocation] = {}
         self.cores = cores_of(trace)
         self.turns: dict[int, Turn] = {}
-        """Core -> the turn of its device loops that it is in."""
+        """Core -> the present iteration of its device loops."""
         self.barriers: dict[int, int] = {}
-        """Core -> the barrier that its instructions come after."""
+        """Core -> the barrier that precedes its next instructions."""
 
     def build(self, progress: Progress | None) -> Program:
         events = self.trace.events
@@ -312,7 +311,7 @@ class _ProgramBuilder:
             core = self._core(event) if self.cores else 0
             if event.loops is not loops:
                 loops = event.loops
-                turn = tuple(one for one in loops if one.loop.kind is LoopKind.DYNAMIC)
+                turn = tuple(run for run in loops if run.loop.kind is LoopKind.DYNAMIC)
             if turn != self.turns.get(core, ()):
                 self._drain(core, turn)
             self._add(event, core)
@@ -335,7 +334,7 @@ class _ProgramBuilder:
         return self.cores.get(event.program, 0)
 
     def _load_identities(self) -> None:
-        """One DMA for each dtype that the Tensor Engine of a core transposes."""
+        """Add one DMA for each dtype that the Tensor Engine of a core transposes."""
         for event in self.trace.events:
             if event.engine is not Engine.TENSOR or event.purpose is not Purpose.TRANSPOSE:
                 continue
@@ -352,7 +351,7 @@ class _ProgramBuilder:
             self._add(load, core, implied=True)
 
     def _drain(self, core: int, turn: Turn) -> None:
-        """Put a barrier before or after a turn of a loop that runs on the device.
+        """Add a barrier before or after an iteration of a loop that runs on the device.
 
         All engines and DMAs of the core wait for each other there.
         """
@@ -389,10 +388,10 @@ class _ProgramBuilder:
         data, order = self.dependences.of(index, reads, writes)
         if self.barriers and core in self.barriers:
             order.add(self.barriers[core])
-        what = work.times, product, moved, work.modelled
+        work_fields = work.times, product, moved, work.modelled
         waits = tuple(sorted(data)), tuple(sorted(order))
         uses = self._touch(index, writes + reads)
-        step = LoweredInstruction(index, event, engine, *what, *waits, *uses)
+        step = LoweredInstruction(index, event, engine, *work_fields, *waits, *uses)
         step.implied = implied
         step.core = core
         step.trigger = trigger
@@ -407,7 +406,7 @@ class _ProgramBuilder:
 
         Returns
         -------
-        Their numbers, and those of them that were not used before.
+        The numbers of the tensors, and the tensors without an earlier use.
         """
         tensors: list[int] = []
         opened: list[Allocation] = []

@@ -1,23 +1,24 @@
-"""Tiles that a kernel makes once and fills again in each turn, as the compiler gives them places.
+"""Tiles that a kernel makes once and fills again in each iteration: the compiler renames them.
 
-A classic kernel is unrolled, and a tile's name is all that joins one turn's contents with the
-next's. Where no element of a tile will be read before it is written again, the tile is dead; what
-is written from there on is another tile, with a place of its own as far as memory has room. So
-nothing waits for the last reader of what was there before.
+A classic kernel is unrolled, and only a tile's name joins the contents of one iteration to those
+of the next. A tile is dead if no element of it is read before it is written again. Later writes
+then go to another tile, which has its own place while memory has room. So no write waits for the
+last reader of the earlier contents.
 
-That is an inferred compiler behaviour: convolutions with such tiles take as long on a device as
-those that make a tile in each turn, three to ten times less than one after the other. Tensors with
-an address stay where the kernel put them. So do, in today's dialect, all: its compiler was seen to
-let the users of one tensor wait for each other (published probes:
-docs/explanation/compiler.md).
+This compiler behaviour is inferred. Convolutions with such tiles take as long on a device as
+convolutions that make a tile in each iteration: three to ten times less than in sequence. Tensors
+with an address stay where the kernel put them. In the current dialect all tensors stay: published
+probes show that its compiler lets the users of one tensor wait for each other
+(docs/explanation/compiler.md).
 
-Copies, loads and transposes that only do again what was done are left out, some of them. A copy
-repeats an earlier one if both are of the same elements of a tensor that nothing has written since,
-and each is all that is ever written into its destination, two tiles of one form. Whoever reads the
-second tile then reads the first, which has to stay that long: so as many are left out as SBUF has
-room for beside what is live at one time. A transpose goes with the copy of its result, if that
-repeats the copy of an earlier one's. Which ones the compiler takes for repeated is inferred
-(:mod:`difftest.timing.compiler`).
+The compiler also omits some copies, loads and transposes that repeat earlier ones. A copy repeats
+an earlier copy under three conditions. Both read the same elements of a tensor, with no write in
+between. Each is the only write to its destination. The destinations are two tiles of one form.
+
+Readers of the second tile then read the first, which has to stay that long. So the number of
+omitted copies depends on the room in SBUF, beyond the tensors that are live at one time. If the
+copy of a transpose's result repeats the copy of an earlier result, the transpose is omitted too.
+The compiler's rule for repeats is inferred (:mod:`difftest.timing.compiler`).
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ from difftest.timing.compiler import LIKELY, Compiler, RepeatRule, cores_of
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 Use = tuple[int, Region, bool]
-"""(position of the event in the trace, what it touches, whether it writes it)."""
+"""(position of the event in the trace, the region, whether the event writes it)."""
 
 
 def refills(trace: Trace, compiler: Compiler = LIKELY) -> dict[int, list[int]]:
-    """Position of an event -> the tensors that are other tiles from it on."""
+    """Return, by position of an event, the tensors that become other tiles at that event."""
     places: dict[int, list[int]] = {}
     if compiler.renames and trace.dialect != "nki":
         written = {
@@ -66,11 +67,11 @@ def refills(trace: Trace, compiler: Compiler = LIKELY) -> dict[int, list[int]]:
 
 
 class Renaming:
-    """Which tile each region is of, asked event by event in program order.
+    """The tile of each region, event by event in program order.
 
     Parameters
     ----------
-    begins : what :func:`refills` found in ``trace``.
+    begins : the result of :func:`refills` for ``trace``.
     """
 
     def __init__(self, trace: Trace, begins: dict[int, list[int]]) -> None:
@@ -79,19 +80,19 @@ class Renaming:
         self._next = 1 + max((allocation.id for allocation in trace.allocations), default=0)
 
     def enter(self, position: int, event: Event) -> None:
-        """Begin the tiles that begin with the event at ``position``, before it is looked at."""
+        """Begin the new tiles of the event at ``position``, before its regions are renamed."""
         for number in self._begins.get(position, ()):
             old = next(r.allocation for r in event.writes if r.allocation.id == number)
             self._current[number] = replace(old, id=self._next)
             self._next += 1
 
     def renamed(self, regions: tuple[Region, ...]) -> tuple[Region, ...]:
-        """The regions as those of the tiles that hold them now."""
+        """Return the regions within the tiles that hold them now."""
         return in_other_tiles(regions, self._current)
 
 
 def in_other_tiles(regions: tuple[Region, ...], tiles: dict[int, Allocation]) -> tuple[Region, ...]:
-    """The regions, those of a tensor among ``tiles`` as regions of that tile."""
+    """Return the regions, moved to the tile in ``tiles`` that replaces their tensor, if any."""
     if not tiles or all(region.allocation.id not in tiles for region in regions):
         return regions
     return tuple(
@@ -101,7 +102,7 @@ def in_other_tiles(regions: tuple[Region, ...], tiles: dict[int, Allocation]) ->
 
 
 def _filled_again(events: list[Event], written: set[int]) -> Iterator[tuple[int, list[Use]]]:
-    """Those of the ``written`` that are so after they were read, and their uses in order."""
+    """Yield the tensors of ``written`` that are written after a read, with their uses in order."""
     read = set[int]()
     again = set[int]()
     for event in events:
@@ -117,7 +118,7 @@ def _filled_again(events: list[Event], written: set[int]) -> Iterator[tuple[int,
 
 
 def _deaths(uses: list[Use]) -> list[int]:
-    """The positions, but the first, before which nothing that the tensor holds will be read."""
+    """Return the positions, except the first, where no element is still to be read."""
     live = _Live(footprint(region) for _, region, _ in uses)
     positions: list[int] = []
     for index in range(len(uses) - 1, 0, -1):
@@ -133,9 +134,9 @@ def _deaths(uses: list[Use]) -> list[int]:
 
 
 class _Live:
-    """The elements of a tensor that will be read, seen from the end of the program.
+    """The elements of a tensor that will be read, from the end of the program backwards.
 
-    Partitions between which no access begins or ends are alike and count as one.
+    Partitions between which no access begins or ends have equal contents and count as one.
     """
 
     def __init__(self, marks: Iterable[Footprint]) -> None:
@@ -147,10 +148,10 @@ class _Live:
         self._rows = {edge: row for row, edge in enumerate(sorted(edges))}
         self._held = np.zeros((len(edges) - 1, top), dtype=bool)
         self.count = 0
-        """How many there are."""
+        """The number of such elements."""
 
     def set(self, mark: Footprint, value: bool) -> None:
-        """They will be read, or (False) written before."""
+        """Mark elements as read later (True), or as written before any read (False)."""
         part = self._part(mark)
         if _overlapping(mark.dims):
             part[...] = value
@@ -170,7 +171,7 @@ class _Live:
 
 
 def _overlapping(dims: Dims) -> bool:
-    """Whether an element may be named twice; the axes have the longest stride first."""
+    """Return whether an element may occur twice; the axes have the longest stride first."""
     reach = 1
     for size, stride in reversed(dims):
         if stride < reach:
@@ -183,19 +184,19 @@ Key = tuple[object, ...]
 
 
 class RepeatedWork:
-    """What is left out of a trace.
+    """The omitted work of a trace.
 
     Attributes
     ----------
-    events : the numbers of the events that are left out.
-    twins : a tile that is not made -> the one that has the same contents.
+    events : the numbers of the omitted events.
+    twins : an omitted tile -> the tile that has the same contents.
     """
 
     def __init__(self, trace: Trace, machine: Machine, compiler: Compiler) -> None:
         self.events: set[int] = set()
         self.twins: dict[int, Allocation] = {}
         self._turned: dict[int, tuple[Allocation, int]] = {}
-        """The result of a transpose -> that of an earlier equal one, and the transpose's number."""
+        """Result of a transpose -> an earlier equal result, and the number of the transpose."""
         self._trace = trace
         self._machine = machine
         self._cores = cores_of(trace)
@@ -206,13 +207,13 @@ class RepeatedWork:
         self._copies = compiler.repeated_copies
         if {self._copies, *self._rules.values()} != {RepeatRule.KEPT}:
             self._rooms: dict[int, int] = {}
-            """Core -> bytes of a partition of its SBUF that no tensor needs."""
+            """Core -> unneeded bytes in each partition of its SBUF."""
             self._written: dict[int, Event] = {}
             """Tensor -> the event that wrote it last."""
             self._lasting: set[int] = set()
-            """Tiles that hold a copy of what their loops do not change."""
+            """Tiles that hold a copy of data that their loops do not change."""
             self._turning: set[int] = set()
-            """Runs of loops with more than one turn."""
+            """Runs of loops with more than one iteration."""
             self._find()
 
     def _find(self) -> None:
@@ -227,10 +228,10 @@ class RepeatedWork:
                 continue
             target = event.writes[0].allocation
             self._lasting.add(target.id)
-            twin = first.setdefault(key, event)
-            if twin is event:
+            first_copy = first.setdefault(key, event)
+            if first_copy is event:
                 continue
-            tile = twin.writes[0].allocation
+            tile = first_copy.writes[0].allocation
             if event.engine is Engine.TENSOR:
                 if target.reads == 1:
                     self._turned[target.id] = tile, event.number
@@ -246,7 +247,7 @@ class RepeatedWork:
                 self.events.add(self._turned[source][1])
 
     def _fits(self, tile: Allocation, core: int) -> bool:
-        """Take the room of a tile that stays on its core; False if there is none."""
+        """Reserve room for a tile that stays on its core; return False if there is no room."""
         if core not in self._rooms:
             sbuf = needed_bytes(self._trace, self._machine).get(Space.SBUF, 0)
             self._rooms[core] = self._machine.sbuf_usable_bytes - sbuf
@@ -256,14 +257,14 @@ class RepeatedWork:
         return True
 
     def _key(self, event: Event) -> Key | None:
-        """What two equal copies have in common; None if it is no copy that could be left out."""
+        """Return a key that equal copies share; None if the event is no copy to omit."""
         engine = event.engine
         rule = self._rules.get(engine, self._copies)
         if rule is RepeatRule.KEPT or len(event.reads) != 1 or len(event.writes) != 1:
             return None
         loads = engine is Engine.DMA
-        turns = engine is Engine.TENSOR
-        if event.purpose is not (Purpose.TRANSPOSE if turns else Purpose.COPY):
+        transposes = engine is Engine.TENSOR
+        if event.purpose is not (Purpose.TRANSPOSE if transposes else Purpose.COPY):
             return None
         loops = (turn.loop.id for turn in reversed(event.loops))
         around = next((loop for loop in loops if loop in self._turning), None)
@@ -272,7 +273,7 @@ class RepeatedWork:
         source = event.reads[0]
         target = event.writes[0]
         base = target.allocation
-        space = Space.PSUM if turns else Space.SBUF
+        space = Space.PSUM if transposes else Space.SBUF
         sole = base.writes == 1 and base.space is space and not base.areas and not base.viewed
         if not (sole and source.whole and target.whole and target.elements == prod(base.shape)):
             return None
@@ -300,7 +301,7 @@ class RepeatedWork:
 
 
 def _turning(events: list[Event]) -> set[int]:
-    """The runs of loops that have a second turn."""
+    """Return the runs of loops that have a second iteration."""
     ids: set[int] = set()
     last: tuple[Iteration, ...] = ()
     for event in events:

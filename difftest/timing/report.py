@@ -1,8 +1,8 @@
-"""A prediction in numbers: the summary that Neuron Explorer would give, tables, memory over time.
+"""A prediction in numbers: Neuron Explorer's summary fields, tables, and memory over time.
 
-Field names are Neuron Explorer's. As there, fields named ``_percent`` are fractions from 0 to 1,
-times are in seconds, and -1 stands for what is not available. Beside it the least time that the
-arithmetic and the traffic of a kernel take, each on its own.
+Field names are Neuron Explorer's. As in Neuron Explorer, fields named ``_percent`` are fractions
+from 0 to 1, times are in seconds, and -1 means not available. The report also gives the least time
+for a kernel's arithmetic, and the least time for its traffic.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 from difftest.analysis.finding import group_by
 from difftest.simulator.trace import Allocation, Engine, Region, Space
 from difftest.timing.compiler import DescriptorSource, descriptor_sources
-from difftest.timing.dma import software_transfer
+from difftest.timing.dma import Transfer, software_transfer
 from difftest.timing.evidence import Evidence
 from difftest.timing.interval import COVERAGE
 from difftest.timing.prediction import Prediction
@@ -26,11 +26,11 @@ from difftest.timing.program import LoweredInstruction, Program
 from difftest.timing.schedule import Schedule, Span
 
 Resident = tuple[Allocation, float, float]
-"""A tensor, and from when to when it is there, in microseconds."""
+"""A tensor, and the start and end of its residence in microseconds."""
 
 
 class UsageStep(NamedTuple):
-    """From ``time`` on, ``bytes`` of each partition are taken."""
+    """A change in memory use: from ``time`` on, ``bytes`` of each partition are in use."""
 
     time: float
     """Microseconds from the start of the kernel's own part."""
@@ -44,23 +44,23 @@ class MemoryHolder(NamedTuple):
     line: str
     tensors: int
     bytes: int
-    """Of each partition, together."""
+    """Total bytes in each partition."""
 
 
 @dataclass(frozen=True)
 class MemoryUsage:
-    """One memory over time."""
+    """The use of one memory over time."""
 
     capacity: int
-    """Bytes of a partition that tensors can have."""
+    """Bytes of a partition that are available to tensors."""
     steps: list[UsageStep]
     peak: int
     holders: list[MemoryHolder]
-    """What is there at the peak, largest first."""
+    """The tensors at the peak, largest first."""
 
 
 def memory_usage(schedule: Schedule, space: Space) -> MemoryUsage:
-    """SBUF or PSUM of the core that fills it most; bytes a partition, as tensors ask for them."""
+    """Return the use of SBUF or PSUM on the fullest core, in requested bytes per partition."""
     machine = schedule.program.machine
     allocations = schedule.program.allocations
     resident: list[list[Resident]] = [[] for _ in range(schedule.program.cores)]
@@ -75,7 +75,7 @@ def memory_usage(schedule: Schedule, space: Space) -> MemoryUsage:
 
 
 def _usage(full: int, resident: list[Resident]) -> MemoryUsage:
-    """The memory of one core."""
+    """Return the memory use of one core."""
     changes = Counter({0.0: 0})
     for allocation, start, end in resident:
         changes.update({start: allocation.partition_bytes})
@@ -104,28 +104,28 @@ UNAVAILABLE = -1.0
 
 
 class ReportRow(NamedTuple):
-    """Instructions of one group; times in microseconds."""
+    """The instructions of one group; times in microseconds."""
 
     group: str
     instructions: int
     busy: float
     """Time that they kept their engines."""
     bytes: int
-    """That their DMAs moved."""
+    """Bytes that their DMAs moved."""
     critical: float
-    """Time that they have on the critical path."""
+    """Their time on the critical path."""
     evidence: Evidence
-    """The weakest that their costs rest on."""
+    """The weakest evidence of their costs."""
 
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """What a prediction says, in numbers."""
+    """The figures of a prediction."""
 
     prediction: Prediction
 
     def summary(self) -> dict[str, float]:
-        """Neuron Explorer's summary fields; without a total if a cost is unknown."""
+        """Return Neuron Explorer's summary fields; the total is -1 if a cost is unknown."""
         spans = self.prediction.schedule.spans
         own = self.prediction.middle / 1e6
         is_known = not self.prediction.unknown
@@ -167,7 +167,7 @@ class Report:
 
     @property
     def _hbm_bytes(self) -> list[int]:
-        """Those read and those written."""
+        """Bytes read and bytes written."""
         return [counter[Space.SHARED_HBM] + counter[Space.PRIVATE_HBM] for counter in self._traffic]
 
     @cached_property
@@ -198,7 +198,7 @@ class Report:
         }
 
     def _distinct_read(self) -> int:
-        """Bytes of the tensors in HBM that are read at all."""
+        """Return the bytes of the tensors in HBM that are read at all."""
         tensors = {
             region.allocation.id: region.allocation
             for step in self.prediction.program.instructions
@@ -212,15 +212,7 @@ class Report:
         transfers = [span.instruction.transfer for span in dmas if span.instruction.transfer]
         total = sum(transfer.bytes for transfer in transfers)
         active = covered((span.transfer_start, span.transfer_end) for span in dmas) / 1e9
-        rows = Counter[DescriptorSource]()
-        table = descriptor_sources(
-            self.prediction.schedule.toolchain, self.prediction.program.machine
-        )
-        for transfer in transfers:
-            way = table[transfer.kind]
-            rows[way] += (
-                software_transfer(transfer) if way is DescriptorSource.SOFTWARE else transfer
-            ).rows
+        rows = self._descriptor_rows(transfers)
         return {
             "dma_active_time": active,
             "dma_active_time_percent": active / own,
@@ -234,6 +226,18 @@ class Report:
             "hardware_dynamic_dma_packet_count": rows[DescriptorSource.HARDWARE],
         }
 
+    def _descriptor_rows(self, transfers: Iterable[Transfer]) -> Counter[DescriptorSource]:
+        """Return the rows of the transfers, by the source of their descriptors."""
+        schedule = self.prediction.schedule
+        sources = descriptor_sources(schedule.toolchain, schedule.program.machine)
+        rows = Counter[DescriptorSource]()
+        for transfer in transfers:
+            source = sources[transfer.kind]
+            if source is DescriptorSource.SOFTWARE:
+                transfer = software_transfer(transfer)
+            rows[source] += transfer.rows
+        return rows
+
     def _engine(self, engine: Engine, own: float) -> dict[str, float]:
         spans = [span for span in self.prediction.schedule.spans if span.engine is engine]
         active = covered((span.start, span.start + span.busy) for span in spans) / 1e9
@@ -246,11 +250,11 @@ class Report:
         }
 
     def by_line(self) -> list[ReportRow]:
-        """The instructions of each source line, most critical first."""
+        """Return the instructions of each source line, most critical first."""
         return self._grouped(lambda span: _place(span.instruction))
 
     def by_instruction(self) -> list[ReportRow]:
-        """The instructions of each opcode and engine, most critical first."""
+        """Return the instructions of each opcode and engine, most critical first."""
         return self._grouped(lambda span: f"{span.instruction.opcode} ({unit(span)})")
 
     def _grouped(self, key: Callable[[Span], str]) -> list[ReportRow]:
@@ -269,7 +273,7 @@ class Report:
         return sorted(lines, key=lambda line: (-line.critical, -line.busy, line.group))
 
     def evidence(self) -> dict[str, float]:
-        """Evidence class -> the part of the engines' and DMAs' time that rests on it."""
+        """Return evidence class -> its share of the engines' and DMAs' time."""
         times: dict[str, float] = {}
         for span in self.prediction.schedule.spans:
             name = span_evidence(span).value
@@ -279,7 +283,7 @@ class Report:
 
 
 def span_evidence(span: Span) -> Evidence:
-    """That of an instruction's own cost."""
+    """Return the evidence of an instruction's own cost."""
     timed = span.instruction.times.get(span.engine)
     if timed is None:
         return span.instruction.modelled
@@ -287,7 +291,7 @@ def span_evidence(span: Span) -> Evidence:
 
 
 def unit(span: Span) -> str:
-    """The engine's name; DMA for every transfer."""
+    """Return the engine's name, or "dma" for a transfer."""
     return "dma" if span.instruction.transfer else span.engine.value
 
 
@@ -299,12 +303,12 @@ def _place(step: LoweredInstruction) -> str:
 
 
 def region_bytes(region: Region) -> int:
-    """Bytes of a region's elements."""
+    """Return the bytes of a region's elements."""
     return region.elements * region.dtype.itemsize
 
 
 def as_mapping(report: Report) -> Mapping[str, object]:
-    """The report as what JSON has: predicted, and it says so."""
+    """Return the report in JSON's types, marked as predicted."""
     prediction = report.prediction
     return {
         "predicted": True,
@@ -335,7 +339,7 @@ def _line(line: ReportRow) -> dict[str, object]:
 
 
 def covered(intervals: Iterable[tuple[float, float]]) -> float:
-    """The time that at least one of the intervals covers."""
+    """Return the time that at least one of the intervals covers."""
     total = 0.0
     reached = float("-inf")
     for start, end in sorted(intervals):
@@ -346,36 +350,37 @@ def covered(intervals: Iterable[tuple[float, float]]) -> float:
 
 
 class Roofline(NamedTuple):
-    """Bounds of a kernel's own part, microseconds, and where it stands under them."""
+    """Lower bounds of a kernel's own part in microseconds, and the prediction."""
 
     tensor_bound: float
-    """The Tensor Engine streaming every row at full speed, never waiting."""
+    """The Tensor Engine's time to stream every row at full speed, without waits."""
     memory_bound: float
-    """Every byte between HBM and the core at the full rate of the DMA engines."""
+    """The time in which the DMA engines move every byte between HBM and the core at their full
+    rate."""
     predicted: float
     intensity: float
     """Floating-point operations of the matmuls for each byte of HBM traffic."""
     ridge: float
-    """The intensity from which on arithmetic is the limit, at two-byte dtypes."""
+    """The intensity from which arithmetic is the limit, with two-byte dtypes."""
 
     @property
     def limit(self) -> str:
-        """Which bound is the higher one."""
+        """Return the name of the higher bound."""
         return "arithmetic" if self.tensor_bound >= self.memory_bound else "memory"
 
     @property
     def share(self) -> float:
-        """The higher bound over the prediction: 1 is as good as it can be."""
+        """Return the higher bound over the prediction: 1 is optimal."""
         return max(self.tensor_bound, self.memory_bound) / self.predicted
 
 
 def roofline(prediction: Prediction) -> Roofline:
-    """The bounds of a prediction's kernel."""
+    """Return the bounds of a prediction's kernel."""
     return bounds_of(prediction.program)._replace(predicted=prediction.middle)
 
 
 def bounds_of(program: Program) -> Roofline:
-    """The same of a program that is not scheduled; what is predicted of it is infinite."""
+    """Return the bounds of a program without a schedule; its predicted time is infinite."""
     clock = program.parameters.clocks[Engine.TENSOR].value
     rate = program.hbm_rate
     cycles = flops = moved = 0.0

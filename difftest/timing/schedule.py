@@ -1,15 +1,15 @@
 """The timeline: when each instruction of a program runs.
 
-Each engine takes, of the instructions whose operands and buffers are ready, the first in program
-order: the order of a compiler that knows when each is ready. The Tensor Engine keeps to the order
-of one that expects times, for a device's engine takes its instructions in one order, which stands
-in its code (TRACE). Engines run side by side and wait for each other through semaphores. The same
-program gives the same timeline.
+Each engine takes the first instruction in program order whose operands and buffers are ready. A
+compiler that knows all times would choose this order. The Tensor Engine instead keeps the order of
+a compiler that expects times: on a device its instructions have a fixed order in the code (TRACE).
+Engines run in parallel and wait for each other through semaphores. The same program gives the same
+timeline.
 
-What the compiler expects is inferred:
+The compiler's expectations are inferred:
 
-- an instruction takes the cycles of its elements, and nothing to begin or to hand on its result;
-- a DMA takes what one alone does, from its trigger to its semaphore.
+- an instruction takes the cycles of its elements, without start-up and without delay of its result;
+- a DMA takes its time alone, from its trigger to its semaphore.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from difftest.timing.units import Unit
 
 
 def planned_order(program: Program, *, dge: bool | Toolchain) -> Order | None:
-    """The order that the compiler gives; None if it is that in which they get ready."""
+    """Return the compiler's order; None if instructions run as they get ready."""
     part = program.compiler.expected
     tensor = any(step.engine is Engine.TENSOR for step in program.instructions)
     if not tensor or part is None:
@@ -38,7 +38,12 @@ def planned_order(program: Program, *, dge: bool | Toolchain) -> Order | None:
 
 
 class Planner(Scheduler):
-    """The compiler's own schedule, with the times that it expects; ``part`` of each latency."""
+    """The compiler's own schedule, with the times that it expects.
+
+    Parameters
+    ----------
+    part : the share of each latency that the compiler expects.
+    """
 
     second_waits = dict.fromkeys(Engine, 0.0)
     hops = dict.fromkeys(Engine, second_waits)
@@ -49,9 +54,9 @@ class Planner(Scheduler):
         self.part = part
         self.taken: Order = [[] for _ in self.cores]
         self.sums: dict[int, list[int]] = {}
-        """Tensor -> the products to come that add up in it, the next one last."""
+        """Tensor -> the remaining products that accumulate in it, the next one last."""
         self.begun: list[set[int]] = [set() for _ in self.cores]
-        """Core -> those of them that have some of their products."""
+        """Core -> the sums that have some, but not all, of their products."""
         for step in reversed(self.instructions):
             if step.matmul is not None and not step.matmul.turns:
                 self.sums.setdefault(step.tensors[0], []).append(step.index)
@@ -59,7 +64,7 @@ class Planner(Scheduler):
             unit.may_wait = unit.engine is Engine.TENSOR
 
     def _may_take(self, unit: Unit, place: int, now: float) -> bool:
-        """Whether it begins no sum while an earlier one is not whole (TRACE)."""
+        """Return whether it begins no sum while an earlier sum is incomplete (TRACE)."""
         step = self.instructions[place]
         if step.matmul is None or step.matmul.turns:
             return True
@@ -80,10 +85,10 @@ class Planner(Scheduler):
         producer = unit.engine
         if step.transfer is not None:
             producer = Engine.DMA
-            way = self.ways[step.transfer.kind]
-            busy = self._triggering(step, step.transfer, way, now)[0]
+            source = self.ways[step.transfer.kind]
+            busy = self._triggering(step, step.transfer, source, now)[0]
             dma = self.cores[step.core].dma
-            time = dma.alone(step.transfer, way in ON_DEVICE) * self.part
+            time = dma.alone(step.transfer, source in ON_DEVICE) * self.part
         elif step.matmul is not None:
             busy = time = figures.cycles(engine, step.matmul.passes * step.matmul.rows)
             self.taken[step.core].append(step.index)
@@ -95,42 +100,42 @@ class Planner(Scheduler):
 
 
 MIDDLE = 0.5
-"""The throttle window's phase that a prediction is made with: random on the device."""
+"""The phase of the throttle window in a prediction; it is random on the device."""
 
 
 @dataclass(eq=False, slots=True)
 class Span:
-    """When one instruction ran; ns from the start of the kernel's own part."""
+    """The run of one instruction; times in ns from the start of the kernel's own part."""
 
     instruction: LoweredInstruction
     engine: Engine
-    """Where it ran; for a DMA the engine that triggered it."""
+    """The engine that ran it; for a DMA the engine that triggered it."""
     start: float
     end: float
-    """Its result stands; for a DMA its completion semaphore."""
+    """When its result was available; for a DMA when its semaphore was set."""
     busy: float
-    """How long it kept its engine from the next instruction."""
+    """Time until its engine could take another instruction."""
     ready: float
     """When its operands were ready; it may have waited for its engine until ``start``."""
     waited_for: int
     """The instruction that made it ready; -1 if it could start at once."""
     buffer: bool
-    """Whether it was a buffer that it waited for."""
+    """True if it waited for a buffer."""
     transfer_start: float = 0.0
     """For a DMA: when the DMA engine that ends last begins with it."""
     transfer_end: float = 0.0
     released_by: int = -1
-    """The instruction before it on its engine."""
+    """The previous instruction on its engine."""
 
 
 class PathSegment(NamedTuple):
-    """The part of the time that the chain spends in one instruction."""
+    """The part of the time that the critical path spends in one instruction."""
 
     span: Span
     time: float
-    """Microseconds, from its start to that of the next one in the chain, or to its own end."""
+    """Microseconds from its start to the start of the next on the path, or to its own end."""
     next: Span | None
-    """The instruction that began when this stretch was over; None for the last one."""
+    """The instruction that began when this segment ended; None for the last segment."""
 
 
 @dataclass(eq=False)
@@ -142,17 +147,17 @@ class Schedule:
     toolchain: Toolchain
     phase: float
     order: Order | None
-    """In which the Tensor Engines took their instructions; None: as they got ready."""
+    """The instruction order of the Tensor Engines; None: as instructions got ready."""
 
     @property
     def end(self) -> float:
-        """The last store's semaphore has been waited for."""
+        """When the wait for the last store's semaphore is over."""
         return self.timeline.finish
 
     def stands_for(self, other: Program, order: Order | None) -> bool:
-        """Whether it is the timeline of a recompiled program too, so that none has to be made.
+        """Return whether this is also the timeline of a recompiled program.
 
-        ``order`` is what the other compiler gives the Tensor Engines.
+        ``order`` is the other compiler's order for the Tensor Engines.
         """
         if other.instructions is not self.program.instructions:
             return False
@@ -165,7 +170,7 @@ class Schedule:
         return order == self.order
 
     def _has_the_ways_of(self, toolchain: Toolchain) -> bool:
-        """Whether no DMA is made otherwise by it, nor more stores waited for at the end."""
+        """Return whether a toolchain has the same descriptor sources and as many final waits."""
         if toolchain is self.toolchain:
             return True
         machine = self.program.machine
@@ -179,7 +184,7 @@ class Schedule:
     def residence(self) -> dict[int, tuple[float, float]]:
         """On-chip allocation -> when its first instruction began and its last one ended.
 
-        In the order in which they end.
+        Sorted by their ends.
         """
         start = self.timeline.start
         opener = self.program.dependence_graph.opener
@@ -188,10 +193,10 @@ class Schedule:
 
     @cached_property
     def path(self) -> list[PathSegment]:
-        """From the first to the last instruction of the chain that ends last.
+        """The critical path, from its first to its last instruction.
 
-        Each instruction waited for the one before it: for its result, its buffer, or its turn on
-        the engine. Their times add up to the time of the last one's end.
+        Each instruction waited for the previous one: for its result, its buffer, or its engine.
+        Their times add up to the end of the last one.
         """
         ends = self.timeline.end
         until = max(ends)
@@ -210,16 +215,16 @@ class Schedule:
 
     @cached_property
     def critical(self) -> dict[int, float]:
-        """Instruction of that chain -> the microseconds that it spends in it, in its order."""
-        return {stretch.span.instruction.index: stretch.time for stretch in self.path}
+        """Instruction on the critical path -> its microseconds there, in order."""
+        return {segment.span.instruction.index: segment.time for segment in self.path}
 
     @cached_property
     def spans(self) -> list[Span]:
-        """By instruction."""
+        """The span of each instruction, in program order."""
         return [self.span(index) for index in range(len(self.program.instructions))]
 
     def span(self, index: int) -> Span:
-        """When one instruction ran."""
+        """Return the run of one instruction."""
         columns = self.timeline.columns
         return Span(self.program.instructions[index], *[column[index] for column in columns])
 
@@ -232,16 +237,16 @@ def schedule(
     order: Order | None = None,
     progress: Progress | None = None,
 ) -> Schedule:
-    """The timeline of ``program``.
+    """Return the timeline of ``program``.
 
     Parameters
     ----------
-    program : what runs.
+    program : the program to run.
     dge : who makes descriptors, if the program's compiler does not say: a toolchain, or whether a
-        classic one generates them on the device.
+        classic toolchain generates them on the device.
     phase : the part of a throttle window that had passed when the kernel began, 0 to 1.
-    order : what the compiler gives the Tensor Engines, if that is known.
-    progress : told how far it is.
+    order : the compiler's order for the Tensor Engines, if you have it.
+    progress : called at intervals.
     """
     order = order or planned_order(program, dge=dge)
     scheduler = Scheduler(program, dge=dge, phase=phase, order=order, progress=progress)
@@ -249,7 +254,7 @@ def schedule(
 
 
 def reschedule_without(schedule: Schedule, spared: Mapping[int, float]) -> Timeline:
-    """The timeline if a share of some instructions took no time; all keep their order."""
+    """Return the timeline if a share of some instructions took no time; all keep their order."""
     phase = schedule.phase
     order = schedule.order
     again = Scheduler(schedule.program, dge=schedule.toolchain, phase=phase, order=order)
@@ -258,15 +263,15 @@ def reschedule_without(schedule: Schedule, spared: Mapping[int, float]) -> Timel
 
 
 def waited_for_engine(span: Span) -> bool:
-    """Whether its operands were ready before its engine was."""
+    """Return whether the operands were ready before the engine was."""
     return span.start > span.ready and span.released_by >= 0
 
 
 def waited_for_place(span: Span) -> bool:
-    """Whether it waited for a place to write to, and not for an operand.
+    """Return whether it waited for a place to write to, and not for an operand.
 
-    Which tensors share a place, and when a tensor that is written again gets a new one, is the
-    compiler's decision.
+    The compiler decides which tensors share a place, and when a tensor that is written again
+    gets a new place.
     """
     if waited_for_engine(span) or span.waited_for < 0:
         return False

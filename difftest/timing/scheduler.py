@@ -1,7 +1,7 @@
-"""Lays the instructions of a program out in time, as :mod:`difftest.timing.schedule` says.
+"""The scheduler: computes the timeline that :mod:`difftest.timing.schedule` describes.
 
-The inner loop of a prediction: what is known of an instruction lies in lists, a column for each
-thing, and no object is made for one.
+This is the inner loop of a prediction. The data of instructions are in lists, one list for each
+property, so that no object is created for an instruction.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from difftest.timing.units import PhysicalCore, Unit
 class Timeline:
     """Times in ns from the start of the kernel's own part; each list is by instruction.
 
-    :class:`~difftest.timing.schedule.Span` says what each is; ``finish`` is when the last store's
-    semaphore has been waited for.
+    :class:`~difftest.timing.schedule.Span` describes each list. ``finish`` is when the wait for the
+    last store's semaphore is over.
     """
 
     def __init__(self, count: int) -> None:
@@ -37,30 +37,30 @@ class Timeline:
         self.transfer_end = [0.0] * count
         self.released_by = [-1] * count
         self.columns: tuple[list[Any], ...] = tuple(vars(self).values())
-        """All of these, in this order."""
+        """All lists above, in this order."""
         self.finish = 0.0
         self.cold_time = 0.0
-        """Time that the Tensor Engine streamed at half speed."""
+        """Streaming time of the Tensor Engine at half speed."""
         self.held = False
-        """Whether what was ready had to wait for its turn on the Tensor Engine."""
+        """Whether a ready instruction had to wait for the order of the Tensor Engine."""
         self.stores_in_software = False
         self.table_loads = 0
         self.spilled = 0
-        """Bytes a partition by which the live tensors exceed SBUF: spilling is not modelled."""
+        """Excess of the live tensors over SBUF, bytes per partition: spilling is not modelled."""
         self.last_use: dict[int, tuple[float, int]] = {}
-        """On-chip allocation -> when the last instruction that uses it ended, and which that is."""
+        """On-chip allocation -> the end and the number of the last instruction that uses it."""
 
 
 NEVER = float("inf")
 FREE = 1 << 30
-"""The event that a tensor's place is free, after the engines' numbers."""
+"""The kind of the event that frees a tensor's place; engines have lower numbers."""
 
 
 Order = list[list[int]]
-"""Core -> the instructions of its Tensor Engine, in the order in which it takes them."""
+"""Core -> the instructions of its Tensor Engine, in order of execution."""
 Ended = tuple[int, Engine, float, float]
-"""An instruction that was issued, as those see it that wait for it: its number, the engine whose
-semaphore says that it is over, its start and its end, ns."""
+"""An issued instruction, for its followers: its number, the engine that sets its
+semaphore, its start and its end in ns."""
 
 
 class Join:
@@ -71,10 +71,11 @@ class Join:
     def __init__(self, missing: int) -> None:
         self.missing = missing
         self.last: dict[tuple[Engine, bool], Ended] = {}
-        """Of each engine, what starts last and what ends last: nobody has to wait for others."""
+        """For each engine, the instruction that starts last and the one that ends last. Waits for
+        others are unnecessary."""
 
     def take(self, ended: Ended) -> None:
-        """Count one that has been issued."""
+        """Count an issued instruction."""
         _, producer, start, end = ended
         for by_end in (False, True):
             latest = self.last.get((producer, by_end))
@@ -88,7 +89,7 @@ class Scheduler:
     hops: Mapping[Engine, Mapping[Engine, float]] = HOPS
     same_engine = SAME_ENGINE
     second_waits: Mapping[Engine, float] = WAITS
-    """A second engine's semaphore takes a wait instruction of its own."""
+    """The cost of a second engine's semaphore: it needs a wait instruction of its own."""
 
     def __init__(
         self,
@@ -113,14 +114,14 @@ class Scheduler:
         self.ready = timeline.ready
         self.waited_for = timeline.waited_for
         self.producers = [Engine.UNKNOWN] * count
-        """The engine whose semaphore says that an instruction is over."""
-        wiring = program.dependence_graph
-        self.missing = wiring.missing.copy()
-        self.followers = wiring.followers
-        self.opener = wiring.opener
-        self.shares = wiring.shares
-        self.joined_in = wiring.joined_in
-        self.join_followers = wiring.join_followers
+        """The engine whose semaphore marks the end of each instruction."""
+        graph = program.dependence_graph
+        self.missing = graph.missing.copy()
+        self.followers = graph.followers
+        self.opener = graph.opener
+        self.shares = graph.shares
+        self.joined_in = graph.joined_in
+        self.join_followers = graph.join_followers
         self.joins = [Join(len(members)) for members in program.joins]
         self.stores: list[int] = []
         self.spared: Mapping[int, float] = {}
@@ -131,20 +132,21 @@ class Scheduler:
             for memory in core.buffers.values()
             for tensor in (memory.sizes if memory.waiting else ())
         }
-        """On-chip allocation -> its memory, if not all have their places from the beginning."""
+        """On-chip allocation -> its memory, if tensors wait for it at the start."""
         self.users = program.users.copy()
         self.last_use = timeline.last_use
         self.events: list[tuple[float, int, int]] = []
         self.scheduled = 0
         self.turn: Sequence[int] = range(count)
-        """Instruction -> its place in its engine's heap; the Tensor Engine's is the compiler's."""
+        """Instruction -> its place in its engine's heap; for the Tensor Engine, the compiler's
+        order."""
         self.at: Sequence[int] = range(count)
-        """The reverse."""
+        """The inverse of ``turn``."""
         if order:
             self._follow_order(order)
 
     def run(self) -> Timeline:
-        """The timeline."""
+        """Return the timeline."""
         events = self.events
         units = self.by_number
         for step, count in zip(self.instructions, self.missing, strict=True):
@@ -155,7 +157,7 @@ class Scheduler:
             if kind == FREE:
                 for granted in self.scarce[what].release(self.program.allocations[what]):
                     self._granted(granted, now, self.last_use[what][1])
-            elif now == units[kind].wake:  # else an earlier wake-up took its place
+            elif now == units[kind].wake:  # else an earlier wake-up replaced it
                 self._wake(units[kind], now)
         if self.scheduled < len(self.instructions):
             raise RuntimeError("the schedule is stuck: instructions wait for each other")
@@ -169,7 +171,7 @@ class Scheduler:
     # Before the first instruction
 
     def _follow_order(self, order: Order) -> None:
-        """Let the Tensor Engines take their instructions in this order and no other."""
+        """Make the Tensor Engines take their instructions in exactly this order."""
         self.turn, self.at = turn, at = list(self.turn), list(self.at)
         for core, taken in zip(self.cores, order, strict=True):
             places = sorted(taken)
@@ -178,7 +180,7 @@ class Scheduler:
             core.units[Engine.TENSOR].places = places[::-1]
 
     def _load_table(self, core: PhysicalCore, table: str) -> float:
-        """How long the Scalar Engine loads the table that a function needs, if another is there."""
+        """Return the time to load a function's table; 0 if the Scalar Engine has the table."""
         if table == core.table or self.program.compiler.one_table:
             return 0.0
         core.table = table
@@ -199,16 +201,16 @@ class Scheduler:
             self._enqueue(self.instructions[index])
 
     def _enqueue(self, step: LoweredInstruction) -> None:
-        """Give an instruction that waits for nothing any more to its engine."""
+        """Pass a ready instruction to its engine."""
         ready = self.ready[step.index]
         core = self.cores[step.core]
         engine = step.engine
         if step.transfer is not None:
-            way = self.ways[step.transfer.kind]
+            source = self.ways[step.transfer.kind]
             engine = step.trigger
-            if way is DescriptorSource.SOFTWARE:
+            if source is DescriptorSource.SOFTWARE:
                 engine = Engine.GPSIMD
-            elif way is not DescriptorSource.LAID_DOWN:
+            elif source is not DescriptorSource.LAID_DOWN:
                 engine = core.generator(self.toolchain.generators)
         elif engine is Engine.UNKNOWN:
             engine = core.sharing.choose(step, ready)
@@ -217,7 +219,7 @@ class Scheduler:
         unit = core.units[engine]
         heappush(unit.coming, (ready, self.turn[step.index]))
         time = ready if ready > unit.free else unit.free
-        if time < unit.wake:  # as _arm does; written out, for each instruction comes here
+        if time < unit.wake:  # inlined _arm: each instruction passes here
             unit.wake = time
             heappush(self.events, (time, unit.number, 0))
 
@@ -246,9 +248,9 @@ class Scheduler:
         self._arm(unit, time)
 
     def _may_take(self, unit: Unit, place: int, now: float) -> bool:
-        """Whether the first of those that are ready may go before others that are not.
+        """Return whether the first ready instruction may precede others that are not ready.
 
-        The Tensor Engine keeps to its order; a store goes once no load could be triggered (TRACE).
+        The Tensor Engine keeps its order. A store runs when no load could be triggered (TRACE).
         """
         if unit.places:
             if unit.places[-1] != place:
@@ -279,7 +281,7 @@ class Scheduler:
             busy = 0.0
         elif step.matmul is not None:
             work = step.matmul
-            if keep < 1.0:  # nor do its weights keep it
+            if keep < 1.0:  # its weights do not delay it either
                 work = work._replace(rows=work.rows * keep, strided=False)
             end, following = core.tensor.issue(now, work)
             busy = following - now
@@ -302,33 +304,33 @@ class Scheduler:
     def _issue_dma(
         self, core: PhysicalCore, step: LoweredInstruction, transfer: Transfer, now: float
     ) -> tuple[float, float, float]:
-        """Trigger a DMA: when that began, when it is done, and how long its engine took."""
+        """Trigger a DMA; return when it began, when it is done, and how long its engine took."""
         keep = 1.0 - self.spared.get(step.index, 0.0)
         queue = core.stores if step.is_store else core.loads
         if not keep:
             return now, now, 0.0
         now = max(now, queue[0] + HOPS[Engine.DMA][Engine.SYNC])
-        way = self.ways[transfer.kind]
-        busy, start = self._triggering(step, transfer, way, now)
-        if way is DescriptorSource.SOFTWARE:
+        source = self.ways[transfer.kind]
+        busy, start = self._triggering(step, transfer, source, now)
+        if source is DescriptorSource.SOFTWARE:
             transfer = software_transfer(transfer)
         if keep < 1.0:
             busy *= keep
             rows = tuple((engine, round(count * keep)) for engine, count in transfer.busy)
             transfer = transfer._replace(busy=rows)
-        begin, finish, end = core.dma.run(start, transfer, way in ON_DEVICE)
+        begin, finish, end = core.dma.run(start, transfer, source in ON_DEVICE)
         self.timeline.transfer_start[step.index] = begin
         self.timeline.transfer_end[step.index] = finish
         queue.append(end)
         if step.is_store:
             self.stores.append(step.index)
-            self.timeline.stores_in_software |= way is DescriptorSource.SOFTWARE
+            self.timeline.stores_in_software |= source is DescriptorSource.SOFTWARE
         return now, end, busy
 
     def _triggering(
         self, step: LoweredInstruction, transfer: Transfer, way: DescriptorSource, now: float
     ) -> tuple[float, float]:
-        """How long a DMA that begins at ``now`` keeps what triggers it, and when it starts."""
+        """Return how long a DMA triggered at ``now`` keeps its engine, and when it starts."""
         figures = self.clockwork
         core = self.cores[step.core]
         others = transfer.partitions - 1
@@ -341,7 +343,7 @@ class Scheduler:
         if way is DescriptorSource.SOFTWARE:
             dispatch = figures.software_dispatch
             start = figures.software_start
-            if transfer.kind == "register":  # its place is loaded first (TODAY)
+            if transfer.kind == "register":  # its address is loaded first (TODAY)
                 dispatch = figures.addressed_generation
                 start = figures.addressed_start
             keep = 1.0 - self.spared.get(step.index, 0.0)
@@ -354,7 +356,7 @@ class Scheduler:
         return figures.trigger.value, now
 
     def _done(self, step: LoweredInstruction, ended: Ended) -> None:
-        """Tell those that wait for it, and free the tensors that it was the last to use."""
+        """Notify the followers of an instruction, and free the tensors that it used last."""
         index = step.index
         followers = self.followers[index]
         if followers:
@@ -377,9 +379,9 @@ class Scheduler:
             self.progress(self.scheduled, len(self.instructions))
 
     def _tell(self, codes: list[int], ended: Ended, part: int) -> None:
-        """Let instructions wait until another one's result is there, or its operands are read.
+        """Delay instructions until a result is available, or until its operands are read.
 
-        ``part`` is 1 if that is one of the things they wait for, 0 if a part of one.
+        ``part`` is 1 if this completes one of the dependences that they count, else 0.
         """
         by, producer, start, end = ended
         instructions = self.instructions
@@ -411,9 +413,9 @@ class Scheduler:
                 self._enqueue(consumer)
 
     def _join(self, member: int, last: list[Ended]) -> None:
-        """Tell the joins of which ``member`` is a part; those that are complete, their followers.
+        """Update the joins that contain ``member``; notify the followers of complete joins.
 
-        ``last`` are the last ones of what ended.
+        ``last`` holds the last instructions among those that ended.
         """
         ended = [(member, last)]
         while ended:
@@ -433,10 +435,10 @@ class Scheduler:
     # After the last instruction
 
     def _finish(self) -> float:
-        """When the stores have been waited for, one after the other.
+        """Return when the waits for the stores are over, one after the other.
 
-        Profiles show a wait for each store, benchmarks show none: there it is taken to be as many
-        as can be under way.
+        Profiles show a wait for each store. Benchmarks show none; there the number of waits is
+        assumed to be the number of DMAs in flight.
         """
         timeline = self.timeline
         end = max(timeline.end, default=0.0)

@@ -1,10 +1,12 @@
-"""The Tensor Engine: weights are loaded behind the matmul before, rows stream through.
+"""The Tensor Engine: weights load during the previous matmul, and rows stream through.
 
-A matmul loads its stationary operand (LDWEIGHTS) and streams the rows of its moving one. The next
-weights load while this matmul's rows stream, so start to start is the longer of the two. float32
-takes two such pairs at two cycles a row. The engine starts at half speed and counts its rows in
-free-running windows of 3.4 us: a busy window makes the next one fast, an idle one slow again
-(TRACE; EXPLORER). Where a window begins is random on the device; here it is a parameter.
+A matmul loads its stationary operand (LDWEIGHTS) and streams the rows of its moving operand. The
+next weights load while the rows of this matmul stream, so the longer of the two sets the pace.
+float32 takes two such pairs at two cycles a row.
+
+The engine starts at half speed and counts its rows in free-running windows of 3.4 us. A busy window
+makes the next window fast, and an idle window makes it slow again (TRACE; EXPLORER). On the device
+a window begins at a random time; here the time is a parameter.
 """
 
 from __future__ import annotations
@@ -17,11 +19,11 @@ from difftest.timing.cost_table import WIDE_STRIDE, elements, inner_stride
 from difftest.timing.parameters import TimingParameters
 
 PACKED = 4
-"""Elements of the contraction in one of nc_matmul_mx, at the rate of one (ARCH4)."""
+"""Elements of the contraction in one element of nc_matmul_mx, at the rate of one (ARCH4)."""
 
 
 class Matmul(NamedTuple):
-    """What one nc_matmul or nc_transpose asks of the Tensor Engine."""
+    """The work of one nc_matmul or nc_transpose on the Tensor Engine."""
 
     passes: int
     """Pairs of LDWEIGHTS and MATMUL."""
@@ -29,25 +31,25 @@ class Matmul(NamedTuple):
     """Cycles that the rows of one pass take, warm and without overhead."""
     four_byte: bool
     strided: bool
-    """Whether the weights' elements lie apart."""
+    """True if the weights' elements are apart in memory."""
     flops: int
     """2 for each multiplication and addition of the operands' true sizes."""
     width: int = 1
     """Elements of the contraction that a cell takes in one cycle of a row: 2 in the mode
     double_row, 4 of MX operands (ARCH4)."""
     turns: bool = False
-    """Whether it is a transpose."""
+    """True for a transpose."""
     partial: bool = False
-    """Whether the stationary operand of a product fills a part of the PE array."""
+    """True if the stationary operand of a product fills a part of the PE array."""
 
     @property
     def is_simple(self) -> bool:
-        """Whether it is a product, and not one of MX operands."""
+        """Return whether this is a product without MX operands."""
         return not self.turns and self.width < PACKED
 
 
 def matmul(event: Event, machine: Machine) -> Matmul:
-    """The work of an nc_matmul or nc_transpose event on the Tensor Engine."""
+    """Return the work of an nc_matmul or nc_transpose event on the Tensor Engine."""
     stationary = event.reads[0]
     size = stationary.dtype.itemsize
     packed = stationary.dtype.names is not None
@@ -57,10 +59,10 @@ def matmul(event: Event, machine: Machine) -> Matmul:
     columns = elements(stationary)
     if event.purpose is Purpose.TRANSPOSE:
         cycles = depth * (2 if four_byte else 1)
-        passes = 2 if four_byte and machine.nc_version < 3 else 1  # ARCH3: one since then
+        passes = 2 if four_byte and machine.nc_version < 3 else 1  # ARCH3: one pass from trn2 on
         return Matmul(passes, cycles, four_byte, strided, 2 * depth * depth * columns, turns=True)
     moving = event.reads[1]
-    rows = elements(event.writes[0])  # in the mode double_row half as many as the operand's
+    rows = elements(event.writes[0])  # in the mode double_row, half the rows of the operand
     slow = 2 if inner_stride(moving) > WIDE_STRIDE else 1
     width = PACKED if packed else max(1, elements(moving) // rows)
     return Matmul(
@@ -75,7 +77,7 @@ def matmul(event: Event, machine: Machine) -> Matmul:
 
 
 class Throttle:
-    """Whether the engine is warm: decided once for each window from the rows of the one before."""
+    """The clock state of the engine: the rows in each window decide the speed of the next."""
 
     def __init__(self, clockwork: TimingParameters, phase: float) -> None:
         self.window = clockwork.throttle_window.value
@@ -84,13 +86,13 @@ class Throttle:
         self.warming = clockwork.warm_share.value * cold_rows
         self.cooling = clockwork.cold_share.value * cold_rows
         self.edge = (phase - 1.0) * self.window
-        """Where the present window began; the phase is the part of a window before time 0."""
+        """When the present window began; the phase is the part of a window before time 0."""
         self.warm = False
         self.counted = 0.0
         self.cold_time = 0.0
 
     def speed(self, now: float) -> float:
-        """By how much rows are slowed at ``now``; times must not go back."""
+        """Return the slowdown of rows at ``now`` as a factor; times must not go back."""
         while now >= self.edge + self.window:
             self._close()
         return 1.0 if self.warm else self.slowdown
@@ -122,8 +124,8 @@ class TensorEngine:
         self.throttle = Throttle(clockwork, phase)
         self.clock = clockwork.clocks[Engine.TENSOR].value * clockwork.row_share.value
         self._shadow = 0.0
-        """When the next weights may begin to come, so that these are in use before they are there
-        (loads overlap each other as far as their latency exceeds their interval)."""
+        """When the next weights may begin to load, so that the present weights are in use before
+        the next arrive. Loads overlap if their latency exceeds their interval."""
         self._loading = 0.0
         """When the next load of weights may begin."""
         self._streamed = 0.0
@@ -131,7 +133,7 @@ class TensorEngine:
         self._known: dict[Matmul, tuple[float, float, float, float]] = {}
 
     def _look_up(self, work: Matmul) -> tuple[float, float, float, float]:
-        """How long its weights load, until the next can, its rows in cycles, and their overhead."""
+        """Return the weights' load time and interval, the rows in cycles, and the overhead."""
         figures = self.clockwork
         interval = figures.weights_interval[work.four_byte, work.strided]
         if work.turns and work.strided and not work.four_byte:
@@ -149,7 +151,7 @@ class TensorEngine:
 
         Returns
         -------
-        When its result stands in PSUM, and when the next instruction may begin to load weights.
+        When its result is in PSUM, and when the next instruction may begin to load weights.
         """
         load, interval, rows, overhead = self._known.get(work) or self._look_up(work)
         for _ in range(work.passes):

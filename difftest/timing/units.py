@@ -1,4 +1,4 @@
-"""What a core issues instructions with: its engines, their queues, and its own memories."""
+"""The parts of a core that issue instructions: its engines, their queues, and its memories."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from difftest.timing.program import LoweredInstruction, Program
 from difftest.timing.tensor_engine import TensorEngine
 
 GENERATORS = (Engine.DMA, Engine.UNKNOWN)
-"""Issue the DMAs whose descriptors the hardware generates; the second where there are two."""
+"""The units that issue DMAs with hardware-generated descriptors; some machines have two."""
 ENGINES = (Engine.SYNC, Engine.TENSOR, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD, *GENERATORS)
 
 
@@ -23,9 +23,9 @@ class Unit:
         self.engine = engine
         self.number = number
         self.may_wait = engine in (Engine.TENSOR, Engine.GPSIMD)
-        """Whether it lets others go before what is ready."""
+        """Whether the unit lets other units precede a ready instruction."""
         self.places: list[int] = []
-        """What it will take, the next one last; empty if any that is ready."""
+        """The instructions in the unit's order, the next last; empty if any ready one will do."""
         self.free = 0.0
         self.coming: list[tuple[float, int]] = []
         """(when ready, place of an instruction)."""
@@ -37,7 +37,7 @@ class Unit:
 class SoftwareGenerator:
     """Makes the descriptors of copies that the GpSimd Engine dispatches, one after the other.
 
-    It has a queue, and long bursts slow down (TODAY).
+    It has a queue, and long bursts are slower (TODAY).
     """
 
     def __init__(self, clockwork: TimingParameters) -> None:
@@ -52,11 +52,14 @@ class SoftwareGenerator:
     ) -> tuple[float, float]:
         """Take a DMA whose dispatch may begin at ``now``; a pause ends a burst.
 
-        ``start`` is from then to its start if none is queued, ``keep`` the share that is there.
+        Parameters
+        ----------
+        start : ns from the dispatch to the DMA's start if the queue is empty.
+        keep : the share of the pitch that applies.
 
         Returns
         -------
-        How long it keeps the GpSimd Engine, and when it starts.
+        How long the DMA keeps the GpSimd Engine, and when it starts.
         """
         begin = max(now, self._starts[0])
         last = self._starts[-1]
@@ -68,21 +71,21 @@ class SoftwareGenerator:
 
 
 class CopySharing:
-    """The planned work of the engines that share copies for which the kernel names none; ns.
+    """The planned work of the engines that share copies without an engine of their own; ns.
 
-    In the device traces all copies of a slow stream are on the scalar engine; where many wait at
-    once, shares are about 4 to 5, and what balances a plan that knows no performance modes. The
-    rule is inferred of those shares (assumed).
+    In the device traces all copies of a slow stream are on the scalar engine. Where many wait at
+    once, the shares are about 4 to 5: a plan without performance modes would balance so. The rule
+    is inferred from these shares (assumed).
     """
 
     def __init__(self, clockwork: TimingParameters) -> None:
         self.planned = {Engine.SCALAR: 0.0, Engine.VECTOR: 0.0}
         self._scalar_free = clockwork.table_load.value
-        """When the scalar engine will have done what it was given."""
+        """When the scalar engine will be done with its work."""
         self._least = clockwork.cycles(Engine.SCALAR, MIN_CYCLES)
 
     def choose(self, step: LoweredInstruction, ready: float) -> Engine:
-        """The engine of a copy that is ready at ``ready``."""
+        """Return the engine of a copy that is ready at ``ready``."""
         engine = Engine.SCALAR
         if self._scalar_free > ready + self._least:
             scalar = max(self.planned[Engine.SCALAR], ready)
@@ -92,7 +95,7 @@ class CopySharing:
         return engine
 
     def add(self, engine: Engine, step: LoweredInstruction, ready: float) -> None:
-        """Count an instruction on the one of the two engines that it will run on."""
+        """Count an instruction on the engine, of these two, that it will run on."""
         timed = step.times[engine]
         planned = self.planned[engine]
         self.planned[engine] = (planned if planned > ready else ready) + timed.planned
@@ -101,14 +104,14 @@ class CopySharing:
 
 
 class PhysicalCore:
-    """One physical core; with LNC 2 a logical one has two, which share HBM alone.
+    """A physical core. With LNC 2 a logical core has two, which share only HBM.
 
     Parameters
     ----------
-    program : what all cores run.
-    core : the number of this one.
+    program : the program of all cores.
+    core : the number of this core.
     phase : see :func:`~difftest.timing.schedule.schedule`.
-    hbm : what the cores share; None if there is one.
+    hbm : the HBM that several cores share; None if there is one core.
     """
 
     def __init__(self, program: Program, core: int, phase: float, hbm: SharedHbm | None) -> None:
@@ -125,16 +128,16 @@ class PhysicalCore:
         """When the last DMAs of a queue are done: the next waits for the oldest's semaphore."""
         self.sharing = CopySharing(figures)
         self.software = SoftwareGenerator(figures)
-        wiring = program.dependence_graph
-        table = wiring.tables[core]
+        graph = program.dependence_graph
+        table = graph.tables[core]
         self.table = table or ""
-        """The functions that the Scalar Engine can compute now, by the one that needed them."""
+        """The functions that the Scalar Engine can compute now; named by the first user."""
         self.table_loads = int(table is not None)
-        if self.table_loads:  # before all else (TRACE)
+        if self.table_loads:  # before all other work (TRACE)
             self.units[Engine.SCALAR].free = figures.table_load.value
-        self.buffers = {space: memory.copy() for space, memory in wiring.buffers[core].items()}
+        self.buffers = {space: memory.copy() for space, memory in graph.buffers[core].items()}
 
     def generator(self, count: int) -> Engine:
-        """The unit of the next DMA whose descriptors one of ``count`` generators makes, in turn."""
+        """Return the unit that triggers the next DMA; ``count`` generators take turns."""
         self._generated += 1
         return GENERATORS[self._generated % count]

@@ -1,6 +1,6 @@
-"""Who touches what, for several readers: the accesses of a trace by the tensor that they touch.
+"""An index of a trace's accesses, by tensor, for several readers.
 
-And of loops that claim to be independent, who touches one tensor in each turn.
+For loops that claim to be independent, it gives the accesses of each iteration to one tensor.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from difftest.simulator.trace import (
 
 
 class OperandAccess(NamedTuple):
-    """One operand of one instruction."""
+    """An operand of an instruction."""
 
     event: Event
     region: Region
@@ -35,12 +35,12 @@ class OperandAccess(NamedTuple):
 
 
 def is_accumulating_dma(event: Event) -> bool:
-    """Whether a DMA adds to what its destination holds."""
+    """Return whether a DMA adds to the contents of its destination."""
     return event.engine is Engine.DMA and any(region.role == "dst" for region in event.reads)
 
 
 def register_reductions(trace: Trace) -> Iterator[tuple[Event, object, tuple[object, ...]]]:
-    """The events that use the reduction registers of an engine: how, and which registers."""
+    """Yield events that use an engine's reduction registers, with the command and the registers."""
     for event in trace.events:
         command = event.kind.options.get("reduce_cmd", "idle")
         if command != "idle":
@@ -48,20 +48,20 @@ def register_reductions(trace: Trace) -> Iterator[tuple[Event, object, tuple[obj
 
 
 class AccessIndex:
-    """What several readers need of a trace, gathered in one pass over its events.
+    """The data of a trace that several readers need, from one pass over its events.
 
     Attributes
     ----------
-    seen : the events in whose values something stood out.
+    seen : the events with recorded anomalies in their values.
     has_affine : whether a loop of the launch is an ``affine_range``.
     has_scatter : whether an instruction writes through indices in HBM.
-    has_reduce_res : whether an instruction makes a reduction beside its result.
-    accesses : by the id of the allocation, the accesses to it in program order, an instruction's
-        reads before its writes. Left out are tensors that nothing writes, a kernel's inputs, and
-        those of which no reader can say anything: in SBUF, or in HBM where nothing scatters, all
-        accesses by one program in the one turn of the loops that made the tensor. Tensors of
-        ``sharing`` are never left out.
-    sharing : the tensors in shared HBM that the kernel placed on the same bytes, group by group.
+    has_reduce_res : whether an instruction computes a reduction in addition to its result.
+    accesses : the accesses to each allocation id in program order; an instruction's reads come
+        before its writes. Excluded are a kernel's inputs, which nothing writes, and tensors on
+        which no reader can report. The latter are tensors in SBUF, or in HBM without scatters,
+        whose accesses are all by one program in the iteration that made them. Tensors of
+        ``sharing`` are never excluded.
+    sharing : groups of tensors in shared HBM that the kernel placed on the same bytes.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -70,9 +70,9 @@ class AccessIndex:
         self.has_scatter = False
         self.has_reduce_res = False
         self._begins: list[int] = []
-        """Numbers of the events at which another turn of a loop, or another program, begins."""
+        """Numbers of the events where another loop iteration, or another program, begins."""
         self._loops: list[tuple[Iteration, ...]] = []
-        """The loops around the events from each of them on."""
+        """The loops around the events from each of these numbers on."""
         self._divide(trace)
         self.sharing = sharing_bytes(trace.allocations)
         self.accesses = self._gathered(trace)
@@ -111,7 +111,7 @@ class AccessIndex:
         return accesses
 
     def _is_local(self, tensor: Allocation) -> bool:
-        """Whether no reader can say anything of a tensor's accesses."""
+        """Return whether no reader can report on a tensor's accesses."""
         if tensor.space is Space.PSUM or (self.has_scatter and tensor.space.is_hbm):
             return False
         turn = bisect_right(self._begins, tensor.first)
@@ -145,30 +145,30 @@ _SURVEYS: WeakKeyDictionary[Trace, AccessIndex] = WeakKeyDictionary()
 
 
 def access_index(trace: Trace) -> AccessIndex:
-    """The survey of a trace that is over; made once."""
-    survey = _SURVEYS.get(trace)
-    if survey is None:
-        survey = _SURVEYS[trace] = AccessIndex(trace)
-    return survey
+    """Return the index of a finished trace, cached."""
+    index = _SURVEYS.get(trace)
+    if index is None:
+        index = _SURVEYS[trace] = AccessIndex(trace)
+    return index
 
 
 class IterationAccess(NamedTuple):
-    """A touch in one turn of a loop."""
+    """An access in one iteration of a loop."""
 
     number: int
-    """Of the iteration, from 0."""
+    """The number of the iteration, from 0."""
     value: int
-    """Of the loop variable."""
+    """The value of the loop variable."""
     access: OperandAccess
 
 
 class AffineLoopRun(NamedTuple):
-    """A run of an ``affine_range`` in which several turns touch a tensor that one writes."""
+    """A run of an ``affine_range`` whose iterations touch a written tensor."""
 
     depth: int
-    """How many loops are around it."""
+    """The number of enclosing loops."""
     touches: list[OperandAccess]
-    """In program order."""
+    """The accesses in program order."""
 
     @property
     def loop(self) -> Loop:
@@ -177,33 +177,33 @@ class AffineLoopRun(NamedTuple):
 
     @property
     def accesses(self) -> list[IterationAccess]:
-        """Each touch with its iteration."""
+        """Return each access with its iteration."""
         depth = self.depth
         return [IterationAccess(*touch.event.loops[depth][1:], touch) for touch in self.touches]
 
     @property
     def regions(self) -> Iterator[tuple[int, Region]]:
-        """What each touch has of the tensor, behind its iteration's number."""
+        """Return (iteration number, region) of each access."""
         depth = self.depth
         return ((touch.event.loops[depth].number, touch.region) for touch in self.touches)
 
 
 def affine_runs(accesses: Sequence[OperandAccess]) -> Iterator[AffineLoopRun]:
-    """The runs of each ``affine_range`` that are worth a look.
+    """Yield the runs of each ``affine_range`` that may have conflicts.
 
-    ``accesses`` are all of them to one tensor.
+    ``accesses`` are all accesses to one tensor.
     """
     loops = accesses[0].event.loops
     if all(touch.event.loops is loops for touch in accesses):
         return
     tensor = accesses[0].region.allocation
     last = accesses[-1].event
-    # What ends in the turn that made it has nothing to do with the other turns of those loops.
+    # A tensor whose last access is in the iteration that made it concerns no other iteration.
     yield from _runs(accesses, len(tensor.loops) if is_within(tensor.loops, last) else 0)
 
 
 def _runs(accesses: Sequence[OperandAccess], depth: int) -> Iterator[AffineLoopRun]:
-    """The same of loops that have ``depth`` others around them."""
+    """Yield such runs of loops with ``depth`` enclosing loops."""
     within = (touch for touch in accesses if len(touch.event.loops) > depth)
     for inside in group_by(within, lambda touch: touch.event.loops[depth].loop.id).values():
         if all(map(is_psum_accumulation, inside)) or not any(touch.writes for touch in inside):
@@ -212,7 +212,7 @@ def _runs(accesses: Sequence[OperandAccess], depth: int) -> Iterator[AffineLoopR
         if len(turns) > 1:
             owned = ((id(touch.event.loops), touch.region) for touch in inside)
             if are_disjoint(inside[0].region.allocation, owned):
-                continue  # turns share no element, of this loop and of those inside
+                continue  # iterations share no element, of this loop and of inner loops
             run = AffineLoopRun(depth, inside)
             if run.loop.kind is LoopKind.AFFINE:
                 yield run
@@ -222,7 +222,7 @@ def _runs(accesses: Sequence[OperandAccess], depth: int) -> Iterator[AffineLoopR
 
 
 def is_psum_accumulation(touch: OperandAccess) -> bool:
-    """Whether a touch is of what a matmul adds to in PSUM, a scatter in HBM, or nl.loop_reduce."""
+    """Return whether an access accumulates: a matmul in PSUM, a scatter in HBM, nl.loop_reduce."""
     event = touch.event
     if event.attributes.loop_indices:
         return True
@@ -246,7 +246,7 @@ def loses_additions(touch: OperandAccess) -> bool:
 
 
 def is_within(loops: tuple[Iteration, ...], event: Event) -> bool:
-    """Whether an event belongs to a turn of loops."""
+    """Return whether an event belongs to an iteration of loops."""
     around, inner = (
         [(turn.loop.id, turn.number) for turn in turns]
         for turns in (loops, event.loops[: len(loops)])

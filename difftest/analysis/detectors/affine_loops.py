@@ -1,8 +1,9 @@
 """Iterations of ``affine_range`` that are not independent of each other.
 
-For each run of a loop and each tensor that several of its turns touch, the turns are replayed on a
-canvas, in program order: who wrote an element last, and who read it before writing it. A matmul
-that accumulates in PSUM may do so in any order; everything else may not.
+For each run of a loop and each tensor that several iterations touch, the iterations are replayed in
+program order on an element map. The map records the last writer of each element, and the readers
+that read it before they write it. A matmul may accumulate in PSUM in any order; all other accesses
+conflict.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ HAZARDS = (CARRIED, REDUCTION, REWRITTEN, WRITTEN_TWICE, ORDER)
 
 ASSOCIATIVE = {"add", "multiply", "maximum", "minimum", "max", "min"}
 ASSOCIATIVE |= {f"{kind}_{op}" for kind in ("bitwise", "logical") for op in ("and", "or", "xor")}
-"""Operators whose reduction AWS's documentation does not count as carried by a loop."""
+"""Operators whose reduction is not loop-carried according to AWS's documentation."""
 
 _NOBODY = -1
 _SEVERAL = -2
@@ -71,14 +72,14 @@ _SEQUENTIAL = "use nl.sequential_range, which keeps the order"
 
 @deduplicated
 def find_loop_conflicts(trace: Trace, machine: Machine) -> Found:
-    """What the iterations of a launch's ``affine_range`` loops have to do with each other."""
-    survey = access_index(trace)
-    if not survey.has_affine:
+    """Yield findings on conflicts between iterations of ``affine_range`` loops."""
+    index = access_index(trace)
+    if not index.has_affine:
         return
     unrolled = trace.dialect == "nki"
-    for accesses in survey.accesses.values():
+    for accesses in index.accesses.values():
         if unrolled and accesses[0].region.allocation.space is Space.PSUM:
-            continue  # its chains are looked at by other detectors
+            continue  # other detectors check its chains
         for run in affine_runs(accesses):
             if are_disjoint(accesses[0].region.allocation, run.regions):
                 continue
@@ -96,9 +97,9 @@ def find_loop_conflicts(trace: Trace, machine: Machine) -> Found:
 
 
 def _registers(trace: Trace) -> Iterator[Finding]:
-    """Iterations that go on with what others left in the reduction registers of an engine.
+    """Yield findings on iterations that share values in an engine's reduction registers.
 
-    Where all only add, and their sum leaves the registers after the loop, it is a reduction.
+    If all of them only add, and the sum leaves the registers after the loop, it is a reduction.
     """
     begun: dict[tuple[object, ...], Event] = {}
     before: dict[tuple[object, ...], Event] = {}
@@ -111,7 +112,7 @@ def _registers(trace: Trace) -> Iterator[Finding]:
 
 
 def affine_depth(earlier: Event, later: Event) -> int | None:
-    """How many loops are around the ``affine_range`` of which the two are other iterations."""
+    """Return the depth of the ``affine_range`` with the two events in different iterations."""
     for depth, (turn, other) in enumerate(zip(earlier.loops, later.loops, strict=False)):
         if turn.loop.id != other.loop.id:
             return None
@@ -121,29 +122,30 @@ def affine_depth(earlier: Event, later: Event) -> int | None:
 
 
 def _of_registers(event: Event, before: Event, begun: Event | None, depth: int) -> Finding:
-    turn = event.loops[depth]
+    iteration = event.loops[depth]
     earlier = before.loops[depth]
-    inside = begun is not None and any(other.loop.id == turn.loop.id for other in begun.loops)
+    inside = begun is not None and any(other.loop.id == iteration.loop.id for other in begun.loops)
     shown = event.operand("reduce_res") is not None and before.operand("reduce_res") is not None
     carried = inside or shown
-    where = f" at line {turn.loop.location.line}" if turn.loop.location else ""
+    where = f" at line {iteration.loop.location.line}" if iteration.loop.location else ""
     return (CARRIED if carried else REDUCTION).finding(
-        f"iteration {turn.value} of the affine_range{where} goes on with what iteration "
+        f"iteration {iteration.value} of the affine_range{where} goes on with what iteration "
         f"{earlier.value} left in the reduction registers of the {event.engine.value} engine",
         _RULE,
         f"reset them in each iteration (reduce_cmd.reset_reduce), or {_SEQUENTIAL}",
         event,
         before,
-        lines=_locations(event, before, turn.loop),
+        lines=_locations(event, before, iteration.loop),
     )
 
 
 class Conflict(NamedTuple):
-    """Two turns that touch one element, of which one writes it."""
+    """Two iterations that touch one element, and at least one of them writes it."""
 
     kind: str
-    """"carried": a turn reads what an earlier one wrote; "overwritten": it writes what an earlier
-    one read; "written": it writes what an earlier one wrote."""
+    """"carried": an iteration reads an element that an earlier one wrote. "overwritten": it writes
+    an element that an earlier one read. "written": it writes an element that an earlier one
+    wrote."""
     earlier: IterationAccess
     later: IterationAccess
     element: tuple[int, ...]
@@ -152,7 +154,7 @@ class Conflict(NamedTuple):
 
 
 def _conflicts(turns: list[IterationAccess]) -> Iterator[Conflict]:
-    """One conflict of each kind for each pair of source lines."""
+    """Yield one conflict of each kind for each pair of source lines."""
     allocation = turns[0].access.region.allocation
     canvas = ElementMap([allocation], [turn.access.region for turn in turns])
     replay = _IterationReplay(canvas, turns)
@@ -161,7 +163,7 @@ def _conflicts(turns: list[IterationAccess]) -> Iterator[Conflict]:
 
 
 class _IterationReplay:
-    """The turns of one run, replayed on a canvas."""
+    """The iterations of one run, replayed on an element map."""
 
     def __init__(self, canvas: ElementMap, turns: list[IterationAccess]) -> None:
         self.canvas = canvas
@@ -169,14 +171,14 @@ class _IterationReplay:
         self.writer: Cells = canvas.filled(_NOBODY)
         """The place in ``turns`` of the last write of each cell."""
         self.reader: Cells = canvas.filled(_NOBODY)
-        """That of the first read of what the turn had not written itself."""
+        """The place of the first read of a cell that its iteration had not written."""
         self.number = np.array([turn.number for turn in turns] + [_SEVERAL, _NOBODY], np.int32)
-        """The iteration of each place; of nobody, nobody."""
+        """The iteration of each place; negative numbers map to themselves."""
         self.place = -1
         self.said: set[tuple[object, ...]] = set()
 
     def read(self, turn: IterationAccess) -> Iterator[Conflict]:
-        """A read: of what another turn wrote, or of what no turn did."""
+        """Replay a read; yield a conflict if another iteration wrote the cells."""
         self.place += 1
         region = turn.access.region
         writer = self.canvas.read(self.writer, region)
@@ -192,16 +194,15 @@ class _IterationReplay:
         self.canvas.write(self.reader, region, first)
 
     def write(self, turn: IterationAccess) -> Iterator[Conflict]:
-        """A write: over what another turn wrote, or read before."""
+        """Replay a write; yield conflicts with other iterations' writes and earlier reads."""
         self.place += 1
         region = turn.access.region
         writer = self.canvas.read(self.writer, region)
         reader = self.canvas.read(self.reader, region)
         others = self.number[writer]
         twice = (others != turn.number) & (others != _NOBODY)
-        if is_psum_accumulation(
-            turn.access
-        ):  # what others have put in stays in: whoever reads depends
+        if is_psum_accumulation(turn.access):
+            # earlier products remain in the sum: later readers depend on their writers
             self.canvas.write(self.writer, region, np.where(twice, writer, self.place))
             return
         if twice.any():
@@ -225,7 +226,7 @@ class _IterationReplay:
 
 
 def is_read_modify_write(event: Event) -> bool:
-    """Whether an event adds to what it reads: ``x += y``, with an associative operator."""
+    """Return whether an event updates its destination, ``x += y``, with an associative operator."""
     if not event.writes:
         return False
     target = event.writes[0]
@@ -236,7 +237,7 @@ def is_read_modify_write(event: Event) -> bool:
 
 
 def _unrolled(loop: Loop, conflicts: list[Conflict]) -> Found:
-    """The same in today's dialect, where the loop is an alias of ``range`` and claims nothing."""
+    """Yield a note in the current dialect, where the loop is an alias of ``range``."""
     carried = [c for c in conflicts if c.exact and c.kind == "carried" and not _both_update(c)]
     if carried:
         yield replace(
@@ -249,7 +250,7 @@ def _unrolled(loop: Loop, conflicts: list[Conflict]) -> Found:
 
 
 def _both_update(conflict: Conflict) -> bool:
-    """Whether both sides are parts of one reduction: of what both add to, not of what is added."""
+    """Return whether both accesses are of the accumulator of one reduction."""
     return all(
         is_read_modify_write(touch.event) and touch.region[1:4] == touch.event.writes[0][1:4]
         for touch in (conflict.earlier.access, conflict.later.access)
@@ -262,7 +263,7 @@ def _judged(
     turns: list[IterationAccess],
     accesses: Sequence[OperandAccess],
 ) -> Found:
-    """What is to be said of the conflicts in one run of a loop; ``accesses`` are the tensor's."""
+    """Yield the findings on one run's conflicts; ``accesses`` are all accesses to the tensor."""
     exact = [conflict for conflict in conflicts if conflict.exact]
     if not exact:
         yield InconclusiveFinding(_finding(ORDER, loop, conflicts[0]), None, loop.location)
@@ -275,11 +276,11 @@ def _judged(
     if all(turn.access.writes for turn in turns) or _outlives(turns, accesses):
         if not all(turn.access.region.whole for turn in (exact[0].earlier, exact[0].later)):
             yield InconclusiveFinding(_finding(ORDER, loop, exact[0]), None, loop.location)
-            return  # a row that nobody reads, as of dummy indices, may have anything
+            return  # a row without readers, such as that of dummy indices, may have any value
         yield _finding(WRITTEN_TWICE, loop, exact[0])
         return
     in_hbm = exact[0].later.access.region.allocation.space.is_hbm
-    # The compiler can give each iteration a tile of its own; memory in HBM is what it is.
+    # The compiler can privatise a tile for each iteration, but not memory in HBM.
     finding = _finding(REWRITTEN, loop, exact[0])
     later = exact[0].later
     readers = [turn for turn in turns if not turn.access.writes]
@@ -294,10 +295,10 @@ def _judged(
 
 
 def _used_on_the_way(turns: list[IterationAccess]) -> Conflict | None:
-    """A turn that takes what others have added up so far: in another order it is another number."""
+    """Return a read of a partial sum of other iterations: another order gives another number."""
     canvas = ElementMap([turns[0].access.region.allocation], [turn.access.region for turn in turns])
     first = canvas.filled(_NOBODY)
-    """The place in ``turns`` of the first that put something into what each cell holds."""
+    """The place in ``turns`` of the first contribution to each cell's present value."""
     number = np.array([turn.number for turn in turns] + [_NOBODY], np.int32)
     for place, turn in enumerate(turns):
         event = turn.access.event
@@ -316,12 +317,12 @@ def _used_on_the_way(turns: list[IterationAccess]) -> Conflict | None:
 
 
 def _outlives(turns: list[IterationAccess], accesses: Sequence[OperandAccess]) -> bool:
-    """Whether anything after a run reads, not written anew, what several of its turns wrote."""
+    """Return whether an access after the run reads elements that several iterations wrote."""
     end = bisect_right(
         accesses, turns[-1].access.event.number, key=lambda touch: touch.event.number
     )
     many = 2 * len(turns)
-    while True:  # most often the next run overwrites it: no need to look at all that follows
+    while True:  # usually the next run overwrites it: start with few accesses
         later = accesses[end : end + many]
         canvas = ElementMap(
             [turns[0].access.region.allocation],
@@ -334,7 +335,7 @@ def _outlives(turns: list[IterationAccess], accesses: Sequence[OperandAccess]) -
 
 
 def _contested(canvas: ElementMap, turns: list[IterationAccess]) -> Cells:
-    """1 in the cells that several turns write, else 0."""
+    """Return 1 in the cells that several iterations write, else 0."""
     writer = canvas.filled(_NOBODY)
     contested = canvas.filled(0)
     for turn in turns:
@@ -348,7 +349,7 @@ def _contested(canvas: ElementMap, turns: list[IterationAccess]) -> Cells:
 
 
 def _is_read(contested: Cells, canvas: ElementMap, later: Sequence[OperandAccess]) -> bool | None:
-    """Whether a touch reads a contested cell before one writes it; None if none does either."""
+    """Return whether an access reads a contested cell before a write; None if neither occurs."""
     for touch in later:
         if not touch.writes:
             if canvas.read(contested, touch.region).any():
@@ -394,5 +395,5 @@ _REMEDIES = {
 
 
 def _locations(*things: Event | Loop) -> tuple[Location, ...]:
-    """Their lines, each once."""
+    """Return the locations without duplicates."""
     return unique_locations(*(thing.location for thing in things))

@@ -1,8 +1,8 @@
-"""Arguments that a kernel of today's dialect writes and does not return.
+"""Arguments that a kernel of the current dialect writes and does not return.
 
-Source: the integration of NKI kernels into XLA's graphs, ``aliasing_output_rewrite_pass.md`` among
-the documents of vLLM Neuron at v2.32.0. Each input and each output of a graph has a buffer of its
-own. A write to an input is a result of the graph where an output is declared to be its alias
+Source: the integration of NKI kernels into XLA's graphs, ``aliasing_output_rewrite_pass.md`` in the
+documents of vLLM Neuron at v2.32.0. Each input and each output of a graph has its own buffer. A
+write to an input is a result of the graph only if an output is declared to be its alias
 (``operand_output_aliases``). Kernels of AWS's library return each argument that they update
 (``scatter_add``, ``swa_fused_cte``).
 """

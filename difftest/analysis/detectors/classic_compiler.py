@@ -1,4 +1,4 @@
-"""The classic compiler's traps: legal Python that it refuses, or compiles to something else."""
+"""Legal Python that the classic compiler rejects or miscompiles."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REDUCTION = Hazard(
 
 @deduplicated
 def find_compiler_violations(trace: Trace, machine: Machine) -> Found:
-    """What a kernel of the classic dialect does that its compiler is known to trip over."""
+    """Yield findings on constructs that the classic compiler is known to mishandle."""
     if trace.dialect != "classic":
         return
     yield from _scopes(trace)
@@ -27,7 +27,7 @@ def find_compiler_violations(trace: Trace, machine: Machine) -> Found:
 
 
 def _scopes(trace: Trace) -> Iterator[Finding]:
-    """Tensors that are made in a loop and touched when that turn of it is over."""
+    """Yield findings on tensors made in a loop and touched after that iteration."""
     for touches in access_index(trace).accesses.values():
         last = touches[-1]
         tensor = last.region.allocation
@@ -48,7 +48,7 @@ def _scopes(trace: Trace) -> Iterator[Finding]:
 
 
 def _scope(tensor: Allocation) -> tuple[Iteration, ...]:
-    """The turn in which a tensor lives: static_range is unrolled when the kernel is traced."""
+    """Return the loops around a tensor's life; static_range is unrolled during tracing."""
     loops = tensor.loops
     while loops and loops[-1].loop.kind is LoopKind.STATIC:
         loops = loops[:-1]
@@ -56,11 +56,12 @@ def _scope(tensor: Allocation) -> tuple[Iteration, ...]:
 
 
 def _reductions(trace: Trace) -> Iterator[Finding]:
-    """Sums that an instruction makes beside its result, accumulated from turn to turn."""
+    """Yield findings on secondary reductions of an instruction that accumulate over iterations."""
     writers: dict[int, Event] = {}
-    """By the id of a tensor, the event that wrote it as a ``reduce_res``."""
+    """Tensor id -> the event that wrote it as a ``reduce_res``."""
     added: dict[int, tuple[Location, ...]] = {}
-    """The lines that added to it last: a turn before, of Python's ``range`` too, if these are."""
+    """Tensor id -> the lines of the last addition. Equal lines mean the previous iteration, also of
+    Python's ``range``."""
     if not access_index(trace).has_reduce_res:
         return
     for event in trace.events:
@@ -86,12 +87,12 @@ def _reductions(trace: Trace) -> Iterator[Finding]:
 
 
 def _registers(trace: Trace) -> Iterator[Finding]:
-    """Reductions that the turns of a loop, or of Python's range, take on from each other."""
+    """Yield findings on register reductions that continue over iterations of a loop."""
     before: dict[tuple[object, ...], Event] = {}
     for event, command, key in register_reductions(trace):
         last = before.get(key)
         again = last is not None and last.stack == event.stack and last.opcode == event.opcode
-        # Turns of an affine_range that go on from each other are order.affine's to tell of.
+        # The detector affine_loops reports iterations of an affine_range.
         if command == "reduce" and again and last is not None and affine_depth(last, event) is None:
             fate = f"goes on in the registers of the {event.engine.value} engine from turn to turn "
             remedy = "reset them in each turn (reduce_cmd.reset_reduce)"

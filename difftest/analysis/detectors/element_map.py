@@ -1,10 +1,11 @@
-"""A tensor to paint on: which of its elements some accesses touch, exactly.
+"""Element maps: the elements of a tensor that some accesses touch, exactly.
 
-A :class:`ElementMap` has a cell for each element or, where all accesses are boxes of the tensor's
-own axes, for each part that no box's edge divides: a large output that is stored tile by tile has
-as many cells as tiles. A region is a view of the cells, so that they can be read and painted.
+An :class:`ElementMap` has a cell for each element. If all accesses are boxes of the tensor's own
+axes, it instead has a cell for each part that no box's edge divides. So a large output that is
+stored tile by tile has as many cells as tiles. A region is a view of the cells, which can be read
+and written.
 
-Tensors in HBM that the kernel placed on the same bytes share one canvas: each counts from its own
+Tensors in HBM that the kernel placed on the same bytes share one map; each counts from its own
 address.
 """
 
@@ -24,11 +25,11 @@ from difftest.simulator.trace import Allocation, Region
 
 Cells = NDArray[np.int32]
 Box = tuple[tuple[int, int], ...]
-"""(first, last) of each axis, the last one excluded."""
+"""(first, last) of each axis, the last excluded."""
 
 
 MOST = 2**26
-"""Elements of a tensor beyond which what indices and masks touch of it is not painted."""
+"""The most elements of a tensor whose indexed and masked accesses are mapped."""
 
 
 class ElementMap:
@@ -37,7 +38,7 @@ class ElementMap:
     Parameters
     ----------
     tensors : the tensor; or several tensors in HBM, all with an address, that share bytes.
-    regions : the accesses that are going to be painted.
+    regions : the accesses to map.
     """
 
     def __init__(self, tensors: Sequence[Allocation], regions: Iterable[Region]) -> None:
@@ -47,7 +48,7 @@ class ElementMap:
         sizes = {base.id: math.prod(base.shape) * base.dtype.itemsize for base in tensors}
         size = max(begin + sizes[number] for number, begin in self._begins.items())
         self._unit = tensors[0].dtype.itemsize
-        """Bytes of a cell that is no box."""
+        """Bytes of a cell outside box mode."""
         self._has_places = size <= MOST * self._unit and any(
             region.places is not None for region in regions
         )
@@ -62,20 +63,20 @@ class ElementMap:
             self.shape = tuple(len(edges) - 1 for edges in self._edges)
 
     def filled(self, value: int) -> Cells:
-        """Cells that all have a value."""
+        """Return cells that all have the value."""
         return np.full(self.shape, value, np.int32)
 
     def is_exact(self, region: Region) -> bool:
-        """Whether the cells of a region are what is touched of it, and no more."""
+        """Return whether the cells of a region are exactly its touched elements."""
         return region.whole or (self._has_places and region.places is not None)
 
     def read(self, cells: Cells, region: Region) -> Cells:
-        """The cells of a region; where it is whole, a view of them."""
+        """Return the cells of a region: a view, if the region is whole."""
         places = self._places(region)
         return self._view(cells, region) if places is None else cells[places]
 
     def write(self, cells: Cells, region: Region, values: Cells | int) -> None:
-        """Paint the cells of a region."""
+        """Set the cells of a region."""
         places = self._places(region)
         if places is None:
             self._view(cells, region)[...] = values
@@ -83,7 +84,7 @@ class ElementMap:
             cells[places] = values
 
     def _places(self, region: Region) -> NDArray[np.int64] | None:
-        """The cells of a region of which the places are known."""
+        """Return the cells of a region with known places; None for other regions."""
         if region.places is None or not self._has_places:
             return None
         finer = region.dtype.itemsize // self._unit
@@ -94,7 +95,7 @@ class ElementMap:
         return np.add.outer(places * finer + first, np.arange(finer)).ravel()
 
     def _first(self, region: Region) -> int:
-        """The first cell of the region's tensor."""
+        """Return the first cell of the region's tensor."""
         return self._begins[region.allocation.id] // self._unit
 
     def _view(self, cells: Cells, region: Region) -> Cells:
@@ -112,7 +113,7 @@ class ElementMap:
         return np.ndarray(shape, cells.dtype, cells, offset * 4, [stride * 4 for stride in strides])
 
     def element(self, region: Region, wrong: NDArray[np.bool_]) -> tuple[int, ...]:
-        """The first element of the region's tensor where ``wrong``, of a view's shape, is true."""
+        """Return the index of the first element where ``wrong``, in a view's shape, is true."""
         at = first_true(wrong)
         if self._edges is not None:
             box = _box(region.allocation.shape, region.offset, region.shape, region.strides)
@@ -133,7 +134,7 @@ class ElementMap:
 
 
 def _begins(tensors: Sequence[Allocation]) -> dict[int, int]:
-    """By the id of each tensor, the bytes from the lowest address to its own."""
+    """Return tensor id -> bytes from the lowest address to the tensor's own."""
     if len(tensors) == 1:
         return {tensors[0].id: 0}
     lows = {tensor.id: tensor.address[1] for tensor in tensors if tensor.address is not None}
@@ -142,20 +143,21 @@ def _begins(tensors: Sequence[Allocation]) -> dict[int, int]:
 
 
 def element_index(element: int, allocation: Allocation) -> tuple[int, ...]:
-    """The index of an element of a tensor."""
+    """Return the index of an element of a tensor."""
     return tuple(int(k) for k in np.unravel_index(element, allocation.shape or (1,)))
 
 
 def first_true(wrong: NDArray[np.bool_]) -> tuple[int, ...]:
-    """The first place at which an array is true."""
+    """Return the first place where an array is true."""
     return tuple(int(place) for place in np.unravel_index(int(wrong.argmax()), wrong.shape))
 
 
 def are_disjoint(allocation: Allocation, owned: Iterable[tuple[int, Region]]) -> bool:
-    """Whether regions of different owners surely share no element, found without a canvas.
+    """Return whether regions of different owners surely share no element, without a map.
 
-    It holds for pieces of the tensor that follow each other in memory, and for parts of a grid, as
-    in outputs that are stored tile by tile: along each axis the boxes' sides are equal or apart.
+    This covers pieces of a tensor that follow each other in memory. It also covers parts of a
+    grid, as in outputs that are stored tile by tile: along each axis the boxes' sides are equal
+    or disjoint.
     """
     if allocation.viewed:
         return False
@@ -164,7 +166,7 @@ def are_disjoint(allocation: Allocation, owned: Iterable[tuple[int, Region]]) ->
 
 
 def _follow_each_other(owned: Iterable[tuple[int, Region]]) -> bool:
-    """Whether no region begins before those of another owner with lower elements have ended."""
+    """Return whether the regions of each owner end before those of the next owner begin."""
     spans = ((*region.pattern.extent(), owner) for owner, region in owned)
     ended = -1
     of = -1
@@ -178,7 +180,7 @@ def _follow_each_other(owned: Iterable[tuple[int, Region]]) -> bool:
 
 
 def _are_parts_of_a_grid(allocation: Allocation, owned: Iterable[tuple[int, Region]]) -> bool:
-    """Whether boxes of different owners differ, and their sides are equal or apart."""
+    """Return whether boxes of different owners differ and have equal or disjoint sides."""
     owners: dict[Box, int] = {}
     for owner, region in owned:
         box = _box(allocation.shape, region.offset, region.shape, region.strides)
@@ -191,7 +193,7 @@ def _are_parts_of_a_grid(allocation: Allocation, owned: Iterable[tuple[int, Regi
 
 
 def _edges(shape: tuple[int, ...], regions: Iterable[Region]) -> list[list[int]] | None:
-    """Where boxes begin and end along each axis; None if a region is no box."""
+    """Return the edges of boxes along each axis; None if a region is not a box."""
     edges: list[set[int]] = [{0, size} for size in shape]
     for region in regions:
         box = _box(shape, region.offset, region.shape, region.strides)
@@ -205,7 +207,7 @@ def _edges(shape: tuple[int, ...], regions: Iterable[Region]) -> list[list[int]]
 def _box(
     whole: tuple[int, ...], offset: int, shape: tuple[int, ...], strides: tuple[int, ...]
 ) -> Box | None:
-    """The box of a tensor's own axes that a pattern is; None if it is none."""
+    """Return the box of the tensor's axes that equals a pattern; None if there is none."""
     sides = _sides(whole, shape, strides)
     if sides is None:
         return None
@@ -223,10 +225,10 @@ def _box(
 def _sides(
     whole: tuple[int, ...], shape: tuple[int, ...], strides: tuple[int, ...]
 ) -> tuple[int, ...] | None:
-    """The sides of the box that a pattern of this shape is, wherever it begins.
+    """Return the sides of a pattern's box, for any offset; None if the pattern is not a box.
 
-    A step of the pattern that fills an axis goes on along the one before it, as in a tensor that
-    is walked as one line.
+    A step of the pattern that fills an axis continues along the previous axis, as in a flat walk
+    over the tensor.
     """
     steps = _steps(whole)
     sizes = [1] * len(whole)
@@ -235,7 +237,7 @@ def _sides(
             continue
         if stride not in steps:
             return None
-        # Axes of size 1 have the stride of the one before; the last one is the one that counts.
+        # Axes of size 1 have the stride of the previous axis; the last axis counts.
         axis = len(steps) - 1 - steps[::-1].index(stride)
         while axis > 0 and whole[axis] == 1:
             axis -= 1
@@ -253,5 +255,5 @@ def _sides(
 
 @lru_cache(maxsize=4096)
 def _steps(shape: Sequence[int]) -> tuple[int, ...]:
-    """Elements from one place of each axis to the next."""
+    """Return the elements between neighbours along each axis."""
     return tuple(accumulate(shape[:0:-1], mul, initial=1))[::-1] if shape else ()

@@ -1,14 +1,13 @@
-"""What programs' meetings order beyond the tensors that they are about, by chains of dependences.
+"""Orders between programs that follow from their synchronization and from dependences.
 
-A ``core_barrier`` blocks one engine, and orders what touches its own tensor (``nisa.core_barrier``
-at v2.32.0). What comes before such an access by a dependence is over by then, too, and what depends
-on one afterwards has not begun: a program that adds what it has read to a tile, stores the tile,
-and meets the other at a barrier on that store has done its read. So two accesses are ordered if
-dependences lead from the one to a meeting, and from that meeting, or a later one that it leads to,
-to the other.
+A ``core_barrier`` blocks one engine, and orders accesses to its own tensor (``nisa.core_barrier``
+at v2.32.0). Work that such an access depends on is also finished then, and work that depends on a
+later access has not begun. Take a program that adds data it has read to a tile and stores the tile.
+If it synchronizes at a barrier on that store, its read is finished.
 
-Dependences are those of tensors: the compiler was seen to track them so (trn1, SDK 2.32, public
-record).
+So two accesses are ordered if dependences lead from the first to a synchronization point, and from
+this or a later connected point to the second. Dependences are between tensors: the compiler tracks
+them so (trn1, SDK 2.32, public record).
 """
 
 from __future__ import annotations
@@ -23,30 +22,30 @@ from difftest.simulator.trace import Event, Purpose, Trace
 
 
 def is_synchronization(event: Event) -> bool:
-    """Whether programs wait for each other at an event."""
+    """Return whether programs wait for each other at an event."""
     return event.purpose in (Purpose.BARRIER, Purpose.SEND)
 
 
 def collective_calls(trace: Trace) -> Iterator[tuple[Event, ...]]:
-    """The calls in which two cores send each other something: both wait, so they are pairs."""
+    """Return pairs of calls that exchange data between two cores; both cores wait."""
     calls = (event for event in trace.events if event.purpose is Purpose.SEND)
     return zip(*group_by(calls, lambda event: event.program).values(), strict=False)
 
 
 class HappensBefore:
-    """The chains of dependences between the events of a trace and the meetings of its programs."""
+    """Chains of dependences between a trace's events and the synchronization of its programs."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
 
     @cached_property
     def _connections(self) -> tuple[dict[int, int], dict[int, int]]:
-        """The meetings before each event, and those after it; found when they are first asked."""
+        """The synchronization points before each event, and those after it; computed lazily."""
         steps = _steps(self._trace)
         return _connected(steps), _connected(steps[::-1])
 
     def precedes(self, event: Event, other: Event) -> bool:
-        """Whether a chain leads from one event to another one of another program, or back."""
+        """Return whether a chain leads from one event to another program's event, or back."""
         before, after = self._connections
         forth = after[event.number] & before[other.number]
         back = after[other.number] & before[event.number]
@@ -54,15 +53,15 @@ class HappensBefore:
 
 
 class _ProgramPoint(NamedTuple):
-    """An event, or a meeting: the events of it that all programs have, at once."""
+    """An event, or a synchronization point with the simultaneous events of all programs."""
 
     events: list[Event]
     bit: int = 0
-    """Of a meeting: one of its own."""
+    """The bit of a synchronization point; 0 for other events."""
 
 
 def _steps(trace: Trace) -> list[_ProgramPoint]:
-    """The events so that a meeting comes after what led to it in any program."""
+    """Return the events, with each synchronization point after its predecessors."""
     met: dict[tuple[int, ...], int] = {}
     meetings: list[list[Event]] = [[]]
     between: list[list[Event]] = [[]]
@@ -83,12 +82,12 @@ def _steps(trace: Trace) -> list[_ProgramPoint]:
 
 
 def _connected(steps: Iterable[_ProgramPoint]) -> dict[int, int]:
-    """By the number of an event, the bits of the meetings from which dependences lead to it.
+    """Return event number -> bits of the synchronization points with a chain to the event.
 
-    A write depends on all that touched its tensor, a read on what wrote it; the other way round it
-    is the same, so that of the steps in reverse order these are the meetings to which they lead.
-    Each program has dependences of its own; what leads to a meeting leads to what follows it in
-    every program.
+    A write depends on all accesses to its tensor, a read on its writes. The relation is
+    symmetric: with the steps reversed, the result is the points to which the event leads. Each
+    program has its own dependences. A chain to a synchronization point continues in every
+    program.
     """
     connected: dict[int, int] = {}
     written: defaultdict[tuple[object, ...], int] = defaultdict(int)

@@ -1,4 +1,4 @@
-"""Tensors that do not fit their memory together, and tensors placed over one another."""
+"""Tensors that exceed their memory together, and tensors placed over one another."""
 
 from __future__ import annotations
 
@@ -23,46 +23,27 @@ UNORDERED = Hazard(
 )
 LARGE = Hazard("tensor-beyond-32-bits", WARNING, "a tensor in HBM has 4 GiB or more")
 OFFSETS = 2**32
-"""Bytes of a tensor from which on offsets into it do not fit 32 bits."""
+"""The least bytes of a tensor whose offsets exceed 32 bits."""
 NAMED = 5
-"""Tensors of the peak that a finding names."""
+"""The most tensors of the peak that a finding names."""
 
 
 def find_overflows(trace: Trace, machine: Machine) -> Iterator[Finding]:
-    """Memories in which no place was found for what is live at one time."""
+    """Yield findings on memories without a placement for the tensors that are live at one time."""
     for placement in overfull_placements(trace, machine):
         if not placement.fits:
             yield _full(placement, split_placement(placement, trace, machine), machine)
 
 
 def _full(placement: Placement, parts: Placement, machine: Machine) -> Finding:
-    """Of a memory that is too small; ``parts`` is how its tensors fit with several places each."""
+    """Return a finding on a full memory; ``parts`` gives each tensor several places."""
     space = placement.space
-    limit = placement.limit
     peak = placement.peak
-    program = f" of program {placement.program}" if placement.program else ""
-    too_many = placement.needed > limit
-    if too_many:
-        happened = f"tensors{program} that are live at one time take {placement.needed} bytes a "
-    else:
-        happened = (
-            f"no place was found for the live ranges{program}: the most that is live at one time "
-            f"is {placement.needed}, but laid out they reach {placement.reached} bytes a "
-        )
-    happened += f"partition of {space.value}, which has {limit} ({machine.name})"
-    if too_many and sum(live.size for live in peak.live) <= limit:
-        happened += (
-            f"; of a bank ({machine.psum_bank_bytes} bytes) that no other can share all counts"
-        )
-    if parts.fits:
-        happened += (
-            f"; what is read later takes {parts.needed} at most, for some are written anew before "
-            "they are read again"
-        )
-    severity = ERROR if too_many and not parts.fits else WARNING
+    severity = ERROR if placement.needed > placement.limit and not parts.fits else WARNING
     if space is Space.SBUF:
         severity = NOTE if parts.fits else WARNING
     spills = " the compiler spills to HBM, which is slow" if space is Space.SBUF else " nothing"
+    happened = _full_text(placement, parts, machine)
     return Finding(
         id=(SBUF if space is Space.SBUF else PSUM).id,
         severity=severity,
@@ -77,6 +58,31 @@ def _full(placement: Placement, parts: Placement, machine: Machine) -> Finding:
     )
 
 
+def _full_text(placement: Placement, parts: Placement, machine: Machine) -> str:
+    """Return the excess of a full memory in words."""
+    limit = placement.limit
+    program = f" of program {placement.program}" if placement.program else ""
+    too_many = placement.needed > limit
+    if too_many:
+        happened = f"tensors{program} that are live at one time take {placement.needed} bytes a "
+    else:
+        happened = (
+            f"no place was found for the live ranges{program}: the most that is live at one time "
+            f"is {placement.needed}, but laid out they reach {placement.reached} bytes a "
+        )
+    happened += f"partition of {placement.space.value}, which has {limit} ({machine.name})"
+    if too_many and sum(live.size for live in placement.peak.live) <= limit:
+        happened += (
+            f"; of a bank ({machine.psum_bank_bytes} bytes) that no other can share all counts"
+        )
+    if parts.fits:
+        happened += (
+            f"; what is read later takes {parts.needed} at most, for some are written anew before "
+            "they are read again"
+        )
+    return happened
+
+
 def _listed(lives: tuple[LiveRange, ...]) -> str:
     named = [f"{live.size} bytes {live.allocation}" for live in lives[:NAMED]]
     if len(lives) > NAMED:
@@ -85,7 +91,7 @@ def _listed(lives: tuple[LiveRange, ...]) -> str:
 
 
 def large(trace: Trace, machine: Machine) -> Iterator[Finding]:
-    """Tensors in HBM that are so large that offsets into them do not fit 32 bits."""
+    """Yield findings on tensors in HBM with offsets that exceed 32 bits."""
     touched: set[int] = set()
     for event in trace.events:
         for region in (*event.reads, *event.writes):
@@ -109,7 +115,7 @@ def large(trace: Trace, machine: Machine) -> Iterator[Finding]:
 
 
 def find_aliases(trace: Trace, machine: Machine) -> Iterator[Finding]:
-    """Reads of a placed tensor, or block of one, where another has written over it since."""
+    """Yield findings on reads of a placed tensor or block after another one overwrote it."""
     yield from _tensors(trace)
     yield from _blocks(trace)
 
@@ -124,7 +130,7 @@ def _tensors(trace: Trace) -> Iterator[Finding]:
     if not pairs:
         return
     writes: dict[int, list[tuple[Event, Region]]] = {}
-    said: set[tuple[int, int]] = set()
+    reported: set[tuple[int, int]] = set()
     for event in trace.events:
         for region in event.reads:
             reader = event
@@ -135,13 +141,13 @@ def _tensors(trace: Trace) -> Iterator[Finding]:
                 reader = sent[event.number]
             for other in pairs.get(region.allocation.id, ()):
                 pair = region.allocation.id, other.id
-                if pair in said:
+                if pair in reported:
                     continue
                 own = _last(writes.get(pair[0], []), region, reader)
                 over = _last(writes.get(pair[1], []), region, reader)
                 if over is None or (own is not None and over.number < own.number):
                     continue
-                said.add(pair)
+                reported.add(pair)
                 if own is None:
                     yield _through(region.allocation, other, over, event)
                 else:
@@ -152,9 +158,9 @@ def _tensors(trace: Trace) -> Iterator[Finding]:
 
 
 def _sent(trace: Trace) -> dict[int, Event]:
-    """By the number of a sendrecv's event, the other core's call, which sent what the event reads.
+    """Return event number of a sendrecv -> the other core's call, which sent the data.
 
-    The first core to go on may have issued more before the other one's event.
+    The first core to continue may have issued more events before the other one's event.
     """
     partners: dict[int, Event] = {}
     for call, other in collective_calls(trace):
@@ -163,9 +169,9 @@ def _sent(trace: Trace) -> dict[int, Event]:
 
 
 def _cores(trace: Trace, sent: Mapping[int, Event]) -> dict[int, tuple[int, ...]]:
-    """By the id of a placed tensor, the program whose memory it lies in.
+    """Return the id of a placed tensor -> the program whose memory holds it.
 
-    It is that of who writes it first, else of who reads it, or sends it, under its name.
+    This is the first program that writes it, else the first that reads or sends it under its name.
     """
     programs: dict[int, tuple[int, ...]] = {}
     for event in trace.events:
@@ -181,7 +187,7 @@ def _cores(trace: Trace, sent: Mapping[int, Event]) -> dict[int, tuple[int, ...]
 
 
 def _read_first(trace: Trace) -> dict[int, int]:
-    """By id, the placed tensors that are read before a write names them, and the reading event."""
+    """Return id -> reading event of placed tensors that are read before a write names them."""
     numbers: dict[int, int] = {}
     for event in trace.events:
         for region in event.reads:
@@ -194,10 +200,10 @@ def _read_first(trace: Trace) -> dict[int, int]:
 def _overlapping(
     placed: list[Allocation], readers: dict[int, int], cores: Mapping[int, tuple[int, ...]]
 ) -> dict[int, list[Allocation]]:
-    """For each placed tensor those whose bytes and live ranges overlap its own.
+    """Return, for each placed tensor, the tensors with overlapping bytes and live ranges.
 
-    Of ``readers``, which hold what others wrote, all that were touched before. On two cores equal
-    addresses are two places, but for those in HBM that both share.
+    The tensors in ``readers`` hold data that others wrote, so all earlier tensors count for
+    them. On two cores, equal addresses are two places, except in shared HBM.
     """
     overlaps: dict[int, list[Allocation]] = {}
     live: list[Allocation] = []
@@ -218,7 +224,7 @@ def _overlapping(
 
 
 def _last(writes: list[tuple[Event, Region]], read: Region, reader: Event) -> Event | None:
-    """The reader's program's last write before it that shares a byte with what is read."""
+    """Return the last write before a read, by its program, that shares a byte with it."""
     mark = footprint(read)
     writer: Event | None = None
     for event, region in writes:
@@ -230,7 +236,7 @@ def _last(writes: list[tuple[Event, Region]], read: Region, reader: Event) -> Ev
 
 
 class _Block(NamedTuple):
-    """A block of a tensor of which the kernel placed each, or a tensor that it placed."""
+    """A block of a tensor whose blocks the kernel placed, or a tensor that it placed."""
 
     tensor: Allocation
     number: int
@@ -248,29 +254,29 @@ class _Block(NamedTuple):
 
 
 def _blocks(trace: Trace) -> Iterator[Finding]:
-    """The same of blocks, which the classic dialect's kernels place: whole blocks count."""
+    """Yield findings on aliases of blocks that classic kernels placed; whole blocks count."""
     if not any(tensor.places for tensor in trace.allocations):
         return
     written: dict[_Block, Event] = {}
     latest: dict[tuple[tuple[int, ...], Space, Area], tuple[_Block, Event]] = {}
-    """By program, memory and place: who wrote there last."""
-    said: set[tuple[int, int]] = set()
+    """(program, memory, place) -> the last block written there, and its event."""
+    reported: set[tuple[int, int]] = set()
     for event in trace.events:
         for block in (block for region in event.reads for block in _blocks_of(region)):
-            mine = written.get(block)
-            if mine is None:
+            own_write = written.get(block)
+            if own_write is None:
                 continue
             for (program, space, area), (other, over) in latest.items():
                 pair = block.tensor.id, other.tensor.id
                 if (
-                    over.number > mine.number
+                    over.number > own_write.number
                     and other != block
                     and (program, space) == (event.program, block.tensor.space)
                     and (block.tensor.places or other.tensor.places)
-                    and pair not in said
+                    and pair not in reported
                     and area.overlaps(block.area)
                 ):
-                    said.add(pair)
+                    reported.add(pair)
                     yield _overwritten(block, other, over, event)
         for block in (block for region in event.writes for block in _blocks_of(region)):
             written[block] = event
@@ -278,7 +284,7 @@ def _blocks(trace: Trace) -> Iterator[Finding]:
 
 
 def _blocks_of(region: Region) -> Iterator[_Block]:
-    """The placed blocks that a region touches, or the placed tensor."""
+    """Yield the placed blocks that a region touches, or the placed tensor."""
     tensor = region.allocation
     if tensor.space.is_hbm or not tensor.areas:
         return
@@ -293,7 +299,7 @@ def _blocks_of(region: Region) -> Iterator[_Block]:
 
 
 def _through(tensor: Allocation, other: Allocation, over: Event, reader: Event) -> Finding:
-    """A read of what was written by another tensor's name alone."""
+    """Return a finding on a read of data that only another tensor's name wrote."""
     lines = (reader.location, over.location, tensor.location, other.location)
     return UNORDERED.finding(
         f"{reader.opcode} reads {tensor} at address {tensor.address}, whose bytes "

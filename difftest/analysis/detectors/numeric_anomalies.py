@@ -1,7 +1,7 @@
-"""Values that a device treats otherwise than the kernel's author thinks: NaN, infinities, integers.
+"""Values that a device handles in unexpected ways: NaN, infinities, integers.
 
-What stood out in the values is in the trace (:class:`~difftest.simulator.trace.Anomaly`). Sums that
-grow in a narrow dtype, which rounds at each addition, are told from the trace alone.
+Anomalies of values are in the trace (:class:`~difftest.simulator.trace.Anomaly`). Sums that grow in
+a narrow dtype, which rounds at each addition, follow from the trace alone.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ NAN_SEARCHED = Hazard("nan-searched", ERROR, "a search for the largest values ge
 HAZARDS = (NAN_MADE, INFINITY_MADE, ACTIVATION_RANGE, INTEGER_ROUNDED, FLOAT8_CODES, NAN_SEARCHED)
 
 _WIDE = 4
-"""Bytes of an integer that float32 may not hold."""
+"""Bytes of an integer that float32 may be unable to represent."""
 
 Noted = list[tuple[Event, Anomaly]]
 
 
 def find_numeric_anomalies(trace: Trace, machine: Machine) -> Iterator[Finding]:
-    """What is to be said of the values of a launch."""
+    """Yield findings on hazards in the values of a launch."""
     sights = ((event, sight) for event in access_index(trace).seen for sight in event.seen)
     noted = group_by(sights, lambda pair: pair[1].what)
     if not noted:
@@ -56,7 +56,7 @@ def find_numeric_anomalies(trace: Trace, machine: Machine) -> Iterator[Finding]:
     stored = noted.get(AnomalyKind.INFINITY_STORED, [])
     yield from _made(INFINITY_MADE, "infinity", infinities, stored)
     if not any(is_output(event) for event, _ in stored):
-        constants = Purpose.FILL, Purpose.SELECT  # which may be a minimum that is an infinity
+        constants = Purpose.FILL, Purpose.SELECT  # a minimum may be an infinity
         made = [pair for pair in infinities if pair[0].purpose not in constants]
         lost = [pair for pair in made if pair[1].value is not None]
         yield from map(_lost, anomalies_by_line(_that_count(lost, trace)))
@@ -74,23 +74,23 @@ def find_numeric_anomalies(trace: Trace, machine: Machine) -> Iterator[Finding]:
 
 
 def anomalies_by_line(noted: Noted) -> list[Noted]:
-    """What was noted at each of the kernel's lines."""
+    """Group the anomalies by the kernel's lines."""
     return list(group_by(noted, lambda pair: pair[0].location).values())
 
 
 def describe_share(sight: Anomaly) -> str:
-    """How many elements, and the first."""
+    """Return the number of affected elements, and the first, in words."""
     place = f" at {list(sight.first)}" if sight.of > 1 else ""
     return f"{sight.elements} of {sight.of} elements, the first{place}"
 
 
 def is_output(event: Event) -> bool:
-    """Whether what an event writes leaves the kernel."""
+    """Return whether the destination of an event is an output of the kernel."""
     return event.writes[0].allocation.output is not None
 
 
 def _made(hazard: Hazard, what: str, makers: Noted, stores: Noted) -> Iterator[Finding]:
-    """The first that came of numbers, if one reaches an output afterwards."""
+    """Yield a finding on the first NaN or infinity if one reaches an output afterwards."""
     outputs = [
         pair for pair in stores if is_output(pair[0]) or pair[1].what is AnomalyKind.NAN_COMPARED
     ]
@@ -105,7 +105,7 @@ def _made(hazard: Hazard, what: str, makers: Noted, stores: Noted) -> Iterator[F
         end = f"{stored.elements} elements that are {what} were stored to "
         end += str(store.writes[0].allocation)
     origin = "" if sight.value is None else f", of {sight.value:g}"
-    # exp of what is large is what the kernel asked for; a number that a cast loses is not
+    # exp of a large number is intended; a number that a cast loses is not
     expected = hazard is INFINITY_MADE and (sight.value is None or _is_fill(maker, sight))
     yield hazard.finding(
         f"{_named(maker)} made the first {what} of {operands} "
@@ -121,7 +121,7 @@ def _made(hazard: Hazard, what: str, makers: Noted, stores: Noted) -> Iterator[F
 
 
 def _that_count(lost: Noted, trace: Trace) -> Noted:
-    """Without what `tensor_reduce` alone reads and passes over: the largest, rounded before."""
+    """Drop infinities that only ``tensor_reduce`` reads and ignores: rounded extreme values."""
     tensors = [event.writes[0].allocation.id for event, _ in lost]
     ends: dict[int, set[str]] = {tensor: set() for tensor in tensors}
     for event in trace.events if ends else ():
@@ -134,7 +134,7 @@ def _that_count(lost: Noted, trace: Trace) -> Noted:
 
 
 def _lost(noted: Noted) -> Finding:
-    """A number that a cast made an infinity of, of which the outputs show nothing."""
+    """Return a finding on a cast that makes an infinity which no output shows."""
     event, sight = noted[0]
     return INFINITY_MADE.finding(
         f"{_named(event)} made an infinity of {sight.value:g} ({describe_share(sight)}), "
@@ -148,7 +148,7 @@ def _lost(noted: Noted) -> Finding:
 
 
 def _is_fill(event: Event, sight: Anomaly) -> bool:
-    """Whether an infinity is range_select's fill in a narrow dtype, which cannot be chosen."""
+    """Return whether an infinity is range_select's fill in a narrow dtype, which is fixed."""
     return event.purpose is Purpose.SELECT and sight.value == float(np.finfo(np.float32).min)
 
 
@@ -177,7 +177,7 @@ def _rounded(noted: Noted) -> Finding:
 
 
 def _random(trace: Trace) -> set[int]:
-    """The numbers of the events that make floats of random bits, of which none is the right one."""
+    """Return the numbers of events that make floats of random bits; any result is right."""
     bits: set[int] = set()
     scaled: set[int] = set()
     for event in trace.events:
@@ -194,9 +194,9 @@ def _random(trace: Trace) -> set[int]:
 
 
 def _products_of_floats(trace: Trace) -> set[int]:
-    """The numbers of matrix products of which no copy makes 32-bit integers.
+    """Return the numbers of matrix products without a copy to 32-bit integers.
 
-    Float data may be whole numbers by chance: their products are rounded as any others are.
+    Float data may be whole numbers by chance; their products are rounded like others.
     """
     sums: dict[int, set[int]] = {}
     floats: set[int] = set()
@@ -231,7 +231,7 @@ def _float8(noted: Noted, machine: Machine) -> Finding:
 
 
 def _searched(noted: Noted, trace: Trace) -> Finding:
-    """A search among NaN; worse where what it found names elements in memory."""
+    """Return a finding on a search among NaN; an error if its result addresses memory."""
     event, sight = noted[0]
     access = _addressed(event, trace)
     happened = f"{_named(event)} searched among NaN ({describe_share(sight)} of its {sight.role})"
@@ -250,7 +250,7 @@ def _searched(noted: Noted, trace: Trace) -> Finding:
 
 
 def _addressed(search: Event, trace: Trace) -> Event | None:
-    """The first event that takes as indices what follows from a search."""
+    """Return the first event with indices that follow from a search; None if there is none."""
     follows = {region.allocation.id for region in search.writes}
     for event in trace.events:
         if event.number <= search.number:
@@ -271,8 +271,8 @@ def _named(event: Event) -> str:
 NARROW = Hazard("narrow-accumulation", WARNING, "a running sum is kept in a narrow dtype")
 
 LONGEST = {"bfloat16": 16, "float16": 128, "float8_e4m3": 4, "float8_e5m2": 4, "float8_e4m3fn": 4}
-"""Additions in a row from which on the roundings together can be a sixteenth of the sum, at least
-four: half a unit in the last place each."""
+"""The number of additions in a row whose roundings may reach a sixteenth of the sum, and at least
+four. Each rounding is half a unit in the last place."""
 _longest = functools.cache(lambda dtype: LONGEST.get(dtype.name))
 
 Part = tuple[int, int, tuple[int, ...], tuple[int, ...]]
@@ -280,7 +280,7 @@ Part = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 
 @deduplicated
 def find_narrow_accumulation(trace: Trace, machine: Machine) -> Found:
-    """Chains of additions whose running sum is kept in a narrow dtype."""
+    """Yield findings on chains of additions with a running sum in a narrow dtype."""
     narrow = {base.id: longest for base in trace.allocations if (longest := _longest(base.dtype))}
     if not narrow:
         return
@@ -302,7 +302,7 @@ def find_narrow_accumulation(trace: Trace, machine: Machine) -> Found:
 
 
 def _length(event: Event, written: Region, sums: dict[Part, int]) -> int:
-    """How many additions in a row the sum has that an event writes; 0 if it adds nothing to one."""
+    """Return the number of additions in a row in a written sum; 0 if the event adds nothing."""
     if not _adds(event):
         return 0
     dtype = written.allocation.dtype
@@ -315,7 +315,7 @@ def _length(event: Event, written: Region, sums: dict[Part, int]) -> int:
 
 
 def _adds(event: Event) -> bool:
-    """Whether a result is the sum of tensors: each addition rounds."""
+    """Return whether a result is the sum of tensors: each addition rounds."""
     if event.attributes.accumulate:
         return True
     does = event.purpose

@@ -31,13 +31,13 @@ _MOVES = frozenset({Purpose.REGISTER, Purpose.BARRIER, Purpose.SEND, Purpose.EXC
 _SCALES = frozenset({"dst_scale", "stationary_scale", "moving_scale"})
 """Operands that hold the scales of MX tensors."""
 _PACKED = (0, 4, 8, 12)
-"""Partitions of a quadrant at which scales begin: four tensors share its first 16
+"""Partitions of a quadrant where scales begin: four tensors share its first 16
 (``mxfp-matmul.rst`` at v2.32.0, "Packing Scale Values")."""
 
 
 @deduplicated
 def partitions(trace: Trace, machine: Machine) -> Found:
-    """Yield what is wrong with the first partitions of operands on chip."""
+    """Yield findings on on-chip operands whose first partition is invalid."""
     for event in trace.events:
         if event.engine not in _COMPUTE or event.purpose in _MOVES:
             continue
@@ -69,15 +69,15 @@ def _of_operand(trace: Trace, event: Event, region: Region, step: int) -> Iterat
 
 
 def _is_gathered(event: Event, region: Region) -> bool:
-    """Return whether an index tile chooses the region's partitions: its index has the rule."""
+    """Return whether an index tile chooses the partitions; the rule is then for the index."""
     return not region.whole and any(other.role == "index" for other in event.reads)
 
 
 def _reach(first: int, step: int) -> int:
-    """Return how many partitions an operand may have that begins at ``first``; 0 for none.
+    """Return the most partitions of an operand that begins at ``first``; 0 if it cannot.
 
-    ``step`` is the size of a quadrant. From the third quadrant on there are two, from an odd one
-    one.
+    ``step`` is the size of a quadrant. From the third quadrant on an operand has up to two
+    quadrants, from an odd one up to one.
     """
     quadrant, inside = divmod(first, step)
     if inside:
@@ -112,7 +112,7 @@ def _starts_wrong(trace: Trace, event: Event, region: Region, reach: int) -> Fin
 
 
 def _of_pair(event: Event) -> Iterator[Finding]:
-    """Two operands in SBUF that a tensor_tensor reads from different partitions."""
+    """Yield a finding if a tensor_tensor reads SBUF operands from different partitions."""
     operands = [event.operand(role) for role in ("data1", "data2")]
     pair = [one for one in operands if one is not None and one.allocation.space is Space.SBUF]
     if len(pair) < 2 or any(_is_gathered(event, one) for one in pair):

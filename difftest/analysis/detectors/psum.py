@@ -1,7 +1,7 @@
-"""PSUM: accumulation chains that compilers are known to get wrong, or that mean nothing.
+"""PSUM accumulation chains that compilers mishandle, or that are undefined.
 
-A chain is a matmul that overwrites its destination and those that add to it. What a matmul has in
-the trace is whether it adds, and whether the kernel said so or left it to the compiler.
+A chain is a matmul that overwrites its destination, and the matmuls that add to it. The trace
+records whether a matmul adds, and whether the kernel or the compiler decided this.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ ADDITION = Hazard("psum-addition", WARNING, "+= in PSUM of anything but a matmul
 HAZARDS = (CHAINS, START, FOREIGN, ADDITION)
 
 SEEN_ON = 2
-"""The version of the NeuronCore on which chains were seen to lose products. AWS's own kernels have
-such chains on the next (nki-library 2.29, core/output_projection/output_projection_tkg.py)."""
+"""The NeuronCore version where chains lost products. AWS's own kernels have such chains on the
+next version (nki-library 2.29, core/output_projection/output_projection_tkg.py)."""
 _SUMS = ("add", "subtract", "multiply")
 
 
 @deduplicated
 def find_psum_misuse(trace: Trace, machine: Machine) -> Found:
-    """What a kernel accumulates in PSUM."""
+    """Yield findings on misuse of accumulation in PSUM."""
     modern = trace.dialect == "nki"
     for touches in access_index(trace).accesses.values():
         if touches[0].region.allocation.space is not Space.PSUM:
@@ -49,7 +49,7 @@ def find_psum_misuse(trace: Trace, machine: Machine) -> Found:
 
 @dataclass
 class _Chain:
-    """One accumulation: where, how many matmuls, and the last of them."""
+    """An accumulation: its place, its number of matmuls, and its first matmul."""
 
     place: Footprint
     bank: int
@@ -63,16 +63,16 @@ def _is_product(touch: OperandAccess) -> bool:
 
 
 def _blocks(touches: list[OperandAccess]) -> Iterable[list[OperandAccess]]:
-    """The touches of each block of a tensor, which lie in PSUM as tensors of their own do."""
+    """Group the accesses by block; blocks are placed in PSUM like separate tensors."""
     allocation = touches[0].region.allocation
     size = math.prod(allocation.shape[allocation.partition_axis :])
     return group_by(touches, lambda touch: touch.region.offset // size).values()
 
 
 def _chains(touches: list[OperandAccess], machine: Machine, *, seen: bool) -> Iterator[Finding]:
-    """Two chains of several steps in one bank of one tensor, neither read before both are there.
+    """Yield findings on pairs of unread chains of several steps in one bank of one tensor.
 
-    ``seen`` says whether they were seen to go wrong on this machine, in this dialect.
+    ``seen`` says whether such chains failed on this machine, in this dialect.
     """
     chains: dict[Footprint, _Chain] = {}
     size = touches[0].region.allocation.dtype.itemsize
@@ -107,9 +107,9 @@ def _chains(touches: list[OperandAccess], machine: Machine, *, seen: bool) -> It
 
 
 def _starts(touches: list[OperandAccess]) -> Iterator[Finding]:
-    """A matmul that says nothing of accumulation, where the result of another was read already."""
+    """Yield findings on matmuls without ``accumulate`` after a read of the earlier product."""
     done: dict[Footprint, bool] = {}
-    """Each product's place, and whether it was read since."""
+    """Place of each product -> whether it was read since."""
     for touch in touches:
         place = footprint(touch.region)
         if not _is_product(touch):
@@ -132,14 +132,14 @@ def _starts(touches: list[OperandAccess]) -> Iterator[Finding]:
 
 
 def _foreign(touches: list[OperandAccess], machine: Machine, *, modern: bool) -> Iterator[Finding]:
-    """A matmul that adds to what something else wrote."""
+    """Yield findings on matmuls that add to data from other instructions."""
     others = [t for t in touches if t.writes and t.event.purpose is not Purpose.PRODUCT]
-    if not modern:  # its compiler knows tiles that are cleared and added to
+    if not modern:  # the classic compiler supports tiles that are cleared and added to
         others = [touch for touch in others if not touch.event.clears]
     if not others or (modern and machine.nc_version >= 4):
         return
     canvas = ElementMap([touches[0].region.allocation], [touch.region for touch in touches])
-    cells = canvas.filled(0)  # the place of what wrote last, from 1 on, if it is foreign
+    cells = canvas.filled(0)  # position of the last write, from 1, if it is foreign
     foreign = {touch.event for touch in others}
     for number, touch in enumerate(touches, 1):
         if not touch.writes:
@@ -168,7 +168,7 @@ def _foreign(touches: list[OperandAccess], machine: Machine, *, modern: bool) ->
 
 
 def _additions(touches: list[OperandAccess]) -> Iterator[Finding]:
-    """``+=`` on a PSUM tile of anything but a matmul, in the classic dialect."""
+    """Yield findings on ``+=`` on a PSUM tile outside matmuls, in the classic dialect."""
     for touch in touches:
         event = touch.event
         if not touch.writes or event.attributes.op not in _SUMS:

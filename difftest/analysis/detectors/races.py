@@ -1,13 +1,13 @@
-"""Programs of a grid, and cores of a logical NeuronCore, that touch one place with no order.
+"""Unordered accesses of a grid's programs, or a logical NeuronCore's cores, to one place.
 
-Where programs meet (a barrier, a sendrecv) they divide their events into epochs: what one did
-before the meeting is over when the other goes on. Inside an epoch nothing orders two programs. A
-barrier orders what touches its own tensor, for it blocks one engine and no other
-(``nisa.core_barrier`` at v2.32.0), and what dependences tie to that.
+Synchronization points (a barrier, a sendrecv) divide the events of programs into epochs. Work of
+one program before such a point is finished when the other continues. Inside an epoch, two programs
+are unordered. A barrier blocks only one engine, so it orders accesses to its own tensor
+(``nisa.core_barrier`` at v2.32.0), and work that depends on them.
 
-What a rank sends lands in its peers' receive buffers when it enters an all-to-all, whether they
-have come there or not: a buffer that two exchanges share gets the second one's data while the first
-is still read.
+The data that a rank sends reach its peers' receive buffers when it enters an all-to-all, even if
+the peers are not there yet. If two exchanges share a buffer, the data of the second arrive while
+the first are still being read.
 """
 
 from __future__ import annotations
@@ -86,20 +86,20 @@ _PARTS += "parts be another kernel: a classic grid has no barriers"
 
 
 class _Epochs(NamedTuple):
-    """How often programs had met when an event was issued, by the event's number."""
+    """The number of earlier synchronization points of each event, by the event's number."""
 
     any: Mapping[int, int]
     own: Mapping[int, Mapping[int, int]]
-    """By the id of a tensor: at barriers on it alone. Tensors without any have none."""
+    """Tensor id -> points at barriers on it alone. Tensors without barriers are absent."""
 
     def of(self, event: Event, tensors: Iterable[Allocation]) -> int:
-        """Return the number of meetings that surely order accesses to these tensors."""
+        """Return the number of synchronization points that order accesses to these tensors."""
         owns = (self.own.get(tensor.id) for tensor in tensors)
         return sum(own[event.number] for own in owns if own is not None)
 
 
 def find_races(trace: Trace, machine: Machine) -> Found:
-    """What the programs of a launch have to do with each other."""
+    """Yield findings on races between the programs of a launch."""
     if len({event.program for event in trace.events}) < 2:
         return
     for race in _told_once(_all_races(trace)):
@@ -111,21 +111,23 @@ def find_races(trace: Trace, machine: Machine) -> Found:
 
 
 def _without_barriers(race: Finding | InconclusiveFinding) -> Finding | InconclusiveFinding:
-    """The same with a remedy that the classic dialect has."""
+    """Return the race with a remedy that exists in the classic dialect."""
     if isinstance(race, InconclusiveFinding):
         return race._replace(differs=replace(race.differs, remedy=_PARTS))
     return replace(race, remedy=_PARTS) if race.remedy is _BARRIER else race
 
 
 def _told_once(results: Found) -> Found:
-    """The same, but a kernel that ignores which program it is is told so at the first place.
+    """Yield the races, with the finding on an ignored program id only at the first place.
 
-    Where there is nothing else, no program reads what another one writes: all of them write the
-    same, in any order, and no run need show it.
+    Without other findings, no program reads another program's data. All programs then
+    write the same data in any order, and no run is necessary.
     """
     races = list(results)
-    doubts = [race.agrees for race in races if isinstance(race, InconclusiveFinding)]
-    ignored = [doubt for doubt in doubts if doubt is not None and doubt.id == IGNORED_ID.id]
+    agreements = [race.agrees for race in races if isinstance(race, InconclusiveFinding)]
+    ignored = [
+        finding for finding in agreements if finding is not None and finding.id == IGNORED_ID.id
+    ]
     if ignored and len(ignored) == len(races):
         yield ignored[0]
         return
@@ -151,14 +153,15 @@ def _all_races(trace: Trace) -> Found:
 
 
 def _memories(trace: Trace) -> Iterator[list[Allocation]]:
-    """Tensors in shared HBM that may be touched by several programs.
+    """Yield the tensors in shared HBM that several programs may touch.
 
-    Tensors that the kernel placed on the same bytes are one list, any other is a list of its own.
+    Tensors that the kernel placed on the same bytes are one list; each other tensor is its own
+    list.
     """
-    survey = access_index(trace)
-    grouped_ids = {tensor.id for tensors in survey.sharing for tensor in tensors}
-    yield from survey.sharing
-    for number, touches in survey.accesses.items():
+    index = access_index(trace)
+    grouped_ids = {tensor.id for tensors in index.sharing for tensor in tensors}
+    yield from index.sharing
+    for number, touches in index.accesses.items():
         tensor = touches[0].region.allocation
         if tensor.space is Space.SHARED_HBM and number not in grouped_ids:
             yield [tensor]
@@ -169,7 +172,7 @@ class _RaceFacts(NamedTuple):
 
     Attributes
     ----------
-    divided : whether the kernel asks which program it is.
+    divided : whether the kernel reads its program id.
     at_once : whether the programs surely run at once, on cores of their own.
     """
 
@@ -200,16 +203,16 @@ def _epochs(trace: Trace) -> _Epochs:
 
 
 class Race(NamedTuple):
-    """Two programs that touch one element, of which one writes it, with no order between them."""
+    """Two programs that touch one element in no order, with at least one write."""
 
     kind: str
-    """"read": the second one reads what the first one writes; "written": both write it; "added":
-    both add to it, through indices."""
+    """"read": the second program reads an element that the first writes. "written": both write it.
+    "added": both add to it, through indices."""
     first: OperandAccess
     second: OperandAccess
     element: tuple[int, ...]
     own: bool = False
-    """Of a read: whether its program has written the element too, since they met last."""
+    """For a read: whether its program also wrote the element in the same epoch."""
     exact: bool = True
     """Whether both surely touch the element."""
 
@@ -221,15 +224,15 @@ def _races(
     chains: HappensBefore,
     facts: _RaceFacts,
 ) -> Found:
-    """One race of each kind for each pair of source lines."""
+    """Yield one race of each kind for each pair of source lines."""
     said: set[tuple[object, ...]] = set()
     canvas = ElementMap(tensors, [touch.region for touch in touches])
-    told: set[tuple[object, ...]] = set()
+    reported: set[tuple[object, ...]] = set()
     for inside in _grouped(touches, lambda touch: epochs.any[touch.event.number]):
         for race in _Epoch(canvas, inside).races():
             lines = race.first.event.location, race.second.event.location
-            if (race.kind, *lines, race.exact, race.own) not in told:
-                told.add((race.kind, *lines, race.exact, race.own))
+            if (race.kind, *lines, race.exact, race.own) not in reported:
+                reported.add((race.kind, *lines, race.exact, race.own))
                 said.add(lines)
                 yield _judged(race, facts)
     for inside in _grouped(touches, lambda touch: epochs.of(touch.event, tensors)):
@@ -244,9 +247,9 @@ def _behind_other_barriers(
     chains: HappensBefore,
     said: set[tuple[object, ...]],
 ) -> Iterator[Finding]:
-    """Accesses of two programs that met, but not at a barrier that orders these.
+    """Yield findings on accesses of two programs without a barrier that orders them.
 
-    ``said`` are the pairs of lines of which something is said already.
+    ``said`` are the pairs of lines that already have a finding.
     """
     for write in (touch for touch in touches if touch.writes and canvas.is_exact(touch.region)):
         cells = canvas.filled(0)
@@ -267,13 +270,13 @@ def _behind_other_barriers(
 def _grouped(
     touches: list[OperandAccess], epoch: Callable[[OperandAccess], int]
 ) -> Iterable[list[OperandAccess]]:
-    """The touches of each epoch in which there are several programs."""
+    """Yield the accesses of each epoch with several programs."""
     together = group_by(touches, epoch).values()
     return (group for group in together if len({touch.event.program for touch in group}) > 1)
 
 
 class _Epoch:
-    """The accesses of several programs to one tensor, of which nothing orders any two."""
+    """Unordered accesses of several programs to one tensor."""
 
     def __init__(self, canvas: ElementMap, touches: list[OperandAccess]) -> None:
         self.canvas = canvas
@@ -284,14 +287,14 @@ class _Epoch:
         self.program = np.array([*programs, _NOBODY], np.int32)
         self.adds = np.array([*map(is_psum_accumulation, self.writes), False])
         self.loses = np.array([*map(loses_additions, self.writes), False])
-        """By the place of a write, whose it is, whether it adds, and whether another addition can
-        undo that; of nobody, nobody's."""
+        """For each write: its program, whether it adds, and whether another addition can undo it.
+        The last entry is for ``_NOBODY``."""
 
     def races(self) -> Iterator[Race]:
-        """Two programs' writes of an element, then reads of what another program writes."""
+        """Yield pairs of writes to an element, then reads of another program's elements."""
         last, before = self.canvas.filled(_NOBODY), self.canvas.filled(_NOBODY)
-        """The place in ``writes`` of each cell's last one, and of the last one of another program
-        than that."""
+        """The place in ``writes`` of each cell's last write, and of the last write of another
+        program."""
         for place, touch in enumerate(self.writes):
             under = self.canvas.read(last, touch.region)
             foreign = (under != _NOBODY) & (self.program[under] != self.program[place])
@@ -306,7 +309,7 @@ class _Epoch:
             yield from self._reads(touches, np.where(mine, before, last))
 
     def _reads(self, touches: list[OperandAccess], foreign: Cells) -> Iterator[Race]:
-        """A program's reads of what others write: ``foreign`` has the last write of each cell."""
+        """Yield a program's reads of others' data: ``foreign`` has the last write of each cell."""
         if not (foreign != _NOBODY).any():
             return
         own = self.canvas.filled(0)
@@ -322,9 +325,9 @@ class _Epoch:
     def _race(
         self, kind: str, touch: OperandAccess, others: Cells, *, own: bool = False
     ) -> Iterator[Race]:
-        """A touch of cells of which some are another program's: ``others`` has its writes."""
+        """Yield a race on cells of another program: ``others`` has that program's writes."""
         wrong = others != _NOBODY
-        if is_psum_accumulation(touch):  # two that both add are a race of their own kind
+        if is_psum_accumulation(touch):  # two additions are a separate kind of race
             wrong &= ~self.adds[others]
         if wrong.any():
             first = self.writes[int(others[first_true(wrong)])]
@@ -332,7 +335,7 @@ class _Epoch:
             yield Race(kind, first, touch, self.canvas.element(touch.region, wrong), own, exact)
 
     def _additions(self, touch: OperandAccess, others: Cells) -> Iterator[Race]:
-        """Additions to cells to which another program adds: ``others`` has its writes."""
+        """Yield races of additions with another program's additions: ``others`` has its writes."""
         if not loses_additions(touch):
             return
         wrong = (others != _NOBODY) & self.loses[others]
@@ -342,12 +345,12 @@ class _Epoch:
                 yield Race("added", first, touch, self.canvas.element(touch.region, wrong))
 
     def _knows(self, *touches: OperandAccess) -> bool:
-        """Whether the canvas has exactly what is touched."""
+        """Return whether the map has exactly the touched elements."""
         return all(self.canvas.is_exact(touch.region) for touch in touches)
 
 
 def _statement(touch: OperandAccess) -> tuple[object, ...]:
-    """What tells a write from another one, whichever program makes it."""
+    """Return the identity of a write statement, independent of the program."""
     return (touch.event.stack, *touch.region[1:4])
 
 
@@ -360,12 +363,12 @@ def _judged(race: Race, facts: _RaceFacts) -> Finding | InconclusiveFinding:
         return InconclusiveFinding(_finding(ORDER, race))
     if race.kind == "read":
         finding = _finding(RACE, race)
-        # Who reads what it wrote itself gets the same from the other one where each program does
-        # all of the work. The writes are told of in any case.
+        # If each program does all of the work, its own write and the other one's are equal. The
+        # writes are reported in any case.
         return InconclusiveFinding(finding) if race.own else finding
     if not facts.divided:  # all programs do the same
         agrees = _finding(IGNORED_ID, race)
-    else:  # who asks for its number and writes the same has nothing to divide
+    else:  # programs that read their id and write the same have nothing to divide
         replicated = _statement(race.first) == _statement(race.second)
         mild = NOTE if replicated else WARNING
         agrees = replace(_finding(WRITTEN_TWICE, race), severity=mild)
@@ -409,23 +412,16 @@ def _named(event: Event) -> str:
 
 
 def _trip_counts(trace: Trace) -> Found:
-    """Loops that turn differently often in two programs.
+    """Yield findings on loops with different numbers of iterations in two programs.
 
-    On the device that hangs. Loops that are unrolled may; the outermost of them is worth a note.
+    A loop on the device then hangs. Unrolled loops may differ; the outermost one gets a note.
     """
-    turns: dict[Loop, dict[tuple[int, ...], dict[int, int]]] = {}
-    """By the loop's kind and line, by program, how often each run of it turns."""
-    everyone: set[tuple[int, ...]] = set()
-    for event in trace.events:
-        everyone.add(event.program)
-        for loop, number, _ in event.loops:
-            runs = turns.setdefault(loop._replace(id=0), {}).setdefault(event.program, {})
-            runs[loop.id] = max(runs.get(loop.id, 0), number + 1)
+    programs = {event.program for event in trace.events}
     noted = trace.dialect != "nki"
-    for loop, by_program in turns.items():
+    for loop, by_program in _iteration_counts(trace).items():
         counts = {program: tuple(runs.values()) for program, runs in by_program.items()}
         on_device = loop.kind is LoopKind.DYNAMIC
-        if len(set(counts.values())) == 1 and (len(counts) == len(everyone) or not on_device):
+        if len(set(counts.values())) == 1 and (len(counts) == len(programs) or not on_device):
             continue
         if not on_device and noted:
             continue
@@ -445,17 +441,27 @@ def _trip_counts(trace: Trace) -> Found:
         )
 
 
+def _iteration_counts(trace: Trace) -> dict[Loop, dict[tuple[int, ...], dict[int, int]]]:
+    """Return loop kind and line -> program -> run of the loop -> its iterations."""
+    counts: dict[Loop, dict[tuple[int, ...], dict[int, int]]] = {}
+    for event in trace.events:
+        for loop, number, _ in event.loops:
+            runs = counts.setdefault(loop._replace(id=0), {}).setdefault(event.program, {})
+            runs[loop.id] = max(runs.get(loop.id, 0), number + 1)
+    return counts
+
+
 def _addresses(trace: Trace) -> Found:
-    """Tensors that two programs exchange and the kernel placed at other addresses in each."""
-    said: set[tuple[object, ...]] = set()
+    """Yield findings on tensors that two programs exchange and that have different addresses."""
+    reported: set[tuple[object, ...]] = set()
     for pair in collective_calls(trace):
         for role in ("src", "dst"):
             regions = [event.operand(role) for event in pair]
             placed = {region.allocation.address for region in regions if region is not None}
             lines = unique_locations(*(event.location for event in pair))
-            if None in placed or len(placed) == 1 or (*lines, role) in said:
+            if None in placed or len(placed) == 1 or (*lines, role) in reported:
                 continue
-            said.add((*lines, role))
+            reported.add((*lines, role))
             yield ADDRESSES.finding(
                 f"the programs of a sendrecv have its {role} at other addresses: "
                 + "; ".join(
@@ -470,9 +476,9 @@ def _addresses(trace: Trace) -> Found:
 
 
 def _names(trace: Trace) -> Found:
-    """Tensors in shared HBM to which a program gives a name that it has given before.
+    """Yield findings on tensors in shared HBM with a name that their program has already used.
 
-    Each program makes them all, so that a tensor is in the trace once for all programs.
+    All programs make each tensor together, so that it is in the trace once.
     """
     shared = (base for base in trace.allocations if base.space is Space.SHARED_HBM and base.name)
     for name, (first, *others) in group_by(shared, lambda base: base.name).items():
@@ -491,7 +497,7 @@ SHARED = Hazard("exchange-buffer-shared", WARNING, "two exchanges of ranks share
 
 @deduplicated
 def find_reused_buffers(trace: Trace, machine: Machine) -> Found:
-    """Exchanges that write to a buffer of an earlier one."""
+    """Yield findings on exchanges that write to a buffer of an earlier exchange."""
     earlier: dict[tuple[int, ...], list[Event]] = {}
     for event in trace.events:
         if event.purpose is not Purpose.EXCHANGE:

@@ -1,8 +1,7 @@
-"""Writes through indices, whose order on a device nothing defines.
+"""Writes through indices, whose order on a device is undefined.
 
-The descriptors of one DMA run on several queues at once, and those of two DMAs that add to one row
-are not ordered by what the compiler knows of them. Which rows meet is in the data; the simulator
-notes it.
+The descriptors of one DMA run on several queues at once. The compiler cannot order two DMAs that
+add to one row. The data decide which rows meet, and the simulator records it.
 """
 
 from __future__ import annotations
@@ -59,14 +58,14 @@ _REMEDY += "or give each its own row and sum the rows afterwards"
 
 @deduplicated
 def find_scatter_conflicts(trace: Trace, machine: Machine) -> Found:
-    """Rows that several indices name, and scatters that add to what was just written."""
+    """Yield findings on rows with several indices, and on additions to recently written data."""
     yield from _seen(trace, machine)
     yield from _additions(trace)
 
 
 def _seen(trace: Trace, machine: Machine) -> Iterator[Finding]:
     for event in access_index(trace).seen:
-        # They were seen to, if they skip.
+        # such DMAs aborted on devices, if they skip
         aborts = event.purpose is Purpose.TRANSPOSE or is_accumulating_dma(event)
         for sight in event.seen:
             if sight.what is AnomalyKind.PLACE_TWICE:
@@ -93,7 +92,7 @@ def _seen(trace: Trace, machine: Machine) -> Iterator[Finding]:
 
 
 def _from_a_view(event: Event, sight: Anomaly) -> Iterator[Finding]:
-    """A scatter that skips, whose source is a part of a tensor."""
+    """Yield findings on scatters that skip, with a part of a tensor as their source."""
     src = event.operand("src")
     if src is None:
         return
@@ -111,7 +110,7 @@ def _from_a_view(event: Event, sight: Anomaly) -> Iterator[Finding]:
 
 
 def _left_by_pattern(event: Event, sight: Anomaly) -> Finding:
-    """An index in bounds, from which on the pattern leaves the tensor."""
+    """Return a finding on an index in bounds whose pattern leaves the tensor."""
     return PATTERN.finding(
         f"{event.opcode} skips {sight.elements} of {sight.of} indices that are in bounds, the "
         f"first is {sight.value:.0f}: the pattern from there on leaves the tensor",
@@ -123,7 +122,7 @@ def _left_by_pattern(event: Event, sight: Anomaly) -> Finding:
 
 @deduplicated
 def find_unchecked_offsets(trace: Trace, machine: Machine) -> Found:
-    """DMAs whose run-time offset is read from inside a tensor."""
+    """Yield findings on DMAs with a run-time offset that is read from inside a tensor."""
     if trace.dialect != "nki":
         return
     for event in trace.events:
@@ -142,22 +141,22 @@ def find_unchecked_offsets(trace: Trace, machine: Machine) -> Found:
 
 
 def _additions(trace: Trace) -> Iterator[Finding]:
-    """Scatters that add to a tensor in HBM, and who else writes to their places, unordered."""
-    survey = access_index(trace)
-    if not survey.has_scatter:
+    """Yield findings on additions to tensors in HBM with unordered writes to the same places."""
+    index = access_index(trace)
+    if not index.has_scatter:
         return
-    for touches in survey.accesses.values():
+    for touches in index.accesses.values():
         if touches[0].region.allocation.space.is_hbm and any(map(is_psum_accumulation, touches)):
             yield from _of_tensor([t for t in touches if t.writes], touches[0].region.allocation)
 
 
 def _of_tensor(writes: list[OperandAccess], allocation: Allocation) -> Iterator[Finding]:
-    """Additions through indices to a tensor; those of two programs are races of programs."""
+    """Yield findings on additions to a tensor, except races between two programs."""
     canvas = ElementMap([allocation], [touch.region for touch in writes])
     plain = canvas.filled(_NOBODY)
     """The place in ``writes`` of the last plain write of each cell."""
     added = {touch.event.program: canvas.filled(_NOBODY) for touch in writes}
-    """By program, the place of its last addition to each cell."""
+    """Program -> the place of its last addition to each cell."""
     for place, touch in enumerate(writes):
         event = touch.event
         region = touch.region
@@ -165,7 +164,7 @@ def _of_tensor(writes: list[OperandAccess], allocation: Allocation) -> Iterator[
             for cells in (plain, *added.values()):
                 cells[...] = _NOBODY
         elif not is_psum_accumulation(touch):
-            if canvas.is_exact(region):  # a scatter goes the way of the one that adds
+            if canvas.is_exact(region):  # a plain scatter takes the same queue as an adding one
                 scattered = event.purpose is Purpose.SCATTER
                 canvas.write(plain, region, _NOBODY if scattered else place)
         elif loses_additions(touch):
@@ -182,7 +181,7 @@ def _of_tensor(writes: list[OperandAccess], allocation: Allocation) -> Iterator[
 
 
 def _twice(event: Event, region: Region) -> Iterator[Finding]:
-    """One scatter that names a place more than once."""
+    """Yield a finding if a scatter addresses a place more than once."""
     if region.places is None:
         return
     elements, counts = np.unique(region.places.elements, return_counts=True)

@@ -1,4 +1,4 @@
-"""The table of detectors, and what they find in a trace."""
+"""The table of detectors, and their results on a trace."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ _RANK = {severity: rank for rank, severity in enumerate(Severity)}
 
 
 class DetectionResult(NamedTuple):
-    """What the detectors say of one trace.
+    """The detectors' results on one trace.
 
     Attributes
     ----------
     findings : the worst first, then in program order.
-    suspicions : what runs in other orders have to settle.
-    silenced : findings that a comment at the kernel's line allows.
+    inconclusive : cases that runs in other orders have to settle.
+    suppressed : findings that a comment at the kernel's line allows.
     """
 
     findings: tuple[Finding, ...]
@@ -79,15 +79,15 @@ class DetectionResult(NamedTuple):
     suppressed: tuple[Finding, ...] = ()
 
     def resolved(self, differs: Callable[[Location | None], bool]) -> DetectionResult:
-        """The same with its suspicions settled: whether outputs depend on the order of a loop."""
-        settled = (
+        """Return the result with its doubtful cases settled by ``differs``, by loop."""
+        findings = (
             case.differs if differs(case.loop) else case.agrees for case in self.inconclusive
         )
-        return _detected([*self.findings, *self.suppressed, *filter(None, settled)])
+        return _detected([*self.findings, *self.suppressed, *filter(None, findings)])
 
 
 def detect(trace: Trace, machine: Machine) -> DetectionResult:
-    """Let every detector read a trace."""
+    """Run every detector on a trace."""
     results: list[Finding | InconclusiveFinding] = []
     for reader, name in _READERS.items():
         with internal_error_scope(name):
@@ -96,17 +96,17 @@ def detect(trace: Trace, machine: Machine) -> DetectionResult:
 
 
 def _detected(results: Iterable[Finding | InconclusiveFinding]) -> DetectionResult:
-    """Results in their order, apart from those that the kernel's author looked at and allows."""
+    """Sort the results into findings, doubtful cases, and suppressed findings."""
     findings = list[Finding]()
-    suspicions = list[InconclusiveFinding]()
-    silenced = list[Finding]()
+    inconclusive = list[InconclusiveFinding]()
+    suppressed = list[Finding]()
     for result in results:
         finding = result.differs if isinstance(result, InconclusiveFinding) else result
         if is_suppressed(finding.id, *finding.locations):
-            silenced.append(finding)
+            suppressed.append(finding)
         elif isinstance(result, InconclusiveFinding):
-            suspicions.append(result)
+            inconclusive.append(result)
         else:
             findings.append(result)
     findings.sort(key=lambda finding: (_RANK[finding.severity], finding.evidence))
-    return DetectionResult(tuple(findings), tuple(suspicions), tuple(silenced))
+    return DetectionResult(tuple(findings), tuple(inconclusive), tuple(suppressed))

@@ -1,7 +1,7 @@
-"""What nothing wrote, where it matters: in an output, or as an index.
+"""Unwritten elements that matter: in an output, or as an index.
 
-The simulator follows what masks left out, element by element
-(:mod:`difftest.simulator.instructions.definedness`), and notes where it goes.
+The simulator tracks masked-out elements one by one
+(:mod:`difftest.simulator.instructions.definedness`), and records where they go.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ HAZARDS = (OUTPUT, INDEX)
 
 
 def find_uninitialised_reads(trace: Trace, machine: Machine) -> Iterator[Finding]:
-    """Outputs and indices that depend on what a mask left unwritten."""
+    """Yield findings on outputs and indices that depend on masked-out elements."""
     stored: Noted = []
     indices: Noted = []
     for event in access_index(trace).seen:
@@ -78,7 +78,7 @@ def find_uninitialised_reads(trace: Trace, machine: Machine) -> Iterator[Finding
 
 
 def find_unwritten_outputs(trace: Trace, machine: Machine) -> Iterator[Finding]:
-    """Outputs of which the kernel wrote a part."""
+    """Yield findings on outputs that the kernel wrote only in part."""
     for tensor in trace.allocations:
         if tensor.output is not None and tensor.output.unwritten:
             output = tensor.output
@@ -95,7 +95,7 @@ def find_unwritten_outputs(trace: Trace, machine: Machine) -> Iterator[Finding]:
 
 @deduplicated
 def find_uninitialised_registers(trace: Trace, machine: Machine) -> Found:
-    """Reductions that go on in registers of an engine that nothing has reset."""
+    """Yield findings on reductions that continue in an engine's registers without a reset."""
     reset: set[tuple[object, ...]] = set()
     for event, command, key in register_reductions(trace):
         if command not in ("reduce", "read"):
@@ -111,7 +111,7 @@ def find_uninitialised_registers(trace: Trace, machine: Machine) -> Found:
 
 
 def _from_origin(finding: Finding, origin: Origin | None) -> Finding:
-    """With the tensor of which something was never written, and who read it first."""
+    """Add the tensor with unwritten elements, and their first reader, to a finding."""
     if origin is None:
         return finding
     happened = f"{finding.happened}; it comes from {origin}"

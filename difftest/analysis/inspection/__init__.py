@@ -1,6 +1,6 @@
-"""Launches that are looked at for hazards: the trace is read, and doubts are settled by runs.
+"""Inspection of launches for hazards: detectors read the trace, and reruns settle doubtful cases.
 
-:class:`Inspector` is told of each launch (:mod:`difftest.simulator.launch_listeners`); the pytest
+:class:`Inspector` receives each launch (:mod:`difftest.simulator.launch_listeners`). The pytest
 plugin, ``difftest run`` and ``difftest check`` each have one.
 """
 

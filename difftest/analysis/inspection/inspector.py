@@ -1,4 +1,4 @@
-"""Who looks at launches for hazards, and remembers what was found."""
+"""The inspector: runs the detectors on launches and records their findings."""
 
 from __future__ import annotations
 
@@ -27,40 +27,41 @@ REVERSED = ExecutionOrder(reversed=True)
 """The last program first, to its end."""
 
 SERIAL = ExecutionOrder(serial=True)
-"""The first program first, to its end: those of today's dialect take turns otherwise."""
+"""The first program first, to its end; programs of the current dialect otherwise alternate."""
 
 SHUFFLED = ExecutionOrder(seed=0)
-"""Programs in an order that is the same each time."""
+"""Programs in a random order that is the same each time."""
 
 _FLOAT64 = 2.0**-20
-"""Of a bound of float32's rounding errors, or a narrower dtype's: what float64 may add to it. The
-units of the two are 2**-29 apart; long sums may be counted with the root of their length."""
+"""The error that float64 may add, relative to a bound of float32's or a narrower dtype's rounding
+errors. The units of the two are 2**-29 apart; long sums may be counted with the root of their
+length."""
 
 
 def depends_on_order(
     record: LaunchRecord, held: Iterable[Location | None], loop: Location | None = None
 ) -> bool:
-    """Whether some other order gives other outputs, bit for bit, or does not end.
+    """Return whether another order gives other outputs, bit for bit, or does not end.
 
-    The kernel runs once more for each; what it prints then is not shown. Random numbers are those
-    of the launch: each program draws in each iteration what it drew there.
+    The kernel runs once more for each order, and its printed output is hidden. Random numbers
+    repeat those of the launch: each program draws the same numbers in each iteration.
 
     Parameters
     ----------
-    held : lines at which a program that may be late is.
+    held : lines where a program waits that may be late.
     loop : the line of the loop whose iterations are reordered; None for the programs.
     """
-    trace, orders = (
-        record.trace,
-        [ExecutionOrder(loop, reversed=True), ExecutionOrder(loop, seed=0)],
-    )
-    orders = informative_orders(trace, held) if loop is None else orders
+    trace = record.trace
+    if loop is None:
+        orders = informative_orders(trace, held)
+    else:
+        orders = [ExecutionOrder(loop, reversed=True), ExecutionOrder(loop, seed=0)]
     sums = any(_adds_up(event, loop) for event in trace.events)
     return any(_differs(record, order, sums=sums) for order in orders)
 
 
 def informative_orders(trace: Trace, held: Iterable[Location | None]) -> list[ExecutionOrder]:
-    """The orders of programs that may tell something: each costs as much as the launch itself."""
+    """Return the orders of programs worth a run; each costs as much as the launch itself."""
     late = frozenset(held)
     programs = {event.program for event in trace.events}
     lates = [
@@ -73,42 +74,41 @@ def informative_orders(trace: Trace, held: Iterable[Location | None]) -> list[Ex
 
 
 def _adds_up(event: Event, loop: Location | None) -> bool:
-    """Whether an instruction adds to what others put there: turns of the loop, or programs."""
+    """Return whether an instruction adds to data of other iterations of the loop, or programs."""
     if loop is not None and all(turn.loop.location != loop for turn in event.loops):
         return False
     return is_accumulating_dma(event) or (loop is not None and event.attributes.accumulate)
 
 
-def _differs(testimony: LaunchRecord, order: ExecutionOrder, *, sums: bool) -> bool:
+def _differs(record: LaunchRecord, order: ExecutionOrder, *, sums: bool) -> bool:
     with contextlib.redirect_stdout(io.StringIO()):
         try:
-            outputs = testimony.again(order)
-        except (NkiError, AssertionError):  # it ran in the order of the simulator
+            outputs = record.again(order)
+        except (NkiError, AssertionError):  # it ran in the simulator's order
             return True
     made, before = (
-        [(array.shape, array.tobytes()) for array in arrays]
-        for arrays in (outputs, testimony.outputs)
+        [(array.shape, array.tobytes()) for array in arrays] for arrays in (outputs, record.outputs)
     )
     if made == before:
         return False
-    return not (sums and len(made) == len(before) and _is_rounding(testimony, order))
+    return not (sums and len(made) == len(before) and _is_rounding(record, order))
 
 
-def _is_rounding(testimony: LaunchRecord, order: ExecutionOrder) -> bool:
-    """Whether without rounding the outputs are the same: sums are added up in another order."""
-    if testimony.exactly is None:
+def _is_rounding(record: LaunchRecord, order: ExecutionOrder) -> bool:
+    """Return whether exact runs agree, so that only the order of additions differs."""
+    if record.exactly is None:
         return False
     with contextlib.redirect_stdout(io.StringIO()):
-        first = testimony.exactly(FORWARD)
-        other = testimony.exactly(order)
-    if not first:  # random numbers have no exact run: it can be told neither way
+        first = record.exactly(FORWARD)
+        other = record.exactly(order)
+    if not first:  # without exact runs, such as with random numbers, the answer is unknown
         random = Purpose.BITS, Purpose.DRAW
-        return any(event.purpose in random for event in testimony.trace.events)
+        return any(event.purpose in random for event in record.trace.events)
     return len(first) == len(other) and all(map(_agree, first, other))
 
 
 def _agree(first: ExactOutput, other: ExactOutput) -> bool:
-    """Whether two exact runs differ by the roundings of float64 alone."""
+    """Return whether two exact runs differ only by the roundings of float64."""
     if first.value.shape != other.value.shape:
         return False
     errors = [output.error for output in (first, other) if output.error is not None]
@@ -123,7 +123,7 @@ _PAGES = {detector.id: detector.page for detector in DETECTORS}
 
 
 def finding_text(finding: Finding) -> str:
-    """What happened, the rule, the kernel's lines, the remedy, and where more is said."""
+    """Return a finding as text: the event, the rule, the lines, the remedy, the documentation."""
     first, *others = finding.locations or (None,)
     more = f"difftest lint --explain {finding.id}, or # difftest: ignore[{finding.id}] on the line"
     if finding.id in _PAGES:
@@ -141,16 +141,16 @@ def finding_text(finding: Finding) -> str:
 
 @dataclass
 class Inspector:
-    """Is told of launches (``with witnessing(inspector)``), and keeps what is found, each once.
+    """A listener to launches (``with witnessing(inspector)``) that keeps each new finding.
 
-    What a launch shows at a line where an earlier one has shown the same is not said again: with
-    other shapes other lines may have part in it.
+    A later launch adds no finding that an earlier launch has shown at the same line, even if other
+    lines take part with other shapes.
 
     Attributes
     ----------
     strict : whether a warning counts as a failure.
-    findings : of all launches so far, in the order in which they were found.
-    silenced : how many findings a comment allows.
+    findings : the findings on all launches so far, in order of detection.
+    suppressed : the number of findings that a comment allows.
     """
 
     strict: bool = False
@@ -158,22 +158,22 @@ class Inspector:
     suppressed: int = 0
     _said: set[tuple[object, ...]] = field(default_factory=set)
 
-    def __call__(self, testimony: LaunchRecord) -> None:
-        """Look at one launch; each rank is one."""
+    def __call__(self, record: LaunchRecord) -> None:
+        """Inspect one launch; each rank is one launch."""
         with internal_error_scope("the search for hazards"):
-            self._look(testimony)
+            self._look(record)
 
-    def _look(self, testimony: LaunchRecord) -> None:
-        detected = inspect(testimony)
+    def _look(self, record: LaunchRecord) -> None:
+        detected = inspect(record)
         self.suppressed += len(detected.suppressed)
         before = {(finding.id, finding.severity, finding.location) for finding in self.findings}
         for finding in detected.findings:
             key = finding.id, finding.severity, finding.locations
             if key not in self._said and (*key[:2], finding.location) not in before:
                 self._said.add(key)
-                if testimony.rank is not None:  # the others may well do the same
-                    told = f"on rank {testimony.rank}, {finding.happened}"
-                    finding = replace(finding, happened=told)
+                if record.rank is not None:  # other ranks may do the same
+                    happened = f"on rank {record.rank}, {finding.happened}"
+                    finding = replace(finding, happened=happened)
                 self.findings.append(finding)
 
     @property
@@ -183,18 +183,16 @@ class Inspector:
 
 
 def inspect(record: LaunchRecord) -> DetectionResult:
-    """What the detectors say of a launch, its suspicions settled by runs in other orders."""
+    """Return the detectors' findings on a launch; runs in other orders settle doubtful cases."""
     detected = detect(record.trace, record.machine)
     if not detected.inconclusive:
         return detected
-    held = {doubt.differs.location for doubt in detected.inconclusive if doubt.loop is None} - {
-        None
-    }
+    held = {case.differs.location for case in detected.inconclusive if case.loop is None} - {None}
     return detected.resolved(functools.cache(functools.partial(depends_on_order, record, held)))
 
 
 def fails(finding: Finding, *, strict: bool) -> bool:
-    """Whether a finding fails a test: it is proven wrong, or a warning where those count."""
+    """Return whether a finding fails a test: an error, or with ``strict`` a warning."""
     if finding.severity is Severity.ERROR:
         return True
     return strict and finding.severity is Severity.WARNING

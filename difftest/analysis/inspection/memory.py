@@ -1,4 +1,4 @@
-"""How full SBUF and PSUM are while a kernel runs, and who is there when, as text."""
+"""The use of SBUF and PSUM over a kernel's run, and the tensors in them, as text."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Trace
 
 ROWS = 12
-"""Lines of the kernel whose tensors are shown; what is left is counted."""
+"""The most lines of the kernel whose tensors are shown; the rest is counted."""
 _BARS = " ▁▂▃▄▅▆▇█"
 _MANY = "+"
-"""More tensors than a digit can say."""
+"""Shown for more tensors than a digit can express."""
 _LEAST = 24
 """Columns of the narrowest chart."""
 _SIZE = 9
@@ -24,7 +24,7 @@ _SIZE = 9
 
 
 def memory_text(trace: Trace, machine: Machine, width: int = 100, share: float = 0.0) -> str:
-    """For each memory what is live at the peak, how far that is from full, and a chart.
+    """Return a chart of each memory, with the bytes at the peak and the free bytes.
 
     ::
 
@@ -35,16 +35,17 @@ def memory_text(trace: Trace, machine: Machine, width: int = 100, share: float =
             (512)           ───   kernel.py:11: tensor 9 [128, 128] float32, ...
                         ^         the peak, at event 5
 
-    A row has the tensors of one line of the kernel, or of one call of a helper: their bytes at the
-    peak (in brackets those of one, where none is live then), and for each span of events how many
-    of them are live, a line for one. Those at the peak come first, the largest before the others.
+    A row shows the tensors of one line of the kernel, or of one call of a helper. Its number is
+    their bytes at the peak, or in brackets the bytes of one tensor outside the peak. The
+    chart shows how many are live in each span of events, as a line for one. Tensors at the peak
+    come first, the largest at the top.
 
     Parameters
     ----------
     width : columns of a line.
-    share : of its limit, that a memory has to need to be shown.
+    share : the least use of a memory, relative to its limit, for its chart.
     """
-    # The last may have no event of its own: one that only moved a result into its tile.
+    # The last tensor may have no event of its own, if an event only moved a result into its tile.
     last = max((tile.last for tile in trace.allocations), default=0)
     return "\n".join(
         line
@@ -59,16 +60,16 @@ class _AllocationGroup(NamedTuple):
 
     lives: tuple[LiveRange, ...]
     there: int
-    """How many are live at the peak."""
+    """The number that are live at the peak."""
 
     @property
     def bytes(self) -> int:
-        """What they take of a partition at the peak."""
+        """Return their bytes of a partition at the peak."""
         return self.there * self.lives[0].size
 
     @property
     def label(self) -> str:
-        """Where they are made, how many of them there are, and what they are."""
+        """Return the line that makes the tensors, their number, and their form."""
         tensor = self.lives[0].allocation
         total = len(self.lives)
         name = str(tensor).rpartition(" in ")[0]
@@ -84,7 +85,7 @@ class _AllocationGroup(NamedTuple):
 
 
 class _Chart:
-    """The picture of one memory, as lines of at most ``width`` columns."""
+    """The chart of one memory, as lines of at most ``width`` columns."""
 
     def __init__(self, placement: Placement, last: int, width: int) -> None:
         self.placement = placement
@@ -129,7 +130,7 @@ class _Chart:
         return row if len(row) <= self.width else row[: self.width - 1] + "…"
 
     def _groups(self) -> list[_AllocationGroup]:
-        """The tensors by line, those that take most at the peak first, then the largest."""
+        """Group the tensors by line, sorted by their bytes at the peak, then by size."""
 
         def kind(live: LiveRange) -> tuple[object, ...]:
             tensor = live.allocation
@@ -146,11 +147,11 @@ class _Chart:
         return groups
 
     def _place(self, event: int) -> int:
-        """The column of an event."""
+        """Return the column of an event."""
         return event * self.columns // self.events
 
     def _ranges(self, lives: Sequence[LiveRange]) -> str:
-        """How many of the tensors are live in each column, at most."""
+        """Return the most tensors that are live in each column, as characters."""
         changes = Counter(live.first for live in lives)
         changes.subtract(live.last + 1 for live in lives)
         counts = self._highest(sorted(changes.items()), total=True)
@@ -160,14 +161,14 @@ class _Chart:
         )
 
     def _bars(self) -> str:
-        """A bar for each span of events, as high as the most that is live in it."""
+        """Return a bar for each span of events: the most bytes that are live in it."""
         steps = len(_BARS) - 1
         limit = self.placement.limit
         highest = self._highest(self.placement.peak.history)
         return "".join(_BARS[min(steps, -(-peak * steps // limit))] for peak in highest)
 
     def _highest(self, steps: Sequence[tuple[int, int]], *, total: bool = False) -> list[int]:
-        """The largest value in each column of what changes at events: to it, or by it (total)."""
+        """Return each column's largest value; steps set it or, with ``total``, add to it."""
         highest = [0] * self.columns
         since = 0
         now = 0

@@ -1,7 +1,7 @@
-"""What a kernel does that it need not do, with what it costs and what to do instead.
+"""Unnecessary work in a kernel, with its cost and a remedy.
 
-Each detector looks at the schedule and yields findings; what one is worth is how much the kernel
-would gain at most (``lost``). All times are predicted.
+Each detector reads the schedule and yields findings. A finding's estimated savings (``lost``) are
+the most that the kernel would gain. All times are predicted.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from difftest.timing.advice.waits import device_loops, full_sbuf, reused_tensors
 from difftest.timing.schedule import Schedule, reschedule_without
 
 SMALL = 20_000
-"""Of so many instructions the schedule is tried again."""
+"""Up to this many instructions, the schedule is computed again."""
 TRIED = 4
-"""For so many findings."""
+"""The number of findings with a new schedule."""
 Detector = Callable[[Schedule, Units], Iterator[Advice]]
 
 DETECTORS: tuple[Detector, ...] = (
@@ -40,9 +40,9 @@ DETECTORS: tuple[Detector, ...] = (
 
 
 def advise(schedule: Schedule) -> list[Advice]:
-    """The findings on a schedule that gain something, the largest first.
+    """Return the findings on a schedule that gain something, the largest first.
 
-    The first ones are tried: how much earlier does the schedule end without what they cost?
+    For the first findings, a new schedule without their cost gives the savings.
     """
     units = Units(schedule)
     findings = ranked(finding for detector in DETECTORS for finding in detector(schedule, units))

@@ -1,4 +1,4 @@
-"""Advice on copies: those that change nothing, and those of single elements."""
+"""Advice on copies: copies that change nothing, and copies of single elements."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from difftest.timing.program import LoweredInstruction
 from difftest.timing.schedule import Schedule, Span
 
 FEW = 4
-"""Elements a partition up to which an instruction is all overhead."""
+"""The most elements per partition of an instruction that is all overhead."""
 MANY = 16
-"""What takes a product out of PSUM."""
+"""The least number of instructions of one line for a finding."""
 
 
 def redundant_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """Copies inside SBUF whose readers could read the original.
+    """Yield findings on copies inside SBUF whose readers could read the original.
 
-    Their readers run on engines that take slices, casts and broadcasts of SBUF themselves. A copy
+    The readers run on engines that take slices, casts and broadcasts of SBUF themselves. A copy
     that a DMA stores, or that is written to again, is not counted.
     """
     readers = _readers(schedule.program.instructions)
@@ -76,7 +76,7 @@ def _is_redundant(
 
 
 def single_elements(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """Instructions that a loop issues for a few elements at a time."""
+    """Yield findings on instructions that a loop issues for a few elements at a time."""
     small = [
         span
         for span in schedule.spans
@@ -90,12 +90,12 @@ def single_elements(schedule: Schedule, units: Units) -> Iterator[Advice]:
         if len(spans) < MANY or len(spans) < 2 * len(targets):
             continue
         kept = len(targets) / len(spans)
-        worth = units.without(RemovedWork(spans, 1.0 - kept))
+        savings = units.without(RemovedWork(spans, 1.0 - kept))
         opcode = spans[0].instruction.opcode
         yield advice_on(
             spans,
             "element-by-element",
-            worth,
+            savings,
             happened=f"{len(spans):,} x {opcode} handle {FEW} elements a partition or fewer, into "
             f"{len(targets):,} tiles",
             rule="every instruction costs the same overhead, however few elements it has",
@@ -104,18 +104,18 @@ def single_elements(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
 
 def added_in_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """Products added up by other engines where PSUM adds for nothing."""
+    """Yield findings on products that other engines add up, where PSUM adds at no cost."""
     sums, chains = _sums_of_products(schedule.program.instructions)
     adders = [span for span in schedule.spans if span.instruction.index in sums]
     for spans in spans_by_line(adders).values():
         totals = {chains[span.instruction.event.writes[0].allocation.id] for span in spans}
         if len(spans) < 2 * len(totals):
             continue
-        worth = units.without(RemovedWork(spans, 1.0 - len(totals) / len(spans)))
+        savings = units.without(RemovedWork(spans, 1.0 - len(totals) / len(spans)))
         yield advice_on(
             spans,
             "sums-outside-psum",
-            worth,
+            savings,
             happened=f"{len(spans):,} products are added up in SBUF, one instruction each",
             rule="matmuls that write to one PSUM tile in a row add up there, at no cost",
             remedy="accumulate in PSUM: total += nc_matmul(...) into nl.zeros(..., "
@@ -124,10 +124,10 @@ def added_in_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
 
 def _sums_of_products(instructions: list[LoweredInstruction]) -> tuple[set[int], dict[int, int]]:
-    """The additions of products and sums of them, and tile -> the first tile of its sum.
+    """Return the additions of products and sums of them, and tile -> the first tile of its sum.
 
-    A product may have been copied out of PSUM before. Each sum may have a tile of its own, and be
-    added to another one.
+    A product may have been copied out of PSUM before. A sum may have its own tile and be added to
+    another sum.
     """
     products: set[int] = set()
     zeros: set[int] = set()
@@ -160,14 +160,14 @@ def _sums_of_products(instructions: list[LoweredInstruction]) -> tuple[set[int],
 
 
 def _first(chain: int, joined: dict[int, int]) -> int:
-    """The first tile of the sum that a sum has become a part of."""
+    """Return the first tile of the sum that contains a sum."""
     while joined.get(chain, chain) != chain:
         chain = joined[chain]
     return chain
 
 
 def busy_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """An engine that is the limit while another could take a part of its instructions."""
+    """Yield findings on the busiest engine if another could take a part of its work."""
     end = schedule.end
     pairs = ((Engine.VECTOR, Engine.SCALAR), (Engine.SCALAR, Engine.VECTOR))
     for engine, other in pairs:

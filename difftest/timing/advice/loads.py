@@ -1,4 +1,4 @@
-"""Advice on DMA: data that nobody reads, bytes loaded again and again, short rows."""
+"""Advice on DMA: unused data, bytes that are loaded repeatedly, short rows."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from difftest.timing.report import region_bytes
 from difftest.timing.schedule import Schedule, Span
 
 UNUSED = 0.25
-"""From this part of what is loaded on, unused data are a finding."""
+"""The least share of unused loaded data for a finding."""
 AGAIN = 1.5
-"""From so many loads of each byte on, repetition is one."""
+"""The least number of loads of each byte for a finding."""
 SHORT = 512
 """Rows of fewer bytes are short (measured: at 512 bytes the engines reach three quarters of their
 rate; DMA documents less than 256 as severely bound by overhead)."""
 SMALL = 2048
-"""Bytes a partition below which a DMA is small (DMA: at least 2 KiB, 4 KiB for the full rate)."""
+"""Bytes per partition below which a DMA is small (DMA: at least 2 KiB, 4 KiB for the full rate)."""
 MANY = 16
-"""So many DMAs of one line are many."""
+"""The least number of DMAs of one line for a finding."""
 PIECE = 64
-"""Bytes of a row below which a tile moves piece by piece."""
+"""Bytes of a row below which a tile moves in pieces."""
 MASK_LIMIT = 1 << 27
-"""Elements of a tensor of which it is noted one by one whether they are used."""
+"""The most elements of a tensor whose use is recorded for each element."""
 
 Mask = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 
 
 def unused_data(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """Loads of which a large part is never read."""
+    """Yield findings on loads with a large part that is never read."""
     reads = _reads(schedule)
     for spans in spans_by_line(_loads(schedule)).values():
         removed = RemovedWork()
@@ -73,7 +73,7 @@ def _loads(schedule: Schedule) -> list[Span]:
 
 
 def _reads(schedule: Schedule) -> dict[int, set[Footprint]]:
-    """The patterns that are read of each tensor."""
+    """Return, for each tensor, the access patterns that are read."""
     reads: dict[int, set[Footprint]] = {}
     for span in schedule.spans:
         for region in span.instruction.event.reads:
@@ -83,7 +83,7 @@ def _reads(schedule: Schedule) -> dict[int, set[Footprint]]:
 
 
 def _used(target: Region, reads: set[Footprint]) -> float:
-    """The part of a written pattern that one of the patterns reads; partitions apart."""
+    """Return the share of a written pattern that the others read; partitions are ignored."""
     mark = footprint(target)
     if any(read.covers(mark) for read in reads):
         return 1.0
@@ -100,7 +100,7 @@ def _used(target: Region, reads: set[Footprint]) -> float:
 
 
 def _mark(mask: Mask, pattern: Footprint, origin: int) -> None:
-    """Set what the pattern has of the mask's elements, which begin at ``origin``."""
+    """Set the elements of a pattern in a mask that begins at ``origin``."""
     low = pattern.low - origin
     if not pattern.dims:
         mask[max(low, 0) : max(pattern.high - origin, 0)] = True
@@ -110,7 +110,7 @@ def _mark(mask: Mask, pattern: Footprint, origin: int) -> None:
 
 
 def loaded_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """Lines that load the same bytes of a tensor more than once."""
+    """Yield findings on lines that load the same bytes of a tensor more than once."""
     for spans in spans_by_line(_loads(schedule)).values():
         sources = [(span, dma_source(span.instruction.event)) for span in spans]
         for pairs in group_by(sources, lambda pair: pair[1].allocation.id).values():
@@ -135,14 +135,14 @@ def loaded_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
 
 def _bytes_of_source(region: Region) -> int:
-    """Bytes that a region names, those that one DMA broadcasts counted once."""
+    """Return the bytes of a region; bytes that one DMA broadcasts count once."""
     _, shape, strides = region.pattern
     sizes = (size for size, stride in zip(shape, strides, strict=True) if stride)
     return math.prod(sizes) * region.dtype.itemsize
 
 
 def _distinct(source: Allocation, regions: list[Region]) -> int:
-    """Bytes of the tensor that at least one region has."""
+    """Return the bytes of the tensor that at least one region contains."""
     unit = min(region.dtype.itemsize for region in regions)
     size = math.prod(source.shape) * source.dtype.itemsize // unit
     different = {(region.dtype.itemsize, region.pattern): region for region in regions}
@@ -176,7 +176,7 @@ _WHOLE_STORES = (
 
 
 def small_dmas(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """Lines with many DMAs that move a few bytes each, or in short rows."""
+    """Yield findings on lines with many DMAs that move a few bytes each, or in short rows."""
     clockwork = schedule.program.parameters
     full = clockwork.hbm_bandwidth.value
     dmas = [span for span in schedule.spans if span.instruction.transfer]
@@ -191,13 +191,13 @@ def small_dmas(schedule: Schedule, units: Units) -> Iterator[Advice]:
             continue
         least = moved / full / len({span.instruction.core for span in spans})
         most = max(RemovedWork(spans).times.values())
-        worth = units.without(RemovedWork(spans, max(0.0, 1.0 - least / most)))
+        savings = units.without(RemovedWork(spans, max(0.0, 1.0 - least / most)))
         stores = 2 * sum(span.instruction.is_store for span in spans) > len(spans)
         remedies = (_WHOLE_LOADS, _WHOLE_STORES) if in_pieces else (_FEWER_LOADS, _FEWER_STORES)
         yield advice_on(
             spans,
             "small-dmas",
-            worth,
+            savings,
             happened=f"{len(spans):,} DMAs move {moved / len(spans):,.0f} bytes each, "
             f"{moved / partitions:,.0f} a partition, in rows of {moved / rows:,.0f}",
             rule="the DMA engines come near their full rate with long rows and at least "

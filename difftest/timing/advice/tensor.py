@@ -1,4 +1,4 @@
-"""Advice on the Tensor Engine: weights, transposes, PSUM tiles, float32 where it need not be."""
+"""Advice on the Tensor Engine: weights, transposes, PSUM tiles, unnecessary float32."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ TENSOR = Engine.TENSOR.value
 
 
 def transposed_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """Transposes of data that were transposed before, and the copies around them.
+    """Yield findings on transposes of data that were transposed before, and the copies around them.
 
-    A product with an identity of the kernel's own is one too, and as any product of the same two
-    operands it need not be made twice.
+    A product with an identity of the kernel counts as a transpose. Any product of the same two
+    operands is also unnecessary the second time.
     """
     turned = [span for span in schedule.spans if _may_turn(span.instruction)]
     if not turned:
@@ -62,7 +62,7 @@ def transposed_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
 
 def _may_turn(step: LoweredInstruction) -> bool:
-    """Whether it transposes, or multiplies by no more columns than a transpose would."""
+    """Return whether it transposes, or multiplies by no more columns than a transpose would."""
     if step.transfer is None and step.event.purpose is Purpose.TRANSPOSE:
         return True
     if step.matmul is None or not step.matmul.is_simple or step.event.attributes.accumulate:
@@ -72,13 +72,13 @@ def _may_turn(step: LoweredInstruction) -> bool:
 
 
 def _copies_around(schedule: Schedule) -> dict[int, list[Span]]:
-    """Transpose -> the copy that made its operand and the one that takes its result to SBUF."""
+    """Return transpose -> the copy of its operand, and the copy of its result to SBUF."""
     spans = schedule.spans
     copies: dict[int, list[Span]] = {}
     for span in spans:
         step = span.instruction
         for producer in step.data:
-            if producer < 0:  # a join of very many
+            if producer < 0:  # a join of very many instructions
                 continue
             maker = spans[producer].instruction
             if step.is_copy and _may_turn(maker):
@@ -94,7 +94,7 @@ def _copies_around(schedule: Schedule) -> dict[int, list[Span]]:
 
 
 def strided_weights(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """Matmuls that wait for weights whose elements lie apart."""
+    """Yield findings on matmuls that wait for weights with strided elements."""
     intervals = schedule.program.parameters.weights_interval
     clock = schedule.program.parameters.clocks[Engine.TENSOR].value
     strided = [
@@ -110,13 +110,13 @@ def strided_weights(schedule: Schedule, units: Units) -> Iterator[Advice]:
             streaming = max(work.rows / clock, intervals[work.four_byte, False].value)
             wait = max(0.0, intervals[work.four_byte, True].value - streaming)
             removed.take(span, TENSOR, work.passes * wait)
-        worth = units.without(removed)
-        if not worth[1]:
+        savings = units.without(removed)
+        if not savings[1]:
             continue
         yield advice_on(
             spans,
             "strided-weights",
-            worth,
+            savings,
             happened=f"{len(spans):,} matmuls take longer to load their weights, whose elements "
             "lie apart, than to multiply",
             rule="weights whose elements lie apart take longer to load than adjacent ones",
@@ -126,7 +126,7 @@ def strided_weights(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
 
 def empty_psum(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """Matmuls with few columns, whose PSUM tiles could hold several of them."""
+    """Yield findings on matmuls with few columns, whose PSUM tiles could hold several of them."""
     program = schedule.program
     bank = program.machine.psum_fmax
     narrow = [
@@ -159,7 +159,7 @@ def empty_psum(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
 
 def _streaming(span: Span, clockwork: TimingParameters, bank: int) -> float:
-    """What the matmul's columns take as a part of a matmul that fills its bank, ns."""
+    """Return the time of the matmul's columns within a matmul that fills its bank, ns."""
     work = span.instruction.matmul
     assert work is not None
     clock = clockwork.clocks[Engine.TENSOR].value
@@ -169,7 +169,7 @@ def _streaming(span: Span, clockwork: TimingParameters, bank: int) -> float:
 
 
 def wide_operands(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """float32 matmuls whose operands were cast from two bytes: four passes for one."""
+    """Yield findings on float32 matmuls of two-byte data: four passes instead of one."""
     narrow = _cast_to_float32(schedule.program.instructions)
     wide = [
         span
@@ -191,7 +191,7 @@ def wide_operands(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
 
 def _cast_to_float32(instructions: list[LoweredInstruction]) -> set[int]:
-    """Tensors of four-byte elements that were made of two-byte ones, by one step or several."""
+    """Return the four-byte tensors computed from two-byte tensors, in one or several steps."""
     narrow: set[int] = set()
     for step in instructions:
         if step.matmul or not step.event.reads or not step.event.writes:
@@ -204,21 +204,21 @@ def _cast_to_float32(instructions: list[LoweredInstruction]) -> set[int]:
 
 
 BACK = 64
-"""Writers of a tile that are asked, from the last one on."""
+"""The number of the last writers of a tile that are examined."""
 
 
 class Origins:
-    """What each tile held when; instructions are given in program order.
+    """The contents of each tile over time; instructions are passed in program order.
 
     Data are followed through loads and copies: equal data have equal origins.
     """
 
     def __init__(self) -> None:
         self._written: dict[int, list[tuple[Footprint, Region, Hashable]]] = {}
-        """Tile -> of each write what it touched, and where the data came from."""
+        """Tile -> for each write, its footprint, its region and the origin of its data."""
 
     def write(self, step: LoweredInstruction) -> None:
-        """Note what an instruction writes, once its operands have been asked for."""
+        """Record the writes of an instruction, after its operands were looked up."""
         event = step.event
         copies = step.event.purpose is Purpose.COPY
         for region in event.writes:
@@ -229,9 +229,9 @@ class Origins:
             self._written.setdefault(region.allocation.id, []).append(entry)
 
     def of(self, region: Region) -> Hashable:
-        """The elements of a tensor in HBM, or what an instruction made, and the part of it.
+        """Return a region's origin: elements of an HBM tensor, or part of an instruction's result.
 
-        A tile that is written again holds something else: what counts is the last write before.
+        The last earlier write decides, because a tile that is written again holds other data.
         """
         allocation = region.allocation
         part = (region.offset, region.shape, region.strides)

@@ -1,4 +1,4 @@
-"""Where the engine that works most waits, and for whom: others, room, or a tensor's users."""
+"""Waits of the busiest engine: for other engines, for room, or for a tensor's users."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from difftest.timing.report import ENGINES, memory_usage, unit
 from difftest.timing.schedule import Schedule, Span
 
 NOTABLE = 0.1
-"""Of the kernel's time: less is not worth a line."""
+"""The least share of the kernel's time for a finding."""
 FULL = 0.75
-"""The part of SBUF that is taken at its peak, from which on it is full."""
+"""The least share of SBUF in use at its peak that counts as full."""
 SOON = 1000.0
-"""Nanoseconds: what waits longer for its turn once it has a place waits for that."""
+"""Nanoseconds: a longer wait after the place is free counts as a wait for the engine."""
 LIMIT = 0.8
-"""Of the kernel's time: who is as busy is the limit, whoever waits for it."""
+"""The least share of the kernel's time that makes a busy unit the limit."""
 TURNS = 4
-"""Fewer barriers are not worth a line."""
+"""The least number of barriers for a finding."""
 COMPUTE = ENGINES[:-1]
 _COMPUTE = frozenset(engine.value for engine in COMPUTE)
 
 
 def full_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """Loads for which SBUF has no place, so that they do not run ahead of those who need them."""
-    time = sum(stretch.time for stretch in schedule.path if _waited_for_room(stretch.span))
+    """Yield findings on loads that wait for room in SBUF and cannot run ahead."""
+    time = sum(segment.time for segment in schedule.path if _waited_for_room(segment.span))
     if time < NOTABLE * schedule.end / 1e3:
         return
     usage = memory_usage(schedule, Space.SBUF)
     largest = usage.holders[0]
     share = usage.peak / usage.capacity
     if share < FULL:
-        return  # places are given in program order: what waits is far ahead of its turn
+        return  # places are assigned in program order: the waiting load is far ahead
     waiting = [span for span in schedule.spans if _waited_for_room(span)]
     yield advice_on(
         waiting,
@@ -57,12 +57,12 @@ def full_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
 
 def reused_tensors(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """Tensors that are filled again while others still use them."""
+    """Yield findings on tensors that are filled again while other instructions still use them."""
     shared = [(_shared(span, schedule.spans), span) for span in schedule.spans]
     pairs = [(tensor, span) for tensor, span in shared if tensor is not None]
-    for same in group_by(pairs, lambda pair: pair[0].id).values():
-        tensor = same[0][0]
-        waiting = [span for _, span in same]
+    for group in group_by(pairs, lambda pair: pair[0].id).values():
+        tensor = group[0][0]
+        waiting = [span for _, span in group]
         time = sum(units.critical.get(span.instruction.index, 0.0) for span in waiting)
         if time < NOTABLE * schedule.end / 1e3:
             continue
@@ -80,12 +80,12 @@ def reused_tensors(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
 
 def _shared(span: Span, spans: list[Span]) -> Allocation | None:
-    """The on-chip tensor that ``span`` waited for others to be done with; None if it is none."""
+    """Return the on-chip tensor whose other users ``span`` waited for; None if there is none."""
     step = span.instruction
     by = span.waited_for
     if by < 0 or span.buffer or span.start - span.ready >= SOON or by in step.data:
         return None
-    if by not in step.order and all(number >= 0 for number in step.order):  # nor in a join of them
+    if by not in step.order and all(number >= 0 for number in step.order):  # nor in a join of these
         return None
     other = spans[by].instruction.event
     users = {region.allocation.id for region in (*other.reads, *other.writes)}
@@ -111,30 +111,30 @@ def _waited_for_room(span: Span) -> bool:
 
 
 def waits(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """The waits of the busiest compute engine, by the line of what it waited for.
+    """Yield findings on the waits of the busiest compute engine, by the line that it waited for.
 
-    None if DMA is the limit: a kernel cannot have that wait less.
+    If DMA is the limit nothing is yielded: the kernel cannot reduce that wait.
     """
     limits = (time for (_, name), time in units.busy.items() if name not in _COMPUTE)
     if max(limits, default=0.0) >= LIMIT * schedule.end:
         return
     most = max(COMPUTE, key=lambda engine: units.most(engine.value))
     core = max(range(schedule.program.cores), key=lambda n: units.busy.get((n, most.value), 0.0))
-    mine = [
+    own_spans = [
         span
         for span in schedule.spans
         if span.engine is most and span.instruction.core == core and not span.instruction.transfer
     ]
-    mine.sort(key=lambda span: span.start)
+    own_spans.sort(key=lambda span: span.start)
     idle: dict[tuple[str, str, Location | None], list[tuple[float, Span]]] = {}
-    for before, after in pairwise(mine):
+    for before, after in pairwise(own_spans):
         gap = after.start - before.start - before.busy
         if gap > 0 and after.waited_for >= 0:
             other = schedule.spans[after.waited_for]
-            what = other.instruction.opcode + " to free a buffer" * after.buffer
-            cause = unit(other), what, other.instruction.event.location
+            waited_work = other.instruction.opcode + " to free a buffer" * after.buffer
+            cause = unit(other), waited_work, other.instruction.event.location
             idle.setdefault(cause, []).append((gap, after))
-    for (who, what, location), gaps in idle.items():
+    for (waited_unit, waited_work, location), gaps in idle.items():
         time = sum(gap for gap, _ in gaps)
         if time < NOTABLE * schedule.end:
             continue
@@ -147,16 +147,16 @@ def waits(schedule: Schedule, units: Units) -> Iterator[Advice]:
             lost=time / 1e3,
             work=time / 1e3,
             happened=f"the {most.value} engine, the busiest that computes, waits "
-            f"{len(gaps):,} times for {who} ({what})",
+            f"{len(gaps):,} times for {waited_unit} ({waited_work})",
             rule="a kernel takes as long as its busiest engine if that engine never waits",
             remedy="start what it waits for earlier, or let it take less; other findings say how",
         )
 
 
 def device_loops(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """Loops on the device, whose turns do not overlap.
+    """Yield findings on loops on the device, whose iterations do not overlap.
 
-    Without them the busiest unit would be the limit.
+    Without such loops the busiest unit would be the limit.
     """
     barriers = [s for s in schedule.spans if s.instruction.implied and not s.instruction.transfer]
     busiest = max(units.busy.values(), default=0.0)

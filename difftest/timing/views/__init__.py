@@ -1,1 +1,1 @@
-"""Ways to look at a prediction: text, a trace for Perfetto, pictures."""
+"""Views of a prediction: text, a trace for Perfetto, pictures."""

@@ -1,7 +1,7 @@
-"""What a timeline shows over time: how busy each engine is, DMA rates, how full memories are.
+"""The lanes of a timeline: the load of each engine, DMA rates, and memory in use.
 
-Pictures draw these numbers: the one of ``difftest profile --plot``, for which matplotlib is needed,
-the extra ``plot``, and the page's.
+``difftest profile --plot``, which needs matplotlib (the extra ``plot``), draws these numbers. So
+does the HTML page.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from difftest.timing.schedule import Span
 PALETTE = (
     "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#7F7F7F", "#BCBD22",
 )  # fmt: skip
-"""Okabe and Ito's colours, which people with colour blindness tell apart, and two more."""
+"""Okabe and Ito's colours, which are safe for colour blindness, and two more."""
 LOADS = "#0072B2"
 STORES = "#D55E00"
 _FULL = {Space.SBUF: "#56B4E9", Space.PSUM: "#CC79A7"}
@@ -29,12 +29,12 @@ Values = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
 class Lane(NamedTuple):
-    """One row of a timeline.
+    """A row of a timeline.
 
     Attributes
     ----------
-    name, value : what it is, and a number of all of it, as text.
-    unit, limit : of the heights, and the most that the machine has.
+    name, value : the name, and a total as text.
+    unit, limit : the unit of the heights, and the machine's maximum.
     stacked : colour, meaning and the height in each column of time.
     """
 
@@ -46,12 +46,12 @@ class Lane(NamedTuple):
 
     @property
     def highest(self) -> float:
-        """The most that is reached: predictions may go beyond a limit."""
+        """The highest value: predictions may exceed a limit."""
         return max(self.limit, float(np.sum([row for *_, row in self.stacked], axis=0).max()))
 
 
 def lanes_of(report: Report, bins: int) -> Iterator[Lane]:
-    """Engines that do something, DMA, and the two memories, in as many columns of time."""
+    """Yield the lanes of busy engines, DMA and the two memories, in ``bins`` columns of time."""
     edges: Values = np.linspace(0.0, report.prediction.schedule.end / 1e3, bins + 1)
     yield from _engines(report.prediction.schedule.spans, edges)
     spans = [span for span in report.prediction.schedule.spans if span.instruction.transfer]
@@ -74,7 +74,7 @@ def lanes_of(report: Report, bins: int) -> Iterator[Lane]:
 
 
 def _engines(spans: list[Span], edges: Values) -> Iterator[Lane]:
-    """Of each engine the part of each column in which it is busy, by opcode, the busiest first."""
+    """Yield each engine's busy share of each column, by opcode, the busiest first."""
     busy: defaultdict[str, float] = defaultdict(float)
     for span in spans:
         busy[_work_of(span)] += span.busy
@@ -96,12 +96,12 @@ def _engines(spans: list[Span], edges: Values) -> Iterator[Lane]:
 
 
 def _work_of(span: Span) -> str:
-    """What an engine does: its instruction, or descriptors of a DMA."""
+    """Return the work of an engine: its instruction, or the descriptors of a DMA."""
     return "DMA descriptors" if span.instruction.transfer else span.instruction.opcode
 
 
 def share_of(intervals: Iterable[tuple[float, float]], edges: Values) -> Values:
-    """The part of each column that the intervals, which do not overlap, cover."""
+    """Return the share of each column that the intervals cover; they must not overlap."""
     times = [edges[0]]
     covered = [0.0]
     for start, end in intervals:
@@ -117,7 +117,7 @@ def share_of(intervals: Iterable[tuple[float, float]], edges: Values) -> Values:
 
 
 def rate_of(spans: list[Span], edges: Values) -> Values:
-    """GB/s in each column, each transfer's bytes spread evenly over its time."""
+    """Return GB/s in each column, with each transfer's bytes spread evenly over its time."""
     change: defaultdict[float, float] = defaultdict(float)
     for span in spans:
         assert span.instruction.transfer is not None
@@ -134,13 +134,13 @@ def rate_of(spans: list[Span], edges: Values) -> Values:
 
 
 BINS = 600
-"""Columns in which time is shown."""
+"""Columns of time."""
 WIDTH, ROW_HEIGHT, TALL = 13.0, 0.78, 1.3
-"""Inches; DMA and memories are as much taller than engines."""
+"""Inches; the lanes of DMA and memories are taller than those of engines by the factor ``TALL``."""
 
 
 def plot(report: Report, path: Path, title: str) -> None:
-    """Write the picture to ``path``, in the format that its suffix names."""
+    """Write the picture to ``path``, in the format of its suffix."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -159,11 +159,11 @@ def plot(report: Report, path: Path, title: str) -> None:
     title = f"{title}: {end:,.1f} us predicted for {machine}"
     descriptors = f"DMA descriptors {schedule.toolchain.words}"
     figure.suptitle(f"{title}, {descriptors}", fontsize=12, x=0.01, ha="left")
-    figure.savefig(path, dpi=130, metadata={"Title": title})  # for who does not see it
+    figure.savefig(path, dpi=130, metadata={"Title": title})  # a text for screen readers
 
 
 def _draw(axis: Any, lane: Lane, end: float) -> None:
-    """What is stacked in a lane, below the most that the machine has."""
+    """Draw the stacked heights of a lane, and the machine's maximum."""
     edges = np.linspace(0.0, end, BINS + 1)
     base = np.zeros(BINS)
     for colour, label, heights in lane.stacked:

@@ -1,8 +1,8 @@
-"""The timeline as a trace that https://ui.perfetto.dev and chrome://tracing open.
+"""The timeline as a trace for https://ui.perfetto.dev and chrome://tracing.
 
-One process for the engines, with a thread each; one for the DMA queues, whose overlapping transfers
-lie on as many threads as are needed; counters for SBUF and PSUM. An arrow leads to an instruction
-from the one that it waited for, on the critical path. Times are predicted.
+One process has a thread for each engine. Another has the DMA queues, with enough threads for
+overlapping transfers. SBUF and PSUM are counters. On the critical path, an arrow leads to each
+instruction from the one that it waited for. Times are predicted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CORE, QUEUES = 1, 2
 
 
 def perfetto(report: Report) -> dict[str, Any]:
-    """The timeline in the JSON trace event format; times in microseconds."""
+    """Return the timeline in the JSON trace event format; times in microseconds."""
     schedule = report.prediction.schedule
     events: list[dict[str, Any]] = [
         _name("process_name", CORE, 0, f"{schedule.program.machine.name} engines (predicted)"),
@@ -53,7 +53,7 @@ def _name(kind: str, process: int, thread: int, name: str) -> dict[str, Any]:
 
 
 def _lanes(spans: list[Span], events: list[dict[str, Any]]) -> dict[int, tuple[int, int]]:
-    """Threads for the transfers of each direction, so that none overlap on one."""
+    """Assign threads to the transfers of each direction, so that none overlap on a thread."""
     places: dict[int, tuple[int, int]] = {}
     thread = 0
     for store, label in ((False, "loads"), (True, "stores")):
@@ -100,7 +100,7 @@ def _slice(span: Span, process: int, thread: int) -> dict[str, Any]:
 
 
 def _arrows(report: Report, places: dict[int, tuple[int, int]]) -> list[dict[str, Any]]:
-    """Flow events along the critical path."""
+    """Return flow events along the critical path."""
     spans = report.prediction.schedule.spans
     chain = report.prediction.schedule.critical
     arrows = []

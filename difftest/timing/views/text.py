@@ -20,21 +20,21 @@ TOP = 12
 
 
 def format_totals(report: Report) -> Iterator[str]:
-    """The predicted times in sentences: the first three have the answer, and how it is meant."""
+    """Yield the predicted times as sentences; the first three give the answer and its caveats."""
     prediction = report.prediction
     toolchain = prediction.schedule.toolchain
-    said = f"predicted for {prediction.program.machine.name}"
+    suffix = f"predicted for {prediction.program.machine.name}"
     own = f"of it the kernel's own part {prediction.middle:,.1f} us"
     phase = ""
     if prediction.unknown:
-        yield f"NO TOTAL ({said}): {prediction.describe_unknown()}."
+        yield f"NO TOTAL ({suffix}): {prediction.describe_unknown()}."
     elif toolchain is not Toolchain.CLASSIC_PROFILE:
         low, high = (prediction.get_latency_percentile(p) for p in (0, 100))
         phase = f"; by the phase of throttling {low:,.1f} to {high:,.1f} us" if high > low else ""
-        yield f"nc_latency {prediction.latency:,.1f} us {said}, {own}"
+        yield f"nc_latency {prediction.latency:,.1f} us {suffix}, {own}"
         yield format_interval(prediction.latency_interval)
     else:
-        yield f"total_time {prediction.total_time:,.1f} us {said}, {own}"
+        yield f"total_time {prediction.total_time:,.1f} us {suffix}, {own}"
         yield format_interval(prediction.total_time_interval)
     yield f"not measured; compiled as {toolchain.value}: DMA descriptors {toolchain.words}{phase}"
     if prediction.caution:
@@ -61,7 +61,7 @@ def format_totals(report: Report) -> Iterator[str]:
 
 
 def format_interval(span: Interval) -> str:
-    """The interval of a prediction in words."""
+    """Return the interval of a prediction in words."""
     return (
         f"on a device between {span.low:,.1f} and {span.high:,.1f} us: "
         f"{COVERAGE:.0%} of published latencies lie within such a range"
@@ -69,7 +69,7 @@ def format_interval(span: Interval) -> str:
 
 
 def format_engines(report: Report) -> Table:
-    """How busy each engine is."""
+    """Return a table of the load of each engine."""
     summary = report.summary()
     table = Table(title="Engines (predicted)", title_justify="left")
     table.add_column("Engine")
@@ -86,7 +86,7 @@ def format_engines(report: Report) -> Table:
 
 
 def format_lines(title: str, rows: Sequence[ReportRow]) -> Table:
-    """A table of groups of instructions, the most critical ones."""
+    """Return a table of groups of instructions, the most critical ones."""
     table = Table(title=f"{title} (us, predicted)", title_justify="left")
     table.add_column("", overflow="fold")
     for heading in ("Count", "Busy", "Critical", "DMA bytes"):
@@ -108,17 +108,17 @@ def format_lines(title: str, rows: Sequence[ReportRow]) -> Table:
 
 
 def format_findings(hints: Iterable[Finding]) -> Iterator[str]:
-    """Each finding as a few lines: what, where, what it is worth, the rule, what to do."""
+    """Yield each finding as a few lines: event, place, savings, rule, remedy."""
     number = 0
     for number, hint in enumerate(hints, start=1):
         where = f"{Path(hint.location.file).name}:{hint.location.line}" if hint.location else ""
-        worth = ""
+        gain = ""
         if isinstance(hint, Advice):
-            worth = f"at most {hint.lost:,.1f} us to gain, {hint.work:,.1f} us of work (predicted)"
+            gain = f"at most {hint.lost:,.1f} us to gain, {hint.work:,.1f} us of work (predicted)"
             if hint.severity is Severity.NOTE:
-                worth = f"{hint.lost:,.1f} us of waiting"
+                gain = f"{hint.lost:,.1f} us of waiting"
         yield f"{number}. {hint.id}: {hint.happened}"
-        yield f"   {where}{'  ' if where and worth else ''}{worth}"
+        yield f"   {where}{'  ' if where and gain else ''}{gain}"
         if hint.location and hint.location.text:
             yield f"   > {hint.location.text}"
         yield f"   {hint.rule}"

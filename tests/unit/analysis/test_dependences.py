@@ -208,7 +208,7 @@ READERS = 200
 
 
 def loaded_by_elements():
-    """How many dependences a tile has that is loaded by elements and read whole, many times."""
+    """Return the dependences of a tile that is loaded by elements and often read whole."""
     one = Allocation(0, Space.SBUF, (SIDE, SIDE), np.dtype("float32"), 0, None)
     one.reads = one.writes = 1
     whole = Region(one, 0, (SIDE, SIDE), (SIDE, 1))

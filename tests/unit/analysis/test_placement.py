@@ -1,4 +1,4 @@
-"""Where tensors could lie: the peak, what shares bytes, what no placement can do without."""
+"""Placement of tensors: the peak, shared bytes, and the lower bound of all placements."""
 
 import numpy as np
 import pytest
@@ -205,7 +205,7 @@ def test_what_surely_fits_is_not_laid_out(tensors, expected):
 
 @every("space, size", [(Space.SBUF, 104 * KIB), (Space.PSUM, KIB + 4)])
 def test_what_no_placement_can_do_without_is_known_without_one(space, size):
-    """Of PSUM each tensor here takes a bank: no other has room in it."""
+    """In PSUM each tensor here takes a bank: no other tensor has room in it."""
     trace = Trace()
     trace.allocations = [tensor(k, size, k, k + 9, space=space) for k in range(12)]
     (placement,) = placements(trace, TRN2)

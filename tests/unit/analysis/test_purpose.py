@@ -1,4 +1,4 @@
-"""What an instruction does to data stands in its record, and comes with each of its events."""
+"""The purpose of an instruction is in its record, and in each of its events."""
 
 import ast
 from pathlib import Path
@@ -23,7 +23,7 @@ def gathered(x, places):
 
 
 def test_an_event_has_the_purpose_of_its_record():
-    """A DMA's depends on which of its sides indices name."""
+    """A DMA's purpose depends on the side that indices address."""
     places = np.arange(8, dtype=np.int32)[:, None]
     events = launch(gathered, [np.ones((8, 16), np.float32), places]).trace.events
     assert {event.opcode: event.purpose for event in events} == {
@@ -33,7 +33,7 @@ def test_an_event_has_the_purpose_of_its_record():
 
 
 def test_each_purpose_is_a_records():
-    """One that none has would be asked for in vain."""
+    """A purpose without an instruction would never match."""
     assert set(map(purpose_of, [*every_record(), *OF_DMA_COPY])) == set(Purpose)
 
 

@@ -13,7 +13,7 @@ X = np.ones((128, 4096), np.float32)
 
 
 def advice(kernel, *arrays, **keywords):
-    """All that the detectors find in a kernel, whatever it gains, by id; the first of each."""
+    """Return the first finding of each id in a kernel, whatever its gain."""
     return findings(timeline_of(kernel, *arrays, **keywords))
 
 

@@ -63,7 +63,7 @@ def one_tile(X, W):
 
 
 def rolling_tile(X, W):
-    """A tile that keeps two of its three rows: each turn needs what the one before left."""
+    """A tile that keeps two of its three rows: each iteration needs rows of the previous one."""
     out = new_output(X, W)
     weights = load_weights(W)
     _, rows, columns = out.shape

@@ -265,7 +265,7 @@ def turned_slices(x, same):
 def test_a_copied_slice_of_a_reloaded_tile_is_known_again():
     found = advice(turned_slices, X, same=True)["transposed-again"]
     assert "6 transposes of 1 different tiles" in found.happened
-    # One tile and one slice, and other data in it each time.
+    # One tile and one slice, with other data each time.
     assert "transposed-again" not in advice(turned_slices, X, same=False)
 
 
@@ -396,7 +396,7 @@ def two_engines(x, copies):
 
 
 def test_a_gain_is_tried_where_it_can_be():
-    """The copies are on the critical path, and the chain beside it takes nearly as long."""
+    """The copies are on the critical path, and the parallel chain takes nearly as long."""
     timeline = timeline_of(two_engines, X, copies=14)
     (found,) = (one for one in advise(timeline) if one.id == "redundant-copies")
     bound = Units(timeline).without(RemovedWork(timeline.span(n) for n in found.spared)).lost

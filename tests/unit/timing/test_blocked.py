@@ -1,4 +1,4 @@
-"""Tensors with block dimensions before the one over partitions cost what lies in a partition."""
+"""Tensors with block dimensions before the partition axis cost the data of one partition."""
 
 import numpy as np
 

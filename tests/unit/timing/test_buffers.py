@@ -6,7 +6,7 @@ from tests.unit.timing.programs import Builder
 
 
 def streamed(tiles, kib):
-    """Tiles that are loaded and stored, none of which any other needs."""
+    """Tiles that are loaded and stored, without dependences on each other."""
     build = Builder()
     for _ in range(tiles):
         build.store(build.load((128, kib * 256)))

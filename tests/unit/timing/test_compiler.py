@@ -1,4 +1,4 @@
-"""What is inferred of the compiler, and how far it matters."""
+"""The inferred decisions of the compiler, and their effect on predictions."""
 
 from dataclasses import replace
 from itertools import combinations, product
@@ -51,7 +51,7 @@ def test_a_serial_chain_at_the_head_of_each_block():
 
 
 def test_transposes_of_other_blocks_go_before_products_that_wait_for_hbm():
-    """Published kernels of that kind take what they would if any that is ready were taken."""
+    """Published kernels of that kind take the time of the order of readiness."""
     free, each, slow = (
         predicted(
             blocks.turned_through_hbm, MORE, compiler=LIKELY._replace(expected=part), dge=True
@@ -64,7 +64,7 @@ def test_transposes_of_other_blocks_go_before_products_that_wait_for_hbm():
 
 @every("dge, machine", [(True, TRN2), (False, TRN2), (True, TRN1)])
 def test_the_interval_reaches_from_one_way_to_a_descriptor_to_the_other(dge, machine):
-    """Whichever is asked for; trn1's hardware has no generator."""
+    """Any toolchain that is requested; trn1's hardware has no generator."""
     build = Builder()
     for _ in range(40):
         build.store(build.load((128, 16)))
@@ -241,7 +241,7 @@ def traces(draw):
 
 
 def shortened(trace, dge):
-    """What other compilers would make of it, asked one by one and of the program that is there."""
+    """The program of another compiler, from a new lowering or from the existing program."""
     found = predict(trace, TRN2, dge=dge)
     others = [Compiler(*values) for values in product(*zip(LIKELY, FASTEST, strict=True))]
     for one in dict.fromkeys([FASTEST, SLOWEST, *others[:: 5 if NIGHTLY else 13]]):
@@ -264,7 +264,7 @@ def test_a_kernels_time_with_another_compiler_is_its_own(kernel):
 
 
 def test_a_timeline_that_is_taken_for_another_is_seen(monkeypatch):
-    """Planted: the likely compiler's timeline stands for that of any other."""
+    """Planted: the likely compiler's timeline is used for any other compiler."""
     monkeypatch.setattr(Schedule, "stands_for", lambda self, other, order: True)
     trace = launch(blocks.turned_in_each_block, [np.ones(s, "float16") for s in FEWER]).trace
     assert any(quick != whole_way for quick, whole_way in shortened(trace, dge=True))
@@ -287,7 +287,7 @@ def test_of_very_many_instructions_no_other_compiler_is_asked(monkeypatch):
 
 
 def test_of_a_wide_interval_one_question_is_asked():
-    """Whether transposes of weights are made once or in each row."""
+    """Transposes of weights are made once, or in each row."""
     trace = launch(
         convolutions.turned_weights,
         [np.ones(s, np.float32) for s in ((128, 10, 130), (9, 128, 128))],

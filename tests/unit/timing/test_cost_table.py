@@ -30,7 +30,7 @@ def of_trn3_alone():
 
 @every("machine", [TRN1, TRN2, TRN3])
 def test_every_instruction_has_a_cost_on_the_machines_that_have_it(machine):
-    assert nisa.topk  # those of today's dialect alone are there once it is imported
+    assert nisa.topk  # the names of the current dialect exist only after its import
     priced = {cost.instruction for cost in all_costs() if cost.machine == machine.name}
     absent = set() if machine is TRN3 else of_trn3_alone()
     modelled = {name for name, one in INSTRUCTIONS.items() if one.purpose in MODELLED}

@@ -1,4 +1,4 @@
-"""Who makes the descriptors of which DMA, by what compiles the kernel."""
+"""The source of a DMA's descriptors, by kind of DMA and by toolchain."""
 
 import pytest
 

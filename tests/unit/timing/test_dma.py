@@ -142,11 +142,11 @@ def test_a_packet_of_some_bytes_takes_more_than_itself():
 
 
 def test_an_engine_is_slower_where_both_cores_run():
-    """17.4 bytes a ns on two cores, 19.2 on one (today's traces); of trn3 nothing is known."""
+    """17.4 bytes a ns on two cores, 19.2 on one (current traces); there is no figure for trn3."""
     alone, both = (
         DmaEngines(TRN2, hbm).costs(tile(2048), True)[1] for hbm in (None, SharedHbm(1.0))
     )
     assert alone / both == pytest.approx(17.4 / 19.2, rel=0.01)
     assert TRN3.shared_engines.value == 1
     ends = [DmaEngines(TRN2, SharedHbm(r)).run(0.0, tile(2048))[2] for r in (1.0, 1e6)]
-    assert ends[0] > 10 * ends[1]  # what is read takes of it, too
+    assert ends[0] > 10 * ends[1]  # reads use HBM's rate too

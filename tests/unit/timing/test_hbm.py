@@ -4,7 +4,7 @@ from difftest.timing.dma import WINDOW, SharedHbm
 
 
 def test_two_together_get_what_there_is():
-    """848 bytes a ns are asked for, and 725 are there: the second is done later, at its rate."""
+    """848 bytes a ns are requested and 725 are available: the second ends later, at its rate."""
     hbm = SharedHbm(725.0)
     length = 100 * WINDOW
     count = 424.0 * 100 * WINDOW

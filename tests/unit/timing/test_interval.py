@@ -145,7 +145,7 @@ def test_loads_whose_place_a_register_names_may_wait_for_places():
 
 @pytest.mark.parametrize(("columns", "elements"), [(64, True), (2, False)])
 def test_many_rows_of_single_elements_are_less_sure(columns, elements):
-    """Of a few of them the packets take no time beside what starts a DMA."""
+    """For few DMAs the packets take no time in addition to their start."""
     build = Builder()
     for _ in range(4):
         source = build.hbm((columns, 128))
@@ -157,7 +157,7 @@ def test_many_rows_of_single_elements_are_less_sure(columns, elements):
 
 
 def test_a_wait_for_a_place_may_be_none_on_a_device():
-    """Tiles of which one fits SBUF at a time: each load waits for the store before it."""
+    """Tiles that fit SBUF one at a time: each load waits for the previous store."""
     build = Builder()
     for _ in range(6):
         build.store(build.load((128, 30 * 1024)))
@@ -166,7 +166,7 @@ def test_a_wait_for_a_place_may_be_none_on_a_device():
 
 
 def test_what_is_hidden_may_be_the_limit():
-    """An assumed cost beside a longer measured one: at the top of its range it takes longer."""
+    """An assumed cost parallel to a longer measured one: at the top of its range it is longer."""
     build = Builder()
     tile = build.load((128, 512))
     numbers = build.tensor((128, 512))
@@ -202,7 +202,7 @@ def test_what_spills_is_unsure():
     assert loaded(4).schedule.timeline.spilled
     assert not loaded(3).schedule.timeline.spilled
     assert width(loaded(4)) > 1.5 * width(loaded(3))
-    # What spilling adds is an end and no belief: the scale of the beliefs does not move it.
+    # Spilling moves an end of the interval; the scale of the ranges does not apply to it.
     spilled = loaded(4)
     assert spilled.latency_interval.high < 4.5 * spilled.latency
 

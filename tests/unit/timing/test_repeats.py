@@ -21,7 +21,7 @@ def traced(kernel, *shapes, dtype="float32"):
 
 
 def left_out(trace, compiler=LIKELY):
-    """The opcodes of what is left out."""
+    """Return the opcodes of the omitted instructions."""
     gone = RepeatedWork(trace, TRN2, compiler).events
     return [event.opcode for event in trace.events if event.number in gone]
 
@@ -87,7 +87,7 @@ def looped(x, body):
 
 
 def copies(body, compiler=LIKELY):
-    """How many copies of two turns of ``body`` are left out."""
+    """Return the number of omitted copies in two iterations of ``body``."""
     return len(left_out(traced(lambda x: looped(x, body), (128, 64)), compiler))
 
 

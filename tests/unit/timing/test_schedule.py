@@ -247,7 +247,7 @@ def apart(program, numbers):
 
 
 def violations(timeline):
-    """What no timeline may do: start before its operands stand, or two at once on an engine."""
+    """Return, in words, early starts of instructions and overlaps on an engine."""
     found = []
     for span in timeline.spans:
         one = span.instruction
@@ -332,7 +332,7 @@ def test_a_join_is_over_when_all_of_it_is():
 
 
 def test_a_join_that_is_not_waited_for_is_seen(monkeypatch):
-    """Planted: who waits for many instructions together is told of the first alone."""
+    """Planted: an instruction that waits for many others hears of the first only."""
     monkeypatch.setattr(scheduler.Join, "take", lambda join, one: join.last.setdefault("", one))
     assert violations(schedule(loaded_by_columns(), dge=False)) != []
 

@@ -140,7 +140,7 @@ def indirect(opcode, target, source, indices):
 
 
 def test_gathers_and_scatters_move_a_row_for_each_index():
-    """Whether rows repeat, so that less of the source is read, does not matter."""
+    """Repeated rows, which read less of the source, do not change the time."""
     tile = whole(sbuf(128, 512))
     table = Region(hbm(1024, 512), 0, (40 * 512,), (1,), whole=False)
     for found in (

@@ -1,4 +1,4 @@
-"""What the cycles of a row count, where that is not the elements of the largest operand."""
+"""Rows whose cycles count something else than the elements of the largest operand."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""How the tests of detectors run a kernel and ask what is found in it."""
+"""Helpers that run a kernel and return the detectors' findings."""
 
 import numpy as np
 
@@ -26,9 +26,9 @@ def found_in(kernel, arrays, **options):
 
 
 def findings_in(kernel, arrays, **options):
-    """The findings of one launch, less what the kernel leaves of its outputs.
+    """Return the findings of one launch, without those on unwritten outputs.
 
-    Many kernels of these tests write no more than what they are about.
+    Many kernels of these tests write only the elements that they are about.
     """
     return [one for one in all_findings_in(kernel, arrays, **options) if one.id != UNWRITTEN.id]
 
@@ -42,7 +42,7 @@ def all_findings_in(kernel, arrays, **options):
 
 
 def detected_in(kernel, arrays, **options):
-    """What the trace alone says."""
+    """Return the findings from the trace alone."""
     kept = []
     with listening(kept.append):
         launch(kernel, arrays, **options)

@@ -1,4 +1,4 @@
-"""What the readers share: which accesses a survey keeps, and which no reader needs."""
+"""The access index that readers share: the accesses that it keeps, and those that it drops."""
 
 import numpy as np
 

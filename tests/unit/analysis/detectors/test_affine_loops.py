@@ -1,4 +1,4 @@
-"""Iterations of ``affine_range``: planted dependences are found, what is independent is not."""
+"""Iterations of ``affine_range``: planted dependences are found, independent ones pass."""
 
 import numpy as np
 
@@ -116,7 +116,7 @@ def test_other_loops_claim_nothing(loop):
 
 @every("added, found", [(0, [("affine-carried", "error")]), (5, [])])
 def test_a_running_sum_over_columns_is_no_reduction(added, found):
-    """Each iteration adds into a column of its own, and what it adds is the column before."""
+    """Each iteration adds the previous column to a column of its own."""
 
     def kernel(a):
         out = nl.ndarray((128, 10), dtype=a.dtype, buffer=nl.shared_hbm)
@@ -228,7 +228,7 @@ def test_the_example_of_unexpected_output_dependencies():
 
 
 def test_runs_of_one_loop_that_follow_each_other_may_depend_on_each_other():
-    """Python calls the loop twice: the second run reads what the first one wrote, in any order."""
+    """Python calls the loop twice: the second run reads the first one's data, in any order."""
 
     def kernel(a):
         out = output(a)

@@ -120,7 +120,7 @@ LOOPS = (nl.affine_range, nl.sequential_range, nl.static_range, range)
 
 
 def summed_in_two_loops(outer, inner, *, in_registers):
-    """A sum over the inner loop, begun anew in each turn of the outer one."""
+    """A sum over the inner loop, reset in each iteration of the outer loop."""
     commands = nisa.reduce_cmd
 
     def kernel(a):

@@ -86,7 +86,7 @@ def refilled(anew, buffer, count, size):
 def test_tensors_that_are_written_anew_before_they_are_read_hold_nothing_between(
     anew, buffer, found
 ):
-    """Whether a compiler uses their places meanwhile is not known; nki-library has such kernels."""
+    """Compilers may or may not use their places meanwhile; nki-library has such kernels."""
     count, size = (5, 52_000) if buffer is nl.sbuf else (9, 1200)
     kernel = refilled(anew, buffer, count, size)
     got = findings_in(kernel, [])
@@ -219,7 +219,7 @@ def test_two_cores_send_tiles_at_one_address_which_are_two_places(options, found
 
 
 def in_turn(tiles, *, ahead):
-    """Four blocks in ``tiles`` physical tiles, of which so many are loaded before the first use."""
+    """Four blocks in ``tiles`` physical tiles; ``ahead`` are loaded before the first use."""
 
     def kernel(x):
         out = nl.ndarray((4, 128, 16), x.dtype, buffer=nl.shared_hbm)
@@ -274,7 +274,7 @@ def test_a_block_that_another_tensor_was_placed_over(byte, found):
 
 @pytest.mark.parametrize(("ahead", "found"), [(1, []), (14, [("sbuf-full", "warning")])])
 def test_blocks_have_live_ranges_of_their_own(ahead, found):
-    """Fourteen blocks of 16 KiB a partition, of which so many are loaded before the first use."""
+    """Fourteen blocks of 16 KiB a partition; ``ahead`` of them are loaded before the first use."""
 
     def kernel(a):
         out = nl.ndarray((14, 128, 4096), dtype=nl.float32, buffer=nl.shared_hbm)

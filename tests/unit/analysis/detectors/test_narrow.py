@@ -63,7 +63,7 @@ def test_sums_in_float32_are_clean():
 
 
 def test_additions_between_other_instructions_are_no_running_sum():
-    """A residual stream: each layer adds to what the one before made of it."""
+    """A residual stream: each layer adds to the result of the previous one."""
 
     def kernel(x):
         out = nl.ndarray(x.shape, nl.bfloat16, buffer=nl.shared_hbm)

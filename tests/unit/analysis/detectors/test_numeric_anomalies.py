@@ -1,4 +1,4 @@
-"""NaN, infinities, integers and float8 codes: planted ones are found, what is harmless is not."""
+"""NaN, infinities, integers and float8 codes: planted hazards are found, harmless ones pass."""
 
 import ml_dtypes
 import numpy as np
@@ -100,7 +100,7 @@ def test_a_number_that_a_cast_lost_and_another_instruction_hides(largest, found,
 
 @every("end, found", [(-1e5, []), (1e5, [("infinity-made", "warning")])])
 def test_a_maximum_passes_over_what_a_cast_lost_below_it(end, found):
-    """As in pooling: the largest, rounded, is the largest of what was rounded."""
+    """As in pooling: the rounded largest value is the largest of the rounded values."""
     rows = np.abs(normal(4, 8))
     rows[:, 3] = end
 
@@ -326,7 +326,7 @@ def summed_in_classic(terms):
 
 
 def counted(value):
-    """Counts of which the sum of a column is odd."""
+    """Counts with an odd sum of a column."""
     data = np.full((128, 8), value, np.int32)
     data[0] += 1 - value % 2 if (128 * value) % 2 else 1
     return data

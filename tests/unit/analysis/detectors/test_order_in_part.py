@@ -39,7 +39,7 @@ def by_way_of(scratch_row, chosen):
 
 @pytest.mark.parametrize("chosen", ["indices", "mask"])
 def test_scratch_that_each_iteration_fills_and_reads_back_in_part(chosen):
-    """In order, and in any other serial order, each iteration reads what it wrote itself."""
+    """In order, and in any other serial order, each iteration reads its own write."""
     arrays = [normal(8, COLUMNS), np.int32([[0], [2], [1], [3]])]
     shared = by_way_of(lambda i: 0, chosen)
     own = by_way_of(lambda i: 4 * i, chosen)

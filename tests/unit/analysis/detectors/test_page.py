@@ -1,4 +1,4 @@
-"""What each section on a detector says: why to believe it, and what to do."""
+"""The documentation section of each detector: its evidence and its remedy."""
 
 from pathlib import Path
 

@@ -16,7 +16,7 @@ X = np.ones((128, 8), np.float32)
 
 
 def on_a_tile(work, rows=128, address=None):
-    """A kernel of today's dialect that does something with a tile before it is stored."""
+    """A kernel of the current dialect that does something with a tile before its store."""
 
     @jit
     def kernel(x):
@@ -70,7 +70,7 @@ def test_a_start_inside_a_quadrant_is_told_with_the_compilers_words():
 
 
 def in_psum(first, last):
-    """A product of two tiles, of which some partitions are copied to SBUF."""
+    """A product of two tiles; some of its partitions are copied to SBUF."""
 
     def work(tile):
         bank = newer.ndarray((8, 8), dtype=newer.float32, buffer=newer.psum)
@@ -231,7 +231,7 @@ def test_a_dma_begins_anywhere(first, last):
 
 @every("first, last", [(32, 96), (5, 7)])
 def test_the_classic_compiler_may_move_an_operand(first, last):
-    """It was seen to refuse one (aws-neuron-sdk 1055); not all are known to be refused."""
+    """One report of a rejection (aws-neuron-sdk 1055); others may be accepted."""
 
     def kernel(x):
         out = nl.ndarray((last - first, 8), dtype=x.dtype, buffer=nl.shared_hbm)

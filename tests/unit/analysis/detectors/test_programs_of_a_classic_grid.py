@@ -1,4 +1,4 @@
-"""Programs of a classic grid: planted races, and what is ordered."""
+"""Programs of a classic grid: planted races, and ordered accesses."""
 
 import numpy as np
 import pytest
@@ -61,7 +61,7 @@ def by_way_of_hbm(buffer, *, divided=True):
     ids=["shared", "private", "shared-and-all-of-the-work"],
 )
 def test_scratch_that_each_program_of_a_classic_grid_reads_back(kernel, found):
-    """One after the other none sees what another writes; side by side they do."""
+    """In sequence no program reads another one's data; in parallel they do."""
     assert list(dict.fromkeys(found_in(kernel, [normal(128, 2 * HALF)], grid=(2,)))) == found
 
 

@@ -1,4 +1,4 @@
-"""Accumulation in PSUM: planted mistakes of each kind, and what is allowed beside them."""
+"""Accumulation in PSUM: planted mistakes of each kind, and permitted cases."""
 
 from difftest.simulator import TRN1, TRN2, TRN3
 from difftest.simulator.entry.install import embedded
@@ -71,7 +71,7 @@ CHAINS = [("psum-chains", "warning")]
     ],
 )
 def test_chains_in_one_tensor(kernel, found):
-    """A warning where it was seen; AWS's own kernels have such chains on later generations."""
+    """A warning on the generation that failed; AWS's own kernels have such chains on later ones."""
     assert found_in(kernel, [X], machine=TRN1) == found
     assert found_in(kernel, [X]) == [(id, "note") for id, _ in found]
 
@@ -100,7 +100,7 @@ def test_interleaved_chains_name_both_lines():
     ],
 )
 def test_chains_of_the_classic_dialect(shape, block, found, machine):
-    """Of its compiler nothing is on record, and blocks are tensors of their own."""
+    """There is no record of its compiler, and blocks are tensors of their own."""
 
     def kernel(a):
         out = old_nl.ndarray((128, 128), dtype=a.dtype, buffer=old_nl.shared_hbm)
@@ -118,7 +118,7 @@ def test_chains_of_the_classic_dialect(shape, block, found, machine):
 
 
 def twice(accumulate, reads):
-    """One tensor for two chains, one after the other."""
+    """One tensor for two chains, in sequence."""
 
     def kernel(x):
         tile = loaded(x)

@@ -1,4 +1,4 @@
-"""Programs of a grid and cores of a logical NeuronCore: planted races, and what is ordered."""
+"""Programs of a grid and cores of a logical NeuronCore: planted races, and ordered accesses."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def part(program):
 
 
 def copy_part(out, x, program):
-    """One program's half of the columns, by way of SBUF."""
+    """One program's half of the columns, through SBUF."""
     tile = nl.ndarray((128, HALF), dtype=x.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=tile, src=x[:, part(program)])
     nisa.dma_copy(dst=out[:, part(program)], src=tile)
@@ -229,7 +229,7 @@ def read_back_at(late, value=lambda mine: mine):
 
 
 def beside_random_bits(kernel):
-    """The same kernel, and each program stores random bits of its own beside."""
+    """The same kernel, and each program also stores random bits of its own."""
 
     def random(x):
         bits = nl.ndarray((2, 128, 4), dtype=nl.uint32, buffer=nl.shared_hbm)

@@ -74,7 +74,7 @@ def test_a_scatter_that_adds(indices, found):
 
 
 def overwritten_then_added(x, rows, out):
-    """The remedy: the scatter that comes first overwrites, whatever the tensor held."""
+    """The remedy: the first scatter overwrites, whatever the tensor held."""
     line, column = nl.mgrid[0:4, 0:COLUMNS]
     nl.store(out, nl.zeros((ROWS, COLUMNS), x.dtype, buffer=nl.sbuf))
     tile = nl.load(x[0:4, :])
@@ -121,7 +121,7 @@ def test_rows_that_overlap_by_a_part_meet():
     assert found_in(kernel, [A, meeting]) == [("scatter-twice", "warning")]
 
 
-# -- what a scatter can reach
+# -- the reach of a scatter
 
 
 def added_beside(column):

@@ -1,4 +1,4 @@
-"""What a mask left unwritten: where it reaches an output or an index, and where it does not."""
+"""Masked-out elements: where they reach an output or an index, and where they do not."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def places():
 
 
 def loaded(x):
-    """[8, 16] of which ten columns are loaded."""
+    """[8, 16] with ten loaded columns."""
     row, column = places()
     return nl.load(x[row, column], mask=column < KEPT)
 
@@ -37,7 +37,7 @@ def by(compute, columns=1):
 
 
 def data(dtype=np.float32):
-    """Less than the poison of integers, whatever was drawn before."""
+    """Below the poison of integers, whatever was drawn before."""
     return np.minimum(np.abs(normal(ROWS, KEPT)) * 50, 100).astype(dtype)
 
 
@@ -97,7 +97,7 @@ def test_indices(masked, found):
 
 @every("command", ["reset_reduce", "reduce"])
 def test_looking_changes_nothing(command):
-    """What is computed with other poison leaves registers and random numbers alone."""
+    """A run with other poison leaves registers and random numbers alone."""
 
     def kernel(x, masked):
         out = nl.ndarray((ROWS, COLUMNS), x.dtype, buffer=nl.shared_hbm)
@@ -228,7 +228,7 @@ def test_an_argument_written_in_part_holds_what_it_held():
 
 
 def test_an_output_that_the_kernel_reads_too_is_one():
-    """What nothing wrote goes to an output whose other part is read back."""
+    """Unwritten elements go to an output whose other part is read back."""
 
     def kernel(x):
         out = nl.ndarray((8, 8), dtype=x.dtype, buffer=nl.shared_hbm)

@@ -1,4 +1,4 @@
-"""How full the memories are, as text."""
+"""The use of the memories, as text."""
 
 import re
 
@@ -93,7 +93,7 @@ def rows_of(count, lines, width):
         ]
     source += ["    for tile in held:", "        nl.store(out, tile[:, 0:1])", "    return out"]
     scope = {"nl": nl}
-    exec("\n".join(source), scope)  # a kernel of as many lines as are asked for
+    exec("\n".join(source), scope)  # a kernel with the requested number of lines
     return memory_text(launch(scope["kernel"]).trace, TRN2, width).splitlines()
 
 

@@ -1,4 +1,4 @@
-"""Runs in other orders: what they tell, and what they cannot."""
+"""Runs in other orders: conclusive and inconclusive cases."""
 
 import warnings
 
@@ -74,7 +74,7 @@ def test_a_kernel_that_ends_in_one_order_alone_depends_on_it():
 
 
 def test_programs_of_a_grid_that_are_late_see_what_the_others_write():
-    """One after the other, in whatever order, each reads back what it has written itself."""
+    """In sequence, in any order, each program reads back its own write."""
 
     def kernel(a):
         out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)

@@ -1,4 +1,4 @@
-"""Kernels on several ranks are looked at rank by rank."""
+"""Kernels on several ranks are inspected rank by rank."""
 
 import numpy as np
 

@@ -61,7 +61,7 @@ def drawn_by(report):
 
 
 def check_lane(axis, report):
-    """What stands in a lane, and where, is what the schedule's spans and the memories say."""
+    """A lane shows the data of the schedule's spans and of the memories."""
     name = re.split(r"[,\n]", axis.get_ylabel())[0]
     base = np.zeros(BINS)
     names = [text.get_text() for text in axis.get_legend().get_texts()]
