@@ -1,4 +1,4 @@
-"""The rules of today's dialect that a file may still break, each with its remedy."""
+"""Rules of the current dialect that a migrated file may still break, each with its remedy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ Rule = tuple[str, str]
 
 
 class NotMechanicalError(Exception):
-    """A statement that no rule rewrites; the rule and the remedy are its arguments."""
+    """A statement that cannot be rewritten. Its arguments are the broken rule and the remedy."""
 
 
 MASK = ("instructions have no mask", "slice the operands to what the mask leaves")
