@@ -1,4 +1,4 @@
-"""Reads a file, a trace or a kernel with every rule that holds for an SDK and a machine."""
+"""Check a file, a trace or a kernel against the rules for an SDK and a machine."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from difftest.tools.lint.rule import RULES, Confidence, Group, Release, Rule, of
 from difftest.tools.lint.source import UNREADABLE, Fix, Source, TextRange
 
 for _name in ("language", "classic", "upgrade", "trace_rules"):
-    import_module(f"difftest.tools.lint.{_name}")  # which enter their rules
-rule("NKX001", group=Group.PORTABILITY)(lambda node, at: ())  # found at the end of a file
+    import_module(f"difftest.tools.lint.{_name}")  # the import registers the module's rules
+rule("NKX001", group=Group.PORTABILITY)(lambda node, at: ())  # found by lint_source
 
 
 @dataclass(frozen=True, order=True)
 class Diagnostic:
-    """One place where a rule is broken; ``repair`` thinks of a fix."""
+    """A place where a rule is broken. ``repair`` computes its fix."""
 
     path: str
     region: TextRange
@@ -43,14 +43,14 @@ class Diagnostic:
 
     @cached_property
     def fix(self) -> Fix | None:
-        """What would mend it; None where only a person can."""
+        """The fix, or None if the code has to be changed by hand."""
         return self.repair()
 
     @property
     def place_fix(self) -> Fix | None:
-        """The fix of this place alone; None for a fix that rewrites the whole file.
+        """The fix of this place alone. None for a fix that rewrites the whole file.
 
-        To know the latter takes seconds: ``--fix``, ``--diff`` and ``difftest migrate`` ask for it.
+        Rewriting a file takes seconds. Only ``--fix``, ``--diff`` and ``difftest migrate`` do it.
         """
         return None if self.id in REWRITES else self.fix
 
@@ -60,25 +60,26 @@ class Diagnostic:
 
     @property
     def text(self) -> str:
-        """What happened, the rule and the remedy, in one line."""
+        """The event, the rule and the remedy in one line."""
         return f"{self.happened}: {self.rule.rule}; {self.rule.remedy}"
 
 
 @cache
 def rules() -> dict[str, Rule]:
-    """All rules by id."""
+    """Return all rules by id, sorted."""
     return dict(sorted(RULES.items()))
 
 
 def lint_source(
     source: Source, sdk: Release, target: str | None = None, ids: Collection[str] = ()
 ) -> list[Diagnostic]:
-    """What breaks the rules of an SDK in a file; in its own order.
+    """Return the diagnostics of a file, in file order.
 
     Parameters
     ----------
-    target : a machine; None for the rules of all.
-    ids : of rules, if not all are meant.
+    sdk : the SDK whose rules are checked.
+    target : a machine. None for the rules of all machines.
+    ids : the ids of the rules to check. Empty for all rules.
     """
     active = [
         row for id, row in rules().items() if (not ids or id in ids) and row.holds(sdk, target)
@@ -116,7 +117,7 @@ def _broken(source: Source, sdk: Release, active: Iterable[Rule]) -> Iterator[Di
 
 
 def _idle(source: Source, comment: Suppression, id: str) -> Diagnostic:
-    """A comment that silenced nothing."""
+    """Return the diagnostic for a comment that suppresses no finding."""
     region = TextRange(comment.line, comment.column, comment.line, comment.column + 1)
     repair = partial(fix_of_comment, source, comment, id)
     return Diagnostic(str(source.path), region, "NKX001", f"ignore[{id}] silences nothing", repair)
@@ -125,12 +126,12 @@ def _idle(source: Source, comment: Suppression, id: str) -> Diagnostic:
 def lint_trace(
     trace: Trace, sdk: Release | None = None, ids: Collection[str] = ()
 ) -> list[Diagnostic]:
-    """What a launch did that the compiler of its machine refuses: each line once for each rule.
+    """Return what the compiler of its machine would reject in a launch, once per line and rule.
 
     Parameters
     ----------
-    sdk : None for the newest that the kernel's dialect was written for.
-    ids : of rules, if not all are meant.
+    sdk : the SDK. None for the newest of the kernel's dialect.
+    ids : the ids of the rules to check. Empty for all rules.
     """
     diagnostics: dict[tuple[str, Location], Diagnostic] = {}
     for id, at, happened in _breaches(trace, sdk or sdk_of(trace), ids):
@@ -155,26 +156,27 @@ def _breaches(
 
 @cache
 def _reading(sdk: Release, target: str) -> list[Rule]:
-    """The rules of traces that hold."""
+    """Return the trace rules for an SDK and a machine."""
     return [check for check in rules().values() if check.reads_traces and check.holds(sdk, target)]
 
 
 _DETECTED = ("NKI521", "NKI544")
-"""Rules of traces that the detectors partition-start and program-trip-counts have, too."""
+"""Trace rules that the detectors partition-start and program-trip-counts also report."""
 
 
 def findings_of(
     kernel: Callable[..., Any], level: str | None = None, trace: Trace | None = None
 ) -> tuple[Finding, ...]:
-    """The rules that a kernel, and the functions of its file that it calls, break.
+    """Return findings for the rules that a kernel and its functions in the same file break.
 
-    It has run here, so all are warnings, those about time or what is announced notes. Hazards are
-    left to who looks for them in its trace. A kernel without source breaks no rule of sources.
+    The kernel has run on the simulator, so each finding is a warning. Findings about performance
+    or announced changes are notes. Hazards are excluded, because detectors find them in the trace.
+    A kernel without source has no findings of source rules.
 
     Parameters
     ----------
-    level : of NKI; None for the newest of its dialect.
-    trace : of the kernel's run, for the rules of traces.
+    level : the NKI level. None for the newest of the kernel's dialect.
+    trace : the trace of the kernel's run, for the trace rules.
     """
     function = inspect.unwrap(kernel)
     code = getattr(function, "__code__", None)
@@ -214,9 +216,9 @@ def _finding(diagnostic: Diagnostic) -> Finding:
 
 
 def unused_helpers(kernel: Callable[..., Any]) -> list[Finding]:
-    """A finding for each function of the kernel's module that no kernel of it names.
+    """Return a finding for each function that no kernel of the kernel's module uses.
 
-    Without source code there is nothing to look at: the list is empty.
+    The list is empty if the source code is not available.
     """
     function = inspect.unwrap(kernel)
     module = inspect.getmodule(function)
