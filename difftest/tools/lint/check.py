@@ -87,22 +87,24 @@ def lint_source(
     comments = suppressions_in(source.text)
     findings = []
     used = set()
-    for entry in _broken(source, sdk, active):
-        silencing = {(it, entry.id) for it in comments if it.applies_to(entry.id, entry.line)}
-        used |= silencing
-        if not silencing:
+    for entry in _source_diagnostics(source, sdk, active):
+        matching = {(it, entry.id) for it in comments if it.applies_to(entry.id, entry.line)}
+        used |= matching
+        if not matching:
             findings.append(entry)
-    asked = {check.id for check in active if not check.reads_traces}
-    idle = [
-        _idle(source, comment, id)
+    checked = {check.id for check in active if not check.reads_traces}
+    unused = [
+        _unused_suppression(source, comment, id)
         for comment in comments
         for id in comment.ids
-        if (id in asked or id not in rules()) and (comment, id) not in used
+        if (id in checked or id not in rules()) and (comment, id) not in used
     ]
-    return sorted({*findings, *idle})
+    return sorted({*findings, *unused})
 
 
-def _broken(source: Source, sdk: Release, active: Iterable[Rule]) -> Iterator[Diagnostic]:
+def _source_diagnostics(
+    source: Source, sdk: Release, active: Iterable[Rule]
+) -> Iterator[Diagnostic]:
     by_node: dict[type[ast.AST], list[Rule]] = {}
     for check in active:
         for kind in check.nodes:
@@ -116,11 +118,13 @@ def _broken(source: Source, sdk: Release, active: Iterable[Rule]) -> Iterator[Di
                     yield Diagnostic(str(source.path), region, check.id, happened, repair)
 
 
-def _idle(source: Source, comment: Suppression, id: str) -> Diagnostic:
+def _unused_suppression(source: Source, comment: Suppression, id: str) -> Diagnostic:
     """Return the diagnostic for a comment that suppresses no finding."""
     region = TextRange(comment.line, comment.column, comment.line, comment.column + 1)
     repair = partial(fix_of_comment, source, comment, id)
-    return Diagnostic(str(source.path), region, "NKX001", f"ignore[{id}] silences nothing", repair)
+    return Diagnostic(
+        str(source.path), region, "NKX001", f"ignore[{id}] suppresses nothing", repair
+    )
 
 
 def lint_trace(
@@ -134,7 +138,7 @@ def lint_trace(
     ids : the ids of the rules to check. Empty for all rules.
     """
     diagnostics: dict[tuple[str, Location], Diagnostic] = {}
-    for id, at, happened in _breaches(trace, sdk or sdk_of(trace), ids):
+    for id, at, happened in _trace_breaches(trace, sdk or sdk_of(trace), ids):
         if (id, at) not in diagnostics and not is_suppressed(id, at):
             called = "".join(f", called at {call.file}:{call.line}" for call in at.calls)
             region = TextRange(at.line, 1, at.line, 1 + len(at.text))
@@ -142,11 +146,11 @@ def lint_trace(
     return sorted(diagnostics.values())
 
 
-def _breaches(
+def _trace_breaches(
     trace: Trace, sdk: Release, ids: Collection[str]
 ) -> Iterator[tuple[str, Location, str]]:
     machine = MACHINES[trace.machine]
-    for check in _reading(sdk, machine.name):
+    for check in _active_trace_rules(sdk, machine.name):
         if not ids or check.id in ids:
             with internal_error_scope(f"the rule {check.id}"):
                 for at, happened in check.reader(trace, machine):
@@ -155,7 +159,7 @@ def _breaches(
 
 
 @cache
-def _reading(sdk: Release, target: str) -> list[Rule]:
+def _active_trace_rules(sdk: Release, target: str) -> list[Rule]:
     """Return the trace rules for an SDK and a machine."""
     return [check for check in rules().values() if check.reads_traces and check.holds(sdk, target)]
 
@@ -180,12 +184,12 @@ def findings_of(
     """
     function = inspect.unwrap(kernel)
     code = getattr(function, "__code__", None)
-    read = lint_trace(trace, sdk_of(trace, level)) if trace is not None else []
+    diagnostics = lint_trace(trace, sdk_of(trace, level)) if trace is not None else []
     findings: tuple[Finding, ...] = ()
     if code is not None:
         text = "".join(linecache.getlines(code.co_filename))
         findings = _findings(code.co_filename, text, function.__name__, level)
-    return (*findings, *(_finding(entry) for entry in read if entry.id not in _DETECTED))
+    return (*findings, *(_finding(entry) for entry in diagnostics if entry.id not in _DETECTED))
 
 
 @lru_cache(maxsize=256)
@@ -227,8 +231,8 @@ def unused_helpers(kernel: Callable[..., Any]) -> list[Finding]:
         return []
     source = Source(Path(file), inspect.getsource(module))
     own = [node for node in source.tree.body if isinstance(node, ast.FunctionDef)]
-    ways_in = [node for node in own if node.decorator_list or node.name == function.__name__]
-    reached = source.reached(*ways_in)
+    roots = [node for node in own if node.decorator_list or node.name == function.__name__]
+    reached = source.reached(*roots)
     return [
         Finding(
             id="unused-helper",

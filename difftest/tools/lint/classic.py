@@ -142,7 +142,7 @@ def _annotation(node: ast.AnnAssign, at: RuleContext) -> Iterator[Refusal]:
 def _condition(node: ast.If | ast.While | ast.IfExp, at: RuleContext) -> Iterator[Refusal]:
     kind = at.kind(node.test)
     if kind in _UNKNOWN:
-        yield node.test, f"{ast.unparse(node.test)} is asked, {kind.value}"
+        yield node.test, f"{ast.unparse(node.test)}, a condition, is {kind.value}"
 
 
 @rule("NKT208", nodes=(ast.Call,), **_CLASSIC)
@@ -451,7 +451,7 @@ def _carried(node: ast.For, at: RuleContext) -> Iterator[Refusal]:
             ValueType.TURN,
         )
         if is_number and first.by is not node and _is_read(name, node, first, at):
-            yield first.by, f"{name} goes from one turn over {ast.unparse(node.target)} to the next"
+            yield first.by, f"{name} is carried between iterations over {ast.unparse(node.target)}"
 
 
 def _is_read(name: str, loop: ast.For, first: Binding, at: RuleContext) -> bool:

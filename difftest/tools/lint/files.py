@@ -88,7 +88,9 @@ def levels_by_name(choices: Mapping[Level, Iterable[str]]) -> dict[str, Level]:
         for name in names:
             ids_of([name])
             if chosen.setdefault(name, level) is not level:
-                raise SettingsError(f"{name} is to be {chosen[name].value} and {level.value}")
+                raise SettingsError(
+                    f"{name} has two levels: {chosen[name].value} and {level.value}"
+                )
     return chosen
 
 
@@ -174,13 +176,15 @@ class LintRequest:
 
     def of_source(self, source: Source) -> list[Diagnostic]:
         """Return the diagnostics of a file, in file order."""
-        return self._told(lambda sdk: lint_source(source, sdk or source.sdk, self.target, self.ids))
+        return self._reported(
+            lambda sdk: lint_source(source, sdk or source.sdk, self.target, self.ids)
+        )
 
     def of_trace(self, trace: Trace) -> list[Diagnostic]:
         """Return the diagnostics of a kernel's run."""
-        return self._told(lambda sdk: lint_trace(trace, sdk, self.ids))
+        return self._reported(lambda sdk: lint_trace(trace, sdk, self.ids))
 
-    def _told(self, read: Callable[[Release | None], list[Diagnostic]]) -> list[Diagnostic]:
+    def _reported(self, read: Callable[[Release | None], list[Diagnostic]]) -> list[Diagnostic]:
         earlier = set(read(self.before)) if self.before else set()
         new = (entry for entry in read(self.sdk) if entry not in earlier)
         return [entry for entry in new if self.levels.of(entry.rule) is not Level.ALLOW]

@@ -57,12 +57,12 @@ def as_github(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
 def as_sarif(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
     """Return a SARIF log that declares every rule. Fingerprints are stable when lines move."""
     ids = list(rules())
-    said: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     results = []
     for entry in diagnostics:
         text = f"{entry.id}\0{Path(entry.path).as_posix()}\0{entry.happened}"
-        results.append(_result(entry, ids.index(entry.id), levels, f"{text}\0{said[text]}"))
-        said[text] += 1
+        results.append(_result(entry, ids.index(entry.id), levels, f"{text}\0{counts[text]}"))
+        counts[text] += 1
     run = {
         "tool": {
             "driver": {
@@ -128,7 +128,7 @@ def _declared(rule: Rule, levels: Levels) -> dict[str, Any]:
     }
 
 
-def _result(diagnostic: Diagnostic, index: int, levels: Levels, said: str) -> dict[str, Any]:
+def _result(diagnostic: Diagnostic, index: int, levels: Levels, fingerprint: str) -> dict[str, Any]:
     artifact = {"uri": Path(diagnostic.path).as_posix()}
     place = {"artifactLocation": artifact, "region": _region(diagnostic.region)}
     result = {
@@ -137,7 +137,7 @@ def _result(diagnostic: Diagnostic, index: int, levels: Levels, said: str) -> di
         "level": SEVERITIES[levels.of(diagnostic.rule)],
         "message": {"text": diagnostic.text},
         "locations": [{"physicalLocation": place}],
-        "partialFingerprints": {"kernel/v1": hashlib.sha256(said.encode()).hexdigest()[:32]},
+        "partialFingerprints": {"kernel/v1": hashlib.sha256(fingerprint.encode()).hexdigest()[:32]},
     }
     fix = diagnostic.place_fix
     if fix:
@@ -165,15 +165,15 @@ _COLUMNS = (
 )
 _HEAD = f"""# The linter's rules
 
-`difftest lint --explain ID` shows one rule with a wrong and a right kernel, as it stands below.
+`difftest lint --explain ID` shows one rule with a wrong and a right kernel, as below.
 
 | {" | ".join(_COLUMNS)} |
 |{"---|" * len(_COLUMNS)}
 """
 _REFUSALS = """
-## What the compiler was seen to refuse
+## Code that the compiler rejects
 
-What the simulator refuses needs no rule.
+Code that the simulator refuses needs no rule.
 
 | what | machines | our simulator | rule |
 |---|---|---|---|
@@ -191,7 +191,7 @@ def rules_page() -> str:
     own = "".join(f"| {' | '.join(map(_cell, _row(rule)))} |\n" for rule in rules().values())
     refused = "".join(
         f"| {_cell(row['what'])} | {row['machines']} | {row['simulator']} | "
-        f"{', '.join(map(_link, row['rules'].split())) or row['reason'] or 'none is needed'} |\n"
+        f"{', '.join(map(_link, row['rules'].split())) or row['reason'] or 'not needed'} |\n"
         for row in REFUSALS
     )
     pages = "".join(f'\n<a id="{id}"></a>\n\n#{rule.page}' for id, rule in rules().items())

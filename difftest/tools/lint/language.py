@@ -182,7 +182,7 @@ def _partial(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
 
 
 def _loop_bodies(at: RuleContext) -> list[ast.expr]:
-    """What a device loop of NKI 0.6 is given: its body is among it."""
+    """Return the arguments of device loops (NKI 0.6), which include the loops' bodies."""
     if at.sdk.minor < 32 or at.function is None:
         return []
     calls = (node for node in ast.walk(at.function) if isinstance(node, ast.Call))

@@ -57,7 +57,7 @@ def _gpsimd(event: Event) -> str | bool:
     are_integers = all(region.dtype.kind in "iu" for region in event.writes + event.reads)
     is_own = is_chosen or are_integers  # these run on GpSimd by default
     is_on_it = event.engine is Engine.GPSIMD and event.opcode in _ARITHMETIC
-    return is_on_it and not is_own and f"{event.opcode} is to run on the GpSimd Engine of trn1"
+    return is_on_it and not is_own and f"{event.opcode} runs on the GpSimd Engine of trn1"
 
 
 @_each("NKI502", **WRONG)
@@ -251,7 +251,7 @@ def _moved_on_chip(event: Event) -> str | bool:
         return False
     is_of_src = _is_part(src) and not _is_part(dst)  # the indexed side is accessed in part
     is_on_chip = is_of_src and not src.allocation.space.is_hbm
-    return is_on_chip and "dma_copy reads SBUF at an offset that stands in a tile"
+    return is_on_chip and "dma_copy reads SBUF at an offset from a tile"
 
 
 def _is_part(region: Region) -> bool:
@@ -307,7 +307,7 @@ def _psum(trace: Trace, machine: Machine) -> Iterator[Breach]:
         for region in event.writes + event.reads if loops else ():
             inside = {turn.loop.id for turn in region.allocation.loops}
             if region.allocation.space is Space.PSUM and loops[-1].id not in inside:
-                yield event, f"{event.opcode} uses {region.allocation}, made outside of the loop"
+                yield event, f"{event.opcode} uses {region.allocation}, allocated outside the loop"
 
 
 @trace_rule("NKI542", **TRN1)

@@ -28,7 +28,7 @@ class ValueType(Enum):
     TURN = "the index of a loop or a program"
     NUMBER = "a number"
     TENSOR = "a tensor in HBM"
-    GRID = "what nl.mgrid gives"
+    GRID = "an nl.mgrid"
 
 
 MAKERS = ("nl.ndarray", "nl.zeros", "nl.ones", "nl.full", "nl.empty", "nl.zeros_like")
