@@ -1,4 +1,4 @@
-"""How much each rule counts: by group, by id, by what is named, by pyproject.toml."""
+"""Levels of rules by group, by id, by the named SDK and target, and by pyproject.toml."""
 
 import pytest
 

@@ -29,7 +29,7 @@ def body(text):
 
 
 def rewritten(text):
-    """The body of a function, before and after; and the rules that were broken."""
+    """Return the migrated body of a function, and the rules that it still breaks."""
     result = migrate_source(f"{HEAD}\n\ndef f(a, b):\n{body(text)}\n")
     assert result.text.startswith(f"{TODAY}\n\ndef f(a, b):\n")
     return result.text.partition("def f(a, b):\n")[2].rstrip("\n"), list(result.left)
