@@ -18,7 +18,7 @@ def write_untyped_numpy(path: Path) -> None:
 
 
 def said_by_mypy(*options: str) -> tuple[str, str, int]:
-    """Return mypy's output, and restore the recursion limit, which would crash Python 3.11 later."""
+    """Return mypy's output, and restore the recursion limit, which would crash Python 3.11."""
     limit = sys.getrecursionlimit()
     try:
         return api.run(list(options))
