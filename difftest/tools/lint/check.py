@@ -95,11 +95,20 @@ def lint_source(
     checked = {check.id for check in active if not check.reads_traces}
     unused = [
         _unused_suppression(source, comment, id)
-        for comment in comments
-        for id in comment.ids
-        if (id in checked or id not in rules()) and (comment, id) not in used
+        for comment, id in _suppressed_ids(comments, checked)
+        if (comment, id) not in used
     ]
     return sorted({*findings, *unused})
+
+
+def _suppressed_ids(
+    comments: Iterable[Suppression], checked: Collection[str]
+) -> Iterator[tuple[Suppression, str]]:
+    """Yield each comment with each of its ids that was checked or that no rule has."""
+    for comment in comments:
+        for id in comment.ids:
+            if id in checked or id not in rules():
+                yield comment, id
 
 
 def _source_diagnostics(

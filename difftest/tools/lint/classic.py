@@ -123,19 +123,22 @@ def _annotation(node: ast.AnnAssign, at: RuleContext) -> Iterator[Refusal]:
     call = node.value
     if not isinstance(annotated, ast.Subscript) or at.name(annotated.value) != "nt.tensor":
         return
-    if isinstance(call, ast.Subscript):
-        said = _sizes(annotated.slice, at)
-        lengths = [_length(part) for part in parts_of(call)]
-        pairs = zip(said, lengths, strict=False)
-        differ = any(None not in pair and pair[0] != pair[1] for pair in pairs)
-        if differ and len(said) == len(lengths):
-            yield node.annotation, f"{ast.unparse(annotated)} annotates {ast.unparse(call)}"
+    shape = _sizes(annotated.slice, at)
+    if isinstance(call, ast.Subscript) and _differ_from_slices(shape, call):
+        yield node.annotation, f"{ast.unparse(annotated)} annotates {ast.unparse(call)}"
     if isinstance(call, ast.Call) and at.name(call.func) in (*MAKERS, "nl.load") and call.args:
-        said = _sizes(annotated.slice, at)
         first = call.args[0]
-        sizes = _sizes(first, at) if at.name(call.func) in MAKERS else _sliced(first, len(said))
-        if said and sizes and None not in (*said, *sizes) and said != sizes:
+        sizes = _sizes(first, at) if at.name(call.func) in MAKERS else _sliced(first, len(shape))
+        if shape and sizes and None not in (*shape, *sizes) and shape != sizes:
             yield node.annotation, f"{ast.unparse(annotated)} annotates a tensor {list(sizes)}"
+
+
+def _differ_from_slices(shape: list[int | None], tile: ast.Subscript) -> bool:
+    """Return whether a known size differs from the length of a subscript's slice."""
+    lengths = [_length(part) for part in parts_of(tile)]
+    pairs = zip(shape, lengths, strict=False)
+    differ = any(None not in pair and pair[0] != pair[1] for pair in pairs)
+    return differ and len(shape) == len(lengths)
 
 
 @rule("NKT207", nodes=(ast.If, ast.While, ast.IfExp), **_CLASSIC)
@@ -422,8 +425,8 @@ def _follows(chosen: list[ast.AST], loop: ast.For, at: RuleContext) -> bool:
     """
     kinds = at.source.kinds(at.function) if at.function else None
     names = set().union(*(kinds.origins(part) for part in chosen)) if kinds else set()
-    turn = {getattr(part, "id", "") for part in ast.walk(loop.target)}
-    return bool(names & (turn | _filled(loop, at)))
+    loop_names = {getattr(part, "id", "") for part in ast.walk(loop.target)}
+    return bool(names & (loop_names | _filled(loop, at)))
 
 
 def _filled(loop: ast.For, at: RuleContext) -> set[str]:

@@ -128,19 +128,23 @@ def project_settings(folder: Path) -> dict[str, Any]:
     file = next((path for path in files if path.is_file()), None)
     table = _table(file) if file else {}
     try:
-        settings = {"sdk": table.pop("sdk", None), "target": table.pop("target", None)}
-        for name, values in (("sdk", SDKS), ("target", TARGETS)):
-            if settings[name] is not None and settings[name] not in values:
-                raise SettingsError(f"{name} is one of {', '.join(values)}; got {settings[name]!r}")
-        choices = {level: table.pop(level.value, []) for level in Level}
-        for level, names in choices.items():
-            if not isinstance(names, list):
-                raise SettingsError(f"{level.value} is a list of ids and groups; got {names!r}")
-        if table:
-            raise SettingsError(f"there is no setting {', '.join(table)}")
-        return {**settings, "levels": levels_by_name(choices)}
+        return _checked_settings(table)
     except SettingsError as error:
         raise SettingsError(f"{file}, {TABLE}: {error}") from None
+
+
+def _checked_settings(table: dict[str, Any]) -> dict[str, Any]:
+    settings = {"sdk": table.pop("sdk", None), "target": table.pop("target", None)}
+    for name, values in (("sdk", SDKS), ("target", TARGETS)):
+        if settings[name] is not None and settings[name] not in values:
+            raise SettingsError(f"{name} is one of {', '.join(values)}; got {settings[name]!r}")
+    choices = {level: table.pop(level.value, []) for level in Level}
+    for level, names in choices.items():
+        if not isinstance(names, list):
+            raise SettingsError(f"{level.value} is a list of ids and groups; got {names!r}")
+    if table:
+        raise SettingsError(f"there is no setting {', '.join(table)}")
+    return {**settings, "levels": levels_by_name(choices)}
 
 
 def _table(file: Path) -> dict[str, Any]:

@@ -212,8 +212,8 @@ def _same_load(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     if is_same and _is_argument(base, at) and not _is_written(base, at.function, at):
         tile = _tile(node, at)
         if tile is not None and not _is_written(tile, loop, at, besides=node):
-            turn = ast.unparse(loop.target)
-            yield node, f"each iteration over {turn} loads {ast.unparse(moved)} again"
+            target = ast.unparse(loop.target)
+            yield node, f"each iteration over {target} loads {ast.unparse(moved)} again"
 
 
 def _is_argument(node: ast.AST, at: RuleContext) -> bool:
@@ -260,15 +260,20 @@ def _is_written(
     """Return whether a statement in a block writes to the tensor of a name."""
     name = base.id if isinstance(base, ast.Name) else ""
     for node in ast.walk(block):
-        written: list[ast.expr] = []
-        if isinstance(node, ast.Call) and node is not besides and at.name(node.func):
-            written = [key.value for key in node.keywords if (key.arg or "").startswith("dst")]
-            written += [] if at.name(node.func) == "nl.load" else node.args[:1]
-        elif isinstance(node, (ast.Assign, ast.AugAssign)):
-            written = [part for part in targets_of(node) if isinstance(part, ast.Subscript)]
+        written = [] if node is besides else _destinations(node, at)
         if any(name in _names(part) for part in written if not isinstance(part, ast.Attribute)):
             return True
     return False
+
+
+def _destinations(node: ast.AST, at: RuleContext) -> list[ast.expr]:
+    """Return the expressions that a call of NKI or an assignment to a subscript writes to."""
+    if isinstance(node, ast.Call) and at.name(node.func):
+        written = [key.value for key in node.keywords if (key.arg or "").startswith("dst")]
+        return written if at.name(node.func) == "nl.load" else [*written, *node.args[:1]]
+    if isinstance(node, (ast.Assign, ast.AugAssign)):
+        return [part for part in targets_of(node) if isinstance(part, ast.Subscript)]
+    return []
 
 
 def _names(node: ast.AST) -> set[str]:

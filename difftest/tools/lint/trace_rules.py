@@ -238,8 +238,8 @@ def _rows(trace: Trace, machine: Machine) -> Iterator[Breach]:
 def _broadcast(event: Event) -> str | bool:
     reads = [part for part in event.reads if part.whole and part.shape and part.shape[0] > 1]
     repeated = [region.shape[0] for region in reads if region.strides[0] == 0]
-    is_told = bool(repeated) and event.engine is Engine.DMA
-    return is_told and f"{event.opcode} reads one row for {repeated[0]} partitions"
+    is_broadcast = bool(repeated) and event.engine is Engine.DMA
+    return is_broadcast and f"{event.opcode} reads one row for {repeated[0]} partitions"
 
 
 @_each("NKI529", **TRN2)

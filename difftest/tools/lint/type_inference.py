@@ -154,25 +154,27 @@ class TypeInference:
         if isinstance(node, ast.Subscript):
             return self._of_part(node)
         if isinstance(node, ast.Attribute):
-            is_number = node.attr in ("shape", "ndim", "size") or "nl.tile_size" in self._named(
-                node
-            )
-            is_index = self.of(node.value) is ValueType.GRID
-            if is_index:
-                return ValueType.INDEX
-            if is_number:
-                return ValueType.NUMBER
-            return None
+            return self._of_attribute(node)
         if isinstance(node, ast.Compare):
-            sides = [node.left, *node.comparators]
-            if any(isinstance(op, _IDENTITY) for op in node.ops) or any(map(_is_no_number, sides)):
-                return ValueType.NUMBER
-            both = self._together(node.left, *node.comparators)
-            return ValueType.MASK if both in (ValueType.INDEX, ValueType.LINE) else both
+            return self._of_comparison(node)
         if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.IfExp)):
             parts = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
             return self._together(*parts[isinstance(node, ast.IfExp) :])  # without its test
         return None
+
+    def _of_attribute(self, node: ast.Attribute) -> ValueType | None:
+        if self.of(node.value) is ValueType.GRID:
+            return ValueType.INDEX
+        if node.attr in ("shape", "ndim", "size") or "nl.tile_size" in self._named(node):
+            return ValueType.NUMBER
+        return None
+
+    def _of_comparison(self, node: ast.Compare) -> ValueType | None:
+        sides = [node.left, *node.comparators]
+        if any(isinstance(op, _IDENTITY) for op in node.ops) or any(map(_is_no_number, sides)):
+            return ValueType.NUMBER
+        common = self._together(*sides)
+        return ValueType.MASK if common in (ValueType.INDEX, ValueType.LINE) else common
 
     def _of_binding(self, binding: Binding) -> ValueType | None:
         if isinstance(binding.by, ast.For) and isinstance(binding.value, ast.Call):

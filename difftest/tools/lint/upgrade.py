@@ -109,13 +109,13 @@ def _argument(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     name = at.name(node.func)
     for keyword in node.keywords if name else ():
         row = LIFETIMES.get(f"{name}({keyword.arg})")
-        said = f"{name}({keyword.arg}=)"
+        argument = f"{name}({keyword.arg}=)"
         if _is_passed(f"{name}({keyword.arg})", at):
             continue
         if row and _reached(row.ended, at):
-            yield keyword, f"{said} ended with NKI {row.ended} (now: {row.instead})"
+            yield keyword, f"{argument} ended with NKI {row.ended} (now: {row.instead})"
         elif row and not _reached(row.since, at):
-            yield keyword, f"{said} exists since NKI {row.since} (until then: {row.instead})"
+            yield keyword, f"{argument} exists since NKI {row.since} (until then: {row.instead})"
 
 
 @rule("NKU305", group=Group.CORRECTNESS, nodes=(ast.Attribute,))

@@ -149,14 +149,15 @@ class ModuleNames:
             named = [(TODAY[module], local) for module, local in modules if module in TODAY]
             if "nisa" not in have and any(module == "nl" for module, _ in modules):
                 named.insert(0, (TODAY["nisa"], "nisa"))
-            lines = [
-                cst.parse_statement(f"import {name}" + (f" as {local}" if local != name else ""))
-                for name, local in named
-            ]
+            lines: list[Any] = [_import_line(name, local) for name, local in named]
             if lines:
                 lines[0] = lines[0].with_changes(leading_lines=line.leading_lines)
             statements += lines if modules else [line]
         return statements
+
+
+def _import_line(name: str, local: str) -> Any:
+    return cst.parse_statement(f"import {name}" + (f" as {local}" if local != name else ""))
 
 
 def _imported(node: Any) -> list[tuple[str, str]]:

@@ -340,15 +340,16 @@ def _place(call: ast.Call, names: ModuleNames) -> int:
 
 def _is_always_indexed(function: ast.AST, name: str, place: int) -> bool:
     """Return whether each use indexes all block dimensions, or reads the dtype."""
-    nodes = list(ast.walk(function))
-    uses = [node for node in nodes if _is_use(node, name)]
-    dtypes = [use for use in nodes if isinstance(use, ast.Attribute) and _is_use(use.value, name)]
-    dtypes = [dtype for dtype in dtypes if dtype.attr == "dtype"]
-    indexed = [use for use in nodes if isinstance(use, ast.Subscript) and _is_use(use.value, name)]
-    indices = [items_of(node)[:place] for node in indexed]
-    return len(uses) == len(dtypes) + len(indexed) and all(
-        len(items) == place and all(map(picks_one, items)) for items in indices
-    )
+    uses = 0
+    allowed = 0
+    for node in ast.walk(function):
+        uses += _is_use(node, name)
+        if isinstance(node, ast.Attribute) and _is_use(node.value, name):
+            allowed += node.attr == "dtype"
+        if isinstance(node, ast.Subscript) and _is_use(node.value, name):
+            items = items_of(node)[:place]
+            allowed += len(items) == place and all(map(picks_one, items))
+    return uses == allowed
 
 
 def _is_use(node: ast.AST, name: str) -> bool:

@@ -197,9 +197,9 @@ def validate_translation(
         for call in calls:
             _compare(_run(before, call, setting), _run(after, call, setting), call, setting, proof)
     if not proof.same and not proof.rounded:
-        told = f"both kernels refuse all of {len(calls)} cases: nothing was compared"
-        why = [f"the classic: {_run(before, call, setting).refusal}" for call in calls[:1]]
-        raise ValidationError("; ".join([told, *why]))
+        message = f"both kernels refuse all of {len(calls)} cases: nothing was compared"
+        reasons = [f"the classic: {_run(before, call, setting).refusal}" for call in calls[:1]]
+        raise ValidationError("; ".join([message, *reasons]))
     return proof
 
 
