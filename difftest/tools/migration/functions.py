@@ -128,9 +128,7 @@ class InstructionWriter(OperandWriter):
             if role in OF_RESULT:
                 continue
             if role not in taken:
-                raise NotMechanicalError(
-                    f"today's {function} has no {role}", "`difftest api` lists what it has"
-                )
+                raise NotMechanicalError(f"{function} does not take {role}", "see `difftest api`")
             if role in NUMPY_OPS:
                 operands[role] = NewOperand(self.operator_name(node))
             elif role in VECTORS:

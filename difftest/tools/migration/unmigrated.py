@@ -43,7 +43,7 @@ def _of_name(name: str | None) -> Iterator[Rule]:
     if name in GONE:
         yield GONE[name]
     elif module in TODAYS_MODULES and not hasattr(TODAYS_MODULES[module], rest.partition(".")[0]):
-        yield f"today's dialect has no {name}", "`difftest api` lists what it has"
+        yield f"the current dialect does not have {name}", "see `difftest api`"
 
 
 def _of_call(call: cst.Call, name: str) -> Iterator[Rule]:

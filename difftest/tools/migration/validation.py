@@ -218,7 +218,7 @@ def _loaded(sources: Sources, dialect: str, kernel: str) -> Any:
     name = f"difftest_migrated_{dialect}_{file.stem}"
     spec = spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        raise ValidationError(f"{file} is no Python module")
+        raise ValidationError(f"{file} is not a Python module")
     module = module_from_spec(spec)
     with _imports_from(sources, name):
         sys.modules[name] = module
@@ -293,7 +293,7 @@ def _compare(
     elif setting.may_round and _is_rounding(before, after):
         proof.rounded.append(call)
     else:
-        hint = "" if setting.may_round else "; --rounding accepts what rounding alone explains"
+        hint = "" if setting.may_round else "; --rounding accepts differences due to rounding"
         raise ValidationError(f"{different}{hint}")
 
 
