@@ -255,17 +255,17 @@ class Source(SourceText):
     @cached_property
     def functions(self) -> Mapping[str, Sequence[Function]]:
         """All functions of the file by name, including nested functions."""
-        every = (node for node in ast.walk(self.tree) if isinstance(node, Function))
-        return group_by(every, lambda function: function.name)
+        functions = (node for node in ast.walk(self.tree) if isinstance(node, Function))
+        return group_by(functions, lambda function: function.name)
 
     @cached_property
     def kernels(self) -> frozenset[Function]:
         """The kernels of the file: functions with an NKI decorator, or that are launched."""
-        every = {function for named in self.functions.values() for function in named}
+        functions = {function for named in self.functions.values() for function in named}
         launched = {*self.launched, *self._launched_here()}
         return frozenset(
             function
-            for function in every
+            for function in functions
             if function.name in launched or any(map(self._is_launcher, function.decorator_list))
         )
 
@@ -277,8 +277,8 @@ class Source(SourceText):
     @cached_property
     def kernel_code(self) -> frozenset[Function]:
         """Functions that run in kernels: functions that issue instructions, and their callees."""
-        every = (function for named in self.functions.values() for function in named)
-        return self.reached(*self.kernels, *filter(self._issues, every))
+        functions = (function for named in self.functions.values() for function in named)
+        return self.reached(*self.kernels, *filter(self._issues, functions))
 
     def reached(self, *functions: Function) -> frozenset[Function]:
         """Return these functions, and functions of the file that they use, even indirectly."""

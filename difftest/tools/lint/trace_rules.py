@@ -37,9 +37,9 @@ def _each(id: str, **data: Any) -> Callable[[Callable[[Event], str | bool]], Non
     The decorated function returns a description of the violation, or a false value.
     """
 
-    def enter(says: Callable[[Event], str | bool]) -> None:
+    def enter(check: Callable[[Event], str | bool]) -> None:
         def reader(trace: Trace, machine: Machine) -> Iterator[Breach]:
-            return ((event, str(text)) for event in trace if (text := says(event)))
+            return ((event, str(text)) for event in trace if (text := check(event)))
 
         trace_rule(id, **data)(reader)
 
@@ -286,7 +286,7 @@ def _many(trace: Trace, machine: Machine) -> Iterator[Breach]:
         generated = [  # count the instructions of a device loop only once
             event
             for event in trace
-            if not any(turn.number and turn.loop.kind is LoopKind.DYNAMIC for turn in event.loops)
+            if not any(step.number and step.loop.kind is LoopKind.DYNAMIC for step in event.loops)
         ]
         if len(generated) > MANY_INSTRUCTIONS:
             lines = Counter(event.location for event in generated)
@@ -297,7 +297,7 @@ def _many(trace: Trace, machine: Machine) -> Iterator[Breach]:
 
 def enclosing_device_loops(event: Event) -> list[Loop]:
     """Return the device loops around an event, outermost first."""
-    return [turn.loop for turn in event.loops if turn.loop.kind is LoopKind.DYNAMIC]
+    return [step.loop for step in event.loops if step.loop.kind is LoopKind.DYNAMIC]
 
 
 @trace_rule("NKI541", **TRN1)
@@ -305,7 +305,7 @@ def _psum(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
         loops = enclosing_device_loops(event)
         for region in event.writes + event.reads if loops else ():
-            inside = {turn.loop.id for turn in region.allocation.loops}
+            inside = {step.loop.id for step in region.allocation.loops}
             if region.allocation.space is Space.PSUM and loops[-1].id not in inside:
                 yield event, f"{event.opcode} uses {region.allocation}, allocated outside the loop"
 
@@ -352,7 +352,7 @@ def _collective_of_one(trace: Trace, machine: Machine) -> Iterator[Breach]:
 def _copied(trace: Trace, machine: Machine) -> Iterator[Breach]:
     written: dict[int, frozenset[int]] = {}
     for event in trace:
-        ids = frozenset(turn.loop.id for turn in event.loops if turn.loop.kind is LoopKind.STATIC)
+        ids = frozenset(step.loop.id for step in event.loops if step.loop.kind is LoopKind.STATIC)
         is_inside = bool(enclosing_device_loops(event))
         for region in event.reads if event.opcode == "tensor_copy" and not is_inside else ():
             if written.get(region.allocation.id, frozenset()) & ids:

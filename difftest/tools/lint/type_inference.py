@@ -236,18 +236,21 @@ class TypeInference:
 
     def _reaching(self, name: ast.Name) -> list[Binding]:
         """Return the bindings that may reach a use of a name."""
-        every = self.bound.get(name.id)
-        if every is None:
+        bindings = self.bound.get(name.id)
+        if bindings is None:
             value = self._source.constants.get(name.id)
             return [Binding(name, value)] if value is not None else []
-        above = [binding for binding in every if binding.end <= (name.lineno, name.col_offset)]
+        above = [binding for binding in bindings if binding.end <= (name.lineno, name.col_offset)]
         last = max(above, key=lambda binding: binding.end, default=None)
         around = set(self._source.around(name))
         if last is None or not self._is_before(last.by, around):
-            return every
-        turned = around.difference(self._source.around(last.by), [last.by])
-        loops = {block for block in turned if isinstance(block, (ast.For, ast.While))}
-        return [last, *(item for item in every if loops.intersection(self._source.around(item.by)))]
+            return bindings
+        repeated = around.difference(self._source.around(last.by), [last.by])
+        loops = {block for block in repeated if isinstance(block, (ast.For, ast.While))}
+        return [
+            last,
+            *(item for item in bindings if loops.intersection(self._source.around(item.by))),
+        ]
 
     def _is_before(self, statement: ast.AST, around: set[ast.AST]) -> bool:
         """Return whether a statement always runs before the code inside ``around``."""

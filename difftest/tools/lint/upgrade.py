@@ -186,7 +186,7 @@ def _is_assigned_result(node: ast.Call, signature: inspect.Signature, at: RuleCo
     if not (is_part and is_early) or "dst" not in signature.parameters:
         return False
     given = {keyword.arg: keyword for keyword in node.keywords if keyword.arg}
-    others = [one for one in signature.parameters.values() if one.name != "dst"]
+    others = [item for item in signature.parameters.values() if item.name != "dst"]
     try:
         inspect.Signature(others).bind(*node.args, **given)
     except TypeError:
@@ -210,14 +210,14 @@ def _signature_of(name: str, is_classic: bool) -> inspect.Signature | None:
     if own not in functions or not callable(functions[own]):
         return None
     try:
-        every = list(inspect.signature(functions[own]).parameters.values())
+        parameters = list(inspect.signature(functions[own]).parameters.values())
     except ValueError:
         return None
-    if any(one.kind is one.VAR_POSITIONAL for one in every):
+    if any(item.kind is item.VAR_POSITIONAL for item in parameters):
         return None  # such as a range, which also takes hints
     blank = inspect.Parameter.empty
-    bare = (one.replace(annotation=blank) for one in every)
-    shown = [one if one.default is blank else one.replace(default=None) for one in bare]
+    bare = (item.replace(annotation=blank) for item in parameters)
+    shown = [item if item.default is blank else item.replace(default=None) for item in bare]
     return inspect.Signature(shown)
 
 

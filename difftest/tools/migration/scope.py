@@ -217,8 +217,9 @@ class Scope:
             keeps = "keepdims" in keywords and ast.unparse(keywords["keepdims"]) == "True"
             return KnownTile(reduced(first.shape, axis, keeps), dtype or first.dtype, "sbuf")
         if name == "nl.transpose":
-            turned = None if first.shape is None or len(first.shape) != 2 else first.shape[::-1]
-            return KnownTile(turned, dtype or first.dtype, "psum")
+            is_matrix = len(first.shape or ()) == 2
+            shape = first.shape[::-1] if first.shape and is_matrix else None
+            return KnownTile(shape, dtype or first.dtype, "psum")
         if name == "nl.matmul":
             return KnownTile(self._product(call), f"{self.names.local('nl')}.float32", "psum")
         if name == "nl.broadcast_to" and len(call.args) > 1:
@@ -233,9 +234,9 @@ class Scope:
         if len(tiles) != 2 or any(tile is None or len(tile.shape or ()) != 2 for tile in tiles):
             return None
         x, y = (tile.shape or () for tile in tiles if tile is not None)
-        turned = keywords.get("transpose_x", call.args[2] if len(call.args) > 2 else None)
-        is_turned = turned is not None and ast.unparse(turned) == "True"
-        return (x[1] if is_turned else x[0], y[1])
+        transposed = keywords.get("transpose_x", call.args[2] if len(call.args) > 2 else None)
+        is_transposed = transposed is not None and ast.unparse(transposed) == "True"
+        return (x[1] if is_transposed else x[0], y[1])
 
     def _new(self, name: str, call: ast.Call, keywords: dict[str, ast.expr]) -> KnownTile:
         arguments = dict(zip(positional(name), call.args, strict=False)) | keywords

@@ -308,12 +308,12 @@ class StatementWriter(ExpressionWriter):
             self.instruction(call, ResultTarget(call, dst))
             return
         arguments = self.given(call)
-        turned = arguments.pop("transpose_x", None)
+        transposed = arguments.pop("transpose_x", None)
         if set(arguments) != {"x", "y"}:
             raise NotMechanicalError(*UNKNOWN_CALL)
         x = self.operand(arguments["x"]).text
         y = self.operand(arguments["y"]).text
-        if turned is None or ast.unparse(turned) != "True":
+        if transposed is None or ast.unparse(transposed) != "True":
             x = f"{self.nl('copy')}({self.nl('transpose')}({x}))"
         self.issue(MATMUL, dst, {"stationary": x, "moving": y})
 
