@@ -6,7 +6,7 @@ v2.26.0, in their order and sections. Nine dtypes are listed there without an ow
 is the table of dtypes in ``nki.api.shared.rst``.
 
 Sources of ``data/names-v2.32.0.csv``, at tag v2.32.0: these summaries and ``nki.collectives.rst``
-under ``nki/api``, and names from the stubs (``nki/*/__init__.py``) that no summary lists.
+under ``nki/api``, and names found only in the stubs (``nki/*/__init__.py``).
 """
 
 from __future__ import annotations

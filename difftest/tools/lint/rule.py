@@ -193,7 +193,7 @@ class Rule:
 
     @property
     def reads_traces(self) -> bool:
-        """Whether the rule reads a trace instead of source code."""
+        """True for a rule that reads a trace instead of source code."""
         return self.reader is not _nothing
 
     def holds(self, sdk: Release, target: str | None) -> bool:

@@ -50,7 +50,7 @@ class Scope:
     blocks: dict[str, int] = field(default_factory=dict)
     """The number of block dimensions before the partitions, by tile."""
     moves_blocks: bool = False
-    """Whether the tile under construction has block dimensions."""
+    """True while a tile with block dimensions is written."""
     counts: dict[Term, str] = field(default_factory=dict)
     """The names given to element counts, by the count that a mask leaves of an axis."""
     returns: dict[str, KnownTile] = field(default_factory=dict)
