@@ -1,1 +1,1 @@
-"""The documented names of NKI, and what the embedded simulator has of each."""
+"""The documented names of NKI, and the embedded simulator's support for each."""

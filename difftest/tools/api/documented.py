@@ -1,11 +1,12 @@
-"""Every name that AWS documents of NKI, by dialect, and whether the simulator has it.
+"""The names that AWS documents for NKI, by dialect, and the simulator's support for each.
 
 Source of ``data/names-v2.26.0.csv``: the summaries of ``general/nki/api/nki.rst``,
 ``nki.language.rst`` and ``nki.isa.rst`` in the public repository aws-neuron/aws-neuron-sdk at tag
-v2.26.0, in their order and sections. Nine dtypes stand there without a page of their own; theirs
-is the table of dtypes in ``nki.api.shared.rst``. Source of ``data/names-v2.32.0.csv``: the same
-summaries and that of ``nki.collectives.rst`` under ``nki/api`` at tag v2.32.0, and the names that
-the stubs beside them (``nki/*/__init__.py``) have and no summary lists.
+v2.26.0, in their order and sections. Nine dtypes are listed there without an own page. Their page
+is the table of dtypes in ``nki.api.shared.rst``.
+
+Sources of ``data/names-v2.32.0.csv``, at tag v2.32.0: these summaries and ``nki.collectives.rst``
+under ``nki/api``, and names found only in the stubs (``nki/*/__init__.py``).
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ _SITE = "https://awsdocs-neuron.readthedocs-hosted.com/en/"
 
 
 class Dialect(NamedTuple):
-    """A dialect of NKI: the tag that documents it, and where its modules are."""
+    """A dialect of NKI: the tag of its documentation, and the location of its modules."""
 
     tag: str
     title: str
     package: str
-    """In front of a documented module's name, where kernels import it from."""
+    """The prefix of a documented module's name in imports."""
     folder: str
-    """Of the site, above the pages."""
+    """The folder of the pages on the site."""
 
 
 CLASSIC = Dialect("v2.26.0", "the classic dialect", "neuronxcc.", "general/")
@@ -40,23 +41,23 @@ TODAY = Dialect("v2.32.0", "today's dialect", "", "")
 
 
 class SupportState(Enum):
-    """What becomes of a kernel that uses a name."""
+    """The simulator's support for a documented name."""
 
     MODELLED = "modelled"
     RAISES = "raises"
-    """Its use is an error that says so."""
+    """Using the name raises ``NotModelledError``."""
     MISSING = "missing"
-    """The simulator does not know it."""
+    """The simulator does not have the name."""
 
 
 class DocumentedName(NamedTuple):
-    """One documented name."""
+    """A name that AWS documents."""
 
     module: str
     section: str
     name: str
     page: str
-    """Below the dialect's folder of the site, without ``.html``."""
+    """The page's path below the dialect's folder, without ``.html``."""
     dialect: Dialect = CLASSIC
 
     @property
@@ -66,7 +67,7 @@ class DocumentedName(NamedTuple):
 
 @cache
 def documented_names(dialect: Dialect) -> tuple[DocumentedName, ...]:
-    """Every row of the dialect's list."""
+    """Return the documented names of a dialect, in the order of its list."""
     file = files("difftest.tools.api") / "data" / f"names-{dialect.tag}.csv"
     rows = csv.DictReader(file.read_text(encoding="utf-8").splitlines())
     return tuple(DocumentedName(**row, dialect=dialect) for row in rows)
@@ -74,7 +75,7 @@ def documented_names(dialect: Dialect) -> tuple[DocumentedName, ...]:
 
 @cache
 def support_states(dialect: Dialect) -> dict[DocumentedName, SupportState]:
-    """Each documented name of a dialect, asked of the embedded modules."""
+    """Return the support state of each documented name, determined from the embedded modules."""
     names = documented_names(dialect)
     with embedded():
         modules = {entry.module: sys.modules[f"{dialect.package}{entry.module}"] for entry in names}

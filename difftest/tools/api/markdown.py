@@ -1,4 +1,4 @@
-"""The page of the supported API, from the documented names and the records."""
+"""Generate the page of the supported API from documented names and instruction records."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ variants of an operand differ, each class is named.
 
 
 def api_page() -> str:
-    """The whole page."""
+    """Return the whole page as Markdown."""
     parts = [_INTRODUCTION, _summary(), *_names(CLASSIC), *_names(TODAY)]
     head = ("instruction", "engines", "operands", "destinations", "options", "cost")
     records = (_row(record) for _, record in sorted(every_instruction().items()))
@@ -59,7 +59,7 @@ def api_page() -> str:
 
 @cache
 def every_instruction() -> dict[str, Instruction]:
-    """All records by name, also those whose modules nothing else has loaded."""
+    """Return all instruction records by name, and load the modules that define them."""
     every_record()
     return dict(INSTRUCTIONS)
 
@@ -100,7 +100,7 @@ def _names(dialect: Dialect) -> Iterator[str]:
 
 
 def _issued(name: DocumentedName) -> str:
-    """The instructions that rest on the name's page."""
+    """Return links to the instructions that cite the name's page."""
     records = [record for record in every_instruction().values() if name.page in record.pages]
     return ", ".join(f"[`{record.name}`](#{record.name})" for record in records)
 
@@ -122,7 +122,7 @@ def _row(record: Instruction) -> tuple[str, ...]:
 
 
 def role_text(role: Role) -> str:
-    """What an operand takes, in Markdown."""
+    """Return the accepted buffers and dtypes of an operand as Markdown."""
     name = f"`{role.name}{'?' if role.optional else ''}`"
     if role.takes in (OperandKind.NUMBER, OperandKind.INDEX):
         return f"{name}: {role.takes.value}"

@@ -14,7 +14,7 @@ import numpy as np
 from difftest.testing.backends.device.thresholds import Array, PerformanceTest
 
 SEED = 42
-"""The starter code's default."""
+"""The default seed of the starter code."""
 BATCH = 4
 FILTER = 3
 SMALL = (32, 16)
@@ -24,18 +24,18 @@ MAX_POOL = 2
 
 @dataclass(frozen=True, kw_only=True)
 class CorrectnessTest:
-    """One correctness test: all its cases must pass for its points."""
+    """A correctness test. It gives its points only if all its cases pass."""
 
     name: str
     image: tuple[int, int]
     channels: tuple[tuple[int, int], ...]
-    """Pairs of input and output channels, one case each."""
+    """Pairs of input and output channels, one pair for each case."""
     bias: bool
     pool_size: int
     points: float = 2.5
 
     def cases(self, random: np.random.RandomState) -> Iterator[tuple[str, Array, Array, Array]]:
-        """Name, X, W and bias of each case, float32, drawn in the starter code's order."""
+        """Yield name, X, W and bias of each case, in float32, drawn in the starter code's order."""
         for c_in, c_out in self.channels:
             X = random.rand(BATCH, c_in, *self.image).astype(np.float32)
             W = random.rand(c_out, c_in, FILTER, FILTER).astype(np.float32)
@@ -60,7 +60,9 @@ CORRECTNESS = tuple(
     for size, image, channels in (("small", SMALL, _PAIRS), ("large", LARGE, ((256, 256),)))
     for also, pool_size in (("", 1), (", bias", 1), (", bias, max pool", MAX_POOL))
 )
-"""Two of them are ours and give no points: small images find in a second what large ones would."""
+"""Two of these tests are not the course's and give no points. They find errors of large images
+within a second, on small images.
+"""
 
 _LIMITS = {
     (LARGE, "float32"): (4964.0, 4596.0),
@@ -92,14 +94,14 @@ TRANSPOSE = PerformanceTest(
     relaxed_us=float(np.nextafter(700, 0)),
     full_us=float(np.nextafter(700, 0)),
 )
-"""Part 1's extra credit, which is for less than 700 us; its points are no part of this grade."""
+"""Part 1's extra credit, given below 700 us. Its points do not count for this grade."""
 
 
 def correctness_tests(*, max_pool: bool) -> tuple[CorrectnessTest, ...]:
-    """The tests that count, without max pooling or with it."""
+    """Return the correctness tests, with or without max pooling."""
     return tuple(test for test in CORRECTNESS if max_pool or test.pool_size == 1)
 
 
 def performance_tests(*, max_pool: bool) -> tuple[PerformanceTest, ...]:
-    """The tests that count, without max pooling or with it; extra credit last."""
+    """Return the performance tests, with or without max pooling; extra credit last."""
     return tuple(test for test in PERFORMANCE if max_pool or test.pool_size == 1)

@@ -1,7 +1,7 @@
-"""Grade a student's file as the course does: correctness is run, performance only predicted.
+"""Grade a student's file as the course does: run the correctness tests, predict the performance.
 
-The data and the acceptance rule (``np.allclose`` in float32) are the course's; the expected
-values come from the reference, in float64.
+The data and the acceptance rule (``np.allclose`` in float32) are the course's. The reference
+computes the expected values in float64.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from difftest.tools.course.assignment import CorrectnessTest
 Reference = Callable[..., Array]
 
 KERNEL = "fused_conv2d_maxpool"
-"""The function that the assignment asks for."""
+"""The name of the assignment's kernel."""
 
 
 @dataclass(frozen=True)
 class CaseResult:
-    """One case: passed, or what went wrong."""
+    """The result of one case: passed, or a failure."""
 
     test: CorrectnessTest
     case: str
@@ -47,10 +47,10 @@ def grade_correctness(
 ) -> Iterator[CaseResult]:
     """Run each case of each test, in order; a kernel that raises fails its case.
 
-    Of a kernel that has failed on all small images a large one of the same kind tells nothing more.
+    If all cases of small images fail, the large images with the same options are not run.
     """
     reference: Reference = import_shipped("reference.conv2d_maxpool").conv2d_maxpool
-    course = np.random.RandomState(seed)  # what np.random.seed(seed) and np.random.rand draw
+    course = np.random.RandomState(seed)  # draws the same data as np.random.seed and np.random.rand
     hopeless: set[tuple[bool, int]] = set()
     for test in tests:
         if (kind := (test.bias, test.pool_size)) in hopeless:
@@ -72,7 +72,7 @@ def _run_case(
         result = within_limits(run, f"{getattr(kernel, '__name__', KERNEL)} on {X.shape}")
     except (NkiError, AssertionError) as error:
         return f"{type(error).__name__}: {error}"
-    except Exception as error:  # the student's Python: it fails the case, and its name says why
+    except Exception as error:  # student code may raise any exception; it fails the case
         return f"the kernel raised {type(error).__name__}: {error}"
     if len(result.outputs) != 1:
         return f"the kernel returned {len(result.outputs)} tensors, not one"
@@ -82,7 +82,10 @@ def _run_case(
 def _difference(
     out: Array, reference: Reference, X: Array, W: Array, bias: Array, pool: int
 ) -> str | None:
-    """The first wrong element of ``out``, image by image to bound the memory; None if none is."""
+    """Return a description of the first image with wrong elements, or None if all are right.
+
+    Images are compared one by one to limit the memory.
+    """
     for number, image in enumerate(X):
         expected = reference(image[np.newaxis], W, bias, pool)[0].astype(np.float32)
         if out.shape != (len(X), *expected.shape):
@@ -98,9 +101,9 @@ def _difference(
 
 
 def hazards_of(kernel: Callable[..., Any], tests: tuple[CorrectnessTest, ...]) -> list[Finding]:
-    """Return what is wrong with a correct kernel on a device, such as ``tensor-scope``.
+    """Return the hazards of a correct kernel on a device, such as ``tensor-scope``.
 
-    The smallest case of each test is looked at: its first.
+    Only the first and smallest case of each test is run.
     """
     inspector = Inspector()
     with listening(inspector):
@@ -111,7 +114,7 @@ def hazards_of(kernel: Callable[..., Any], tests: tuple[CorrectnessTest, ...]) -
 
 
 class PredictedP99(NamedTuple):
-    """A p99 latency that the timing model predicts, and its interval; microseconds."""
+    """A p99 latency that the timing model predicts, and its interval, in microseconds."""
 
     p99: float
     low: float
@@ -119,13 +122,13 @@ class PredictedP99(NamedTuple):
 
 
 def predict_p99(kernel: Callable[..., Any], test: PerformanceTest) -> PredictedP99:
-    """The p99 latency in microseconds that the timing model predicts; nothing is measured."""
+    """Return the p99 latency in microseconds that the timing model predicts."""
     result = launch(kernel, test.arguments(), {"pool_size": test.pool_size})
     latency = predict_latency(result.trace, TRN2, True)
     return PredictedP99(latency.get_latency_percentile(99), *latency.get_interval())
 
 
 def correctness_points(results: list[CaseResult]) -> float:
-    """A test's points for each test of which no case failed."""
+    """Return the sum of points of the tests without a failed case."""
     failed = {result.test for result in results if not result.passed}
     return sum(test.points for test in {result.test for result in results} - failed)

@@ -1,5 +1,5 @@
-"""What the compiler would refuse, read off a kernel's source and trace: ``difftest lint``.
+"""``difftest lint``: report code that the compiler would reject, from a kernel's source and trace.
 
-A rule is data (:class:`~difftest.tools.lint.rule.Rule`), a function that looks at one kind of node
-or reads a trace, and a page with a wrong and a right kernel. No kernel runs in here.
+A rule consists of data (:class:`~difftest.tools.lint.rule.Rule`), a check of syntax nodes or of a
+trace, and a page with a wrong and a right kernel. The linter itself runs no kernel.
 """

@@ -1,4 +1,4 @@
-"""Reads a file, a trace or a kernel with every rule that holds for an SDK and a machine."""
+"""Check a file, a trace or a kernel against the rules for an SDK and a machine."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from difftest.tools.lint.rule import RULES, Confidence, Group, Release, Rule, of
 from difftest.tools.lint.source import UNREADABLE, Fix, Source, TextRange
 
 for _name in ("language", "classic", "upgrade", "trace_rules"):
-    import_module(f"difftest.tools.lint.{_name}")  # which enter their rules
-rule("NKX001", group=Group.PORTABILITY)(lambda node, at: ())  # found at the end of a file
+    import_module(f"difftest.tools.lint.{_name}")  # the import registers the module's rules
+rule("NKX001", group=Group.PORTABILITY)(lambda node, at: ())  # found by lint_source
 
 
 @dataclass(frozen=True, order=True)
 class Diagnostic:
-    """One place where a rule is broken; ``repair`` thinks of a fix."""
+    """A place where a rule is broken. ``repair`` computes its fix."""
 
     path: str
     region: TextRange
@@ -43,14 +43,14 @@ class Diagnostic:
 
     @cached_property
     def fix(self) -> Fix | None:
-        """What would mend it; None where only a person can."""
+        """The fix, or None if the code has to be changed by hand."""
         return self.repair()
 
     @property
     def place_fix(self) -> Fix | None:
-        """The fix of this place alone; None for a fix that rewrites the whole file.
+        """The fix of this place alone. None for a fix that rewrites the whole file.
 
-        To know the latter takes seconds: ``--fix``, ``--diff`` and ``difftest migrate`` ask for it.
+        Rewriting a file takes seconds. Only ``--fix``, ``--diff`` and ``difftest migrate`` do it.
         """
         return None if self.id in REWRITES else self.fix
 
@@ -60,25 +60,26 @@ class Diagnostic:
 
     @property
     def text(self) -> str:
-        """What happened, the rule and the remedy, in one line."""
+        """The event, the rule and the remedy in one line."""
         return f"{self.happened}: {self.rule.rule}; {self.rule.remedy}"
 
 
 @cache
 def rules() -> dict[str, Rule]:
-    """All rules by id."""
+    """Return all rules by id, sorted."""
     return dict(sorted(RULES.items()))
 
 
 def lint_source(
     source: Source, sdk: Release, target: str | None = None, ids: Collection[str] = ()
 ) -> list[Diagnostic]:
-    """What breaks the rules of an SDK in a file; in its own order.
+    """Return the diagnostics of a file, in file order.
 
     Parameters
     ----------
-    target : a machine; None for the rules of all.
-    ids : of rules, if not all are meant.
+    sdk : the SDK whose rules are checked.
+    target : a machine. None for the rules of all machines.
+    ids : the ids of the rules to check. Empty for all rules.
     """
     active = [
         row for id, row in rules().items() if (not ids or id in ids) and row.holds(sdk, target)
@@ -86,22 +87,33 @@ def lint_source(
     comments = suppressions_in(source.text)
     findings = []
     used = set()
-    for entry in _broken(source, sdk, active):
-        silencing = {(it, entry.id) for it in comments if it.applies_to(entry.id, entry.line)}
-        used |= silencing
-        if not silencing:
+    for entry in _source_diagnostics(source, sdk, active):
+        matching = {(it, entry.id) for it in comments if it.applies_to(entry.id, entry.line)}
+        used |= matching
+        if not matching:
             findings.append(entry)
-    asked = {check.id for check in active if not check.reads_traces}
-    idle = [
-        _idle(source, comment, id)
-        for comment in comments
-        for id in comment.ids
-        if (id in asked or id not in rules()) and (comment, id) not in used
+    checked = {check.id for check in active if not check.reads_traces}
+    unused = [
+        _unused_suppression(source, comment, id)
+        for comment, id in _suppressed_ids(comments, checked)
+        if (comment, id) not in used
     ]
-    return sorted({*findings, *idle})
+    return sorted({*findings, *unused})
 
 
-def _broken(source: Source, sdk: Release, active: Iterable[Rule]) -> Iterator[Diagnostic]:
+def _suppressed_ids(
+    comments: Iterable[Suppression], checked: Collection[str]
+) -> Iterator[tuple[Suppression, str]]:
+    """Yield each comment with each of its ids that was checked or that no rule has."""
+    for comment in comments:
+        for id in comment.ids:
+            if id in checked or id not in rules():
+                yield comment, id
+
+
+def _source_diagnostics(
+    source: Source, sdk: Release, active: Iterable[Rule]
+) -> Iterator[Diagnostic]:
     by_node: dict[type[ast.AST], list[Rule]] = {}
     for check in active:
         for kind in check.nodes:
@@ -115,25 +127,27 @@ def _broken(source: Source, sdk: Release, active: Iterable[Rule]) -> Iterator[Di
                     yield Diagnostic(str(source.path), region, check.id, happened, repair)
 
 
-def _idle(source: Source, comment: Suppression, id: str) -> Diagnostic:
-    """A comment that silenced nothing."""
+def _unused_suppression(source: Source, comment: Suppression, id: str) -> Diagnostic:
+    """Return the diagnostic for a comment that suppresses no finding."""
     region = TextRange(comment.line, comment.column, comment.line, comment.column + 1)
     repair = partial(fix_of_comment, source, comment, id)
-    return Diagnostic(str(source.path), region, "NKX001", f"ignore[{id}] silences nothing", repair)
+    return Diagnostic(
+        str(source.path), region, "NKX001", f"ignore[{id}] suppresses nothing", repair
+    )
 
 
 def lint_trace(
     trace: Trace, sdk: Release | None = None, ids: Collection[str] = ()
 ) -> list[Diagnostic]:
-    """What a launch did that the compiler of its machine refuses: each line once for each rule.
+    """Return what the compiler of its machine would reject in a launch, once per line and rule.
 
     Parameters
     ----------
-    sdk : None for the newest that the kernel's dialect was written for.
-    ids : of rules, if not all are meant.
+    sdk : the SDK. None for the newest of the kernel's dialect.
+    ids : the ids of the rules to check. Empty for all rules.
     """
     diagnostics: dict[tuple[str, Location], Diagnostic] = {}
-    for id, at, happened in _breaches(trace, sdk or sdk_of(trace), ids):
+    for id, at, happened in _trace_breaches(trace, sdk or sdk_of(trace), ids):
         if (id, at) not in diagnostics and not is_suppressed(id, at):
             called = "".join(f", called at {call.file}:{call.line}" for call in at.calls)
             region = TextRange(at.line, 1, at.line, 1 + len(at.text))
@@ -141,11 +155,11 @@ def lint_trace(
     return sorted(diagnostics.values())
 
 
-def _breaches(
+def _trace_breaches(
     trace: Trace, sdk: Release, ids: Collection[str]
 ) -> Iterator[tuple[str, Location, str]]:
     machine = MACHINES[trace.machine]
-    for check in _reading(sdk, machine.name):
+    for check in _active_trace_rules(sdk, machine.name):
         if not ids or check.id in ids:
             with internal_error_scope(f"the rule {check.id}"):
                 for at, happened in check.reader(trace, machine):
@@ -154,36 +168,37 @@ def _breaches(
 
 
 @cache
-def _reading(sdk: Release, target: str) -> list[Rule]:
-    """The rules of traces that hold."""
+def _active_trace_rules(sdk: Release, target: str) -> list[Rule]:
+    """Return the trace rules for an SDK and a machine."""
     return [check for check in rules().values() if check.reads_traces and check.holds(sdk, target)]
 
 
 _DETECTED = ("NKI521", "NKI544")
-"""Rules of traces that the detectors partition-start and program-trip-counts have, too."""
+"""Trace rules that the detectors partition-start and program-trip-counts also report."""
 
 
 def findings_of(
     kernel: Callable[..., Any], level: str | None = None, trace: Trace | None = None
 ) -> tuple[Finding, ...]:
-    """The rules that a kernel, and the functions of its file that it calls, break.
+    """Return findings for the rules that a kernel and its functions in the same file break.
 
-    It has run here, so all are warnings, those about time or what is announced notes. Hazards are
-    left to who looks for them in its trace. A kernel without source breaks no rule of sources.
+    The kernel has run on the simulator, so each finding is a warning. Findings about performance
+    or announced changes are notes. Hazards are excluded, because detectors find them in the trace.
+    A kernel without source has no findings of source rules.
 
     Parameters
     ----------
-    level : of NKI; None for the newest of its dialect.
-    trace : of the kernel's run, for the rules of traces.
+    level : the NKI level. None for the newest of the kernel's dialect.
+    trace : the trace of the kernel's run, for the trace rules.
     """
     function = inspect.unwrap(kernel)
     code = getattr(function, "__code__", None)
-    read = lint_trace(trace, sdk_of(trace, level)) if trace is not None else []
+    diagnostics = lint_trace(trace, sdk_of(trace, level)) if trace is not None else []
     findings: tuple[Finding, ...] = ()
     if code is not None:
         text = "".join(linecache.getlines(code.co_filename))
         findings = _findings(code.co_filename, text, function.__name__, level)
-    return (*findings, *(_finding(entry) for entry in read if entry.id not in _DETECTED))
+    return (*findings, *(_finding(entry) for entry in diagnostics if entry.id not in _DETECTED))
 
 
 @lru_cache(maxsize=256)
@@ -214,9 +229,9 @@ def _finding(diagnostic: Diagnostic) -> Finding:
 
 
 def unused_helpers(kernel: Callable[..., Any]) -> list[Finding]:
-    """A finding for each function of the kernel's module that no kernel of it names.
+    """Return a finding for each function that no kernel of the kernel's module uses.
 
-    Without source code there is nothing to look at: the list is empty.
+    The list is empty if the source code is not available.
     """
     function = inspect.unwrap(kernel)
     module = inspect.getmodule(function)
@@ -225,8 +240,8 @@ def unused_helpers(kernel: Callable[..., Any]) -> list[Finding]:
         return []
     source = Source(Path(file), inspect.getsource(module))
     own = [node for node in source.tree.body if isinstance(node, ast.FunctionDef)]
-    ways_in = [node for node in own if node.decorator_list or node.name == function.__name__]
-    reached = source.reached(*ways_in)
+    roots = [node for node in own if node.decorator_list or node.name == function.__name__]
+    reached = source.reached(*roots)
     return [
         Finding(
             id="unused-helper",

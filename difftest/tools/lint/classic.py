@@ -24,12 +24,12 @@ from difftest.tools.lint.type_inference import (
 
 _CLASSIC: dict[str, Any] = {"group": Group.CORRECTNESS, "frontends": frozenset({Frontend.CLASSIC})}
 _UNKNOWN = (ValueType.TILE, ValueType.INDEX, ValueType.LINE, ValueType.MASK)
-"""What is not known when the kernel is traced."""
+"""Types of expressions whose values are unknown while the kernel is traced."""
 _TENSORS = (ValueType.TILE, ValueType.TENSOR)
 _PARTS = (ast.Name, ast.Subscript)
 _BLOCKS = (ast.If, ast.For, ast.While, ast.With)
 _GATHERS_SINCE = {"nl.load_transpose2d": 99, "nisa.dma_transpose": 27}
-"""The SDK 2.x that transposes by indices: test_nki_isa_dma_transpose.py at v2.27.0."""
+"""The first SDK 2.x that transposes by indices: test_nki_isa_dma_transpose.py at v2.27.0."""
 _WRITERS = ("nl.store", "nisa.dma_copy", "nl.atomic_rmw")
 
 _ALLOCATORS = tuple(
@@ -44,9 +44,9 @@ _ACTIVATED = [
     *("nl.rsqrt", "nl.sigmoid", "nl.relu", "nl.gelu", "nl.silu", "nl.erf", "nl.softplus"),
     *("nl.mish", "nl.square", "nl.gelu_dx", "nl.silu_dx", "nl.erf_dx", "nl.gelu_apprx_tanh"),
 ]
-"""Functions that the Scalar Engine's activation computes, whose bias the compiler makes."""
+"""Functions that the Scalar Engine computes as an activation. The compiler creates their bias."""
 HAZARDS = ("NKH401", "NKH402")
-"""The rules of this module: who reads a trace knows better."""
+"""The hazard rules of this module. Detectors that read a trace are more precise."""
 
 
 @rule(
@@ -84,7 +84,7 @@ def _shared(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
 
 
 def _is_given_shared(value: ast.expr, at: RuleContext) -> bool:
-    """Return whether a value is a parameter that some call of the file gives nl.shared_hbm."""
+    """Return whether a value is a parameter that a call in the file sets to ``nl.shared_hbm``."""
     if at.function is None or not isinstance(value, ast.Name):
         return False
     if value.id not in {arg.arg for arg in at.function.args.args}:
@@ -123,26 +123,29 @@ def _annotation(node: ast.AnnAssign, at: RuleContext) -> Iterator[Refusal]:
     call = node.value
     if not isinstance(annotated, ast.Subscript) or at.name(annotated.value) != "nt.tensor":
         return
-    if isinstance(call, ast.Subscript):
-        said = _sizes(annotated.slice, at)
-        lengths = [_length(part) for part in parts_of(call)]
-        pairs = zip(said, lengths, strict=False)
-        differ = any(None not in pair and pair[0] != pair[1] for pair in pairs)
-        if differ and len(said) == len(lengths):
-            yield node.annotation, f"{ast.unparse(annotated)} annotates {ast.unparse(call)}"
+    shape = _sizes(annotated.slice, at)
+    if isinstance(call, ast.Subscript) and _differ_from_slices(shape, call):
+        yield node.annotation, f"{ast.unparse(annotated)} annotates {ast.unparse(call)}"
     if isinstance(call, ast.Call) and at.name(call.func) in (*MAKERS, "nl.load") and call.args:
-        said = _sizes(annotated.slice, at)
         first = call.args[0]
-        sizes = _sizes(first, at) if at.name(call.func) in MAKERS else _sliced(first, len(said))
-        if said and sizes and None not in (*said, *sizes) and said != sizes:
+        sizes = _sizes(first, at) if at.name(call.func) in MAKERS else _sliced(first, len(shape))
+        if shape and sizes and None not in (*shape, *sizes) and shape != sizes:
             yield node.annotation, f"{ast.unparse(annotated)} annotates a tensor {list(sizes)}"
+
+
+def _differ_from_slices(shape: list[int | None], tile: ast.Subscript) -> bool:
+    """Return whether a known size differs from the length of a subscript's slice."""
+    lengths = [_length(part) for part in parts_of(tile)]
+    pairs = zip(shape, lengths, strict=False)
+    differ = any(None not in pair and pair[0] != pair[1] for pair in pairs)
+    return differ and len(shape) == len(lengths)
 
 
 @rule("NKT207", nodes=(ast.If, ast.While, ast.IfExp), **_CLASSIC)
 def _condition(node: ast.If | ast.While | ast.IfExp, at: RuleContext) -> Iterator[Refusal]:
     kind = at.kind(node.test)
     if kind in _UNKNOWN:
-        yield node.test, f"{ast.unparse(node.test)} is asked, {kind.value}"
+        yield node.test, f"{ast.unparse(node.test)}, a condition, is {kind.value}"
 
 
 @rule("NKT208", nodes=(ast.Call,), **_CLASSIC)
@@ -172,7 +175,7 @@ def _parameter(node: ast.Call | ast.Assign | ast.AugAssign, at: RuleContext) -> 
 
 
 def _is_slice(target: ast.expr) -> bool:
-    """Return whether a target is a slice; an item by name or number may be a list's."""
+    """Return whether a target is a slice. Other subscripts may be items of a list."""
     return isinstance(target, ast.Subscript) and any(
         isinstance(part, ast.Slice) or ast.unparse(part) == "..." for part in parts_of(target)
     )
@@ -183,7 +186,7 @@ def _written_parameter(
 ) -> Iterator[Refusal]:
     """Yield a refusal if ``written`` is a parameter that the kernel may not change."""
     base = written.value if isinstance(written, ast.Subscript) else written
-    root = base and at.value(base)  # a second name of it is the parameter, too
+    root = base and at.value(base)  # resolve other names of the parameter
     if at.function not in at.source.kernels or not isinstance(root, ast.Name):
         return
     returns = any(isinstance(inner, ast.Return) and inner.value for inner in ast.walk(at.function))
@@ -210,7 +213,10 @@ def _gathers(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
 
 
 def _uses_after(body: list[ast.stmt], at: RuleContext, lost: set[str]) -> Iterator[Refusal]:
-    """Uses of tensors after the block that made them; ``lost`` are those of blocks before."""
+    """Yield uses of tensors after the block that created them.
+
+    ``lost`` holds the tensors of earlier blocks.
+    """
     for statement in body:
         assigned = {name.id for name in ast.walk(statement) if _is_name(name, ast.Store)}
         if isinstance(statement, _BLOCKS):
@@ -226,7 +232,7 @@ def _uses_after(body: list[ast.stmt], at: RuleContext, lost: set[str]) -> Iterat
 
 
 def _made(node: ast.AST, at: RuleContext, is_inside: bool) -> set[str]:
-    """The names that statements give to new tensors inside of a block that has a scope."""
+    """Return the names of new tensors inside a block that has its own scope."""
     if isinstance(node, ast.Assign):
         is_new = at.kind(node.value) is ValueType.TILE and not isinstance(node.value, _PARTS)
         return {
@@ -237,7 +243,7 @@ def _made(node: ast.AST, at: RuleContext, is_inside: bool) -> set[str]:
 
 
 def _is_scope(node: ast.AST, at: RuleContext) -> bool:
-    """Whether a block has a scope of its own: what Python values choose is Python's."""
+    """Return whether a block has its own scope. Blocks that Python values control have none."""
     if isinstance(node, ast.For):
         called = node.iter.func if isinstance(node.iter, ast.Call) else node.iter
         return (at.name(called) or ast.unparse(called)) in (*TRACED_ONCE, "range")
@@ -255,7 +261,7 @@ def _is_mutable(parameter: ast.arg, at: RuleContext) -> bool:
 
 
 def _names_mutable(annotation: ast.expr, at: RuleContext) -> bool:
-    """Return whether an annotation, or the text in it, names a mutable tensor of NKI's."""
+    """Return whether an annotation, or a string inside it, names a mutable NKI tensor."""
     for node in ast.walk(annotation):
         if at.name(node) in ("nt.mutable_tensor", "nt.mutable"):
             return True
@@ -267,7 +273,7 @@ def _names_mutable(annotation: ast.expr, at: RuleContext) -> bool:
 
 
 def _sizes(node: ast.expr, at: RuleContext) -> list[int | None]:
-    """The sizes of a shape, None for what is not written out."""
+    """Return the sizes of a shape, with None for each size that is not a literal."""
     parts = node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
     return [_size(part, at) for part in parts]
 
@@ -280,7 +286,7 @@ def _size(node: ast.expr, at: RuleContext) -> int | None:
 
 
 def _sliced(node: ast.expr, rank: int) -> list[int]:
-    """The lengths of a tensor's slices, if all are written out, one for each dimension."""
+    """Return the length of the slice of each dimension; empty unless all ends are literals."""
     parts = parts_of(node) if isinstance(node, ast.Subscript) else []
     slices = [part for part in parts if isinstance(part, ast.Slice) and part.step is None]
     ends = [(getattr(it.lower, "value", 0), getattr(it.upper, "value", None)) for it in slices]
@@ -290,7 +296,7 @@ def _sliced(node: ast.expr, rank: int) -> list[int]:
 
 
 def _length(part: ast.expr) -> int | None:
-    """Return the length of a slice whose ends are written out; None of any other index."""
+    """Return the length of a slice with literal ends, or None for any other index."""
     if not isinstance(part, ast.Slice) or part.step is not None:
         return None
     low = 0 if part.lower is None else getattr(part.lower, "value", None)
@@ -346,9 +352,9 @@ def _free_index(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
 
 
 def _spans(part: ast.AST, at: RuleContext) -> bool:
-    """Return whether an index takes more than one element: it names blocks or partitions.
+    """Return whether an index may select more than one element.
 
-    A tile of indices behind single blocks, ``x[block, rows, j]``, names the partitions.
+    In ``x[block, rows, j]``, a tile of indices after single blocks selects the partitions.
     """
     return isinstance(part, ast.Slice) or at.kind(part) in (
         ValueType.TILE,
@@ -358,14 +364,14 @@ def _spans(part: ast.AST, at: RuleContext) -> bool:
 
 
 def _is_of_grid(node: ast.AST, at: RuleContext) -> bool:
-    """Whether an index is one of those that ``nl.mgrid`` makes together."""
+    """Return whether an index is a part of an ``nl.mgrid``."""
     value = at.value(node)
     is_part = isinstance(value, (ast.Subscript, ast.Attribute))
     return is_part and at.kind(value.value) is ValueType.GRID  # type: ignore[attr-defined]
 
 
 def _places(at: RuleContext) -> bool:
-    """Whether the function places tensors by itself, or a kernel that reaches it does."""
+    """Return whether the function, or a kernel that reaches it, allocates tensors explicitly."""
     if at.function is None:
         return False
     callers = [kernel for kernel in at.source.kernels if at.function in at.source.reached(kernel)]
@@ -403,7 +409,7 @@ def _runs_once(loop: ast.For, at: RuleContext) -> bool:
 
 
 def _conditions(node: ast.AST, loop: ast.For, at: RuleContext) -> Iterator[ast.AST]:
-    """Yield the conditions inside of a loop below which a node stands."""
+    """Yield the conditions inside a loop that a node depends on."""
     for block in at.source.around(node):
         if block is loop:
             return
@@ -414,13 +420,13 @@ def _conditions(node: ast.AST, loop: ast.For, at: RuleContext) -> Iterator[ast.A
 def _follows(chosen: list[ast.AST], loop: ast.For, at: RuleContext) -> bool:
     """Return whether an index, a mask or a condition may differ between iterations of a loop.
 
-    It does if it is computed from the loop's variable. A tile of indices that the loop fills, or
-    that a function of the file may fill, can be computed from it, too.
+    It may if it is computed from the loop variable, or from a tile of indices that the loop or a
+    function of the file may fill.
     """
     kinds = at.source.kinds(at.function) if at.function else None
     names = set().union(*(kinds.origins(part) for part in chosen)) if kinds else set()
-    turn = {getattr(part, "id", "") for part in ast.walk(loop.target)}
-    return bool(names & (turn | _filled(loop, at)))
+    loop_names = {getattr(part, "id", "") for part in ast.walk(loop.target)}
+    return bool(names & (loop_names | _filled(loop, at)))
 
 
 def _filled(loop: ast.For, at: RuleContext) -> set[str]:
@@ -448,11 +454,14 @@ def _carried(node: ast.For, at: RuleContext) -> Iterator[Refusal]:
             ValueType.TURN,
         )
         if is_number and first.by is not node and _is_read(name, node, first, at):
-            yield first.by, f"{name} goes from one turn over {ast.unparse(node.target)} to the next"
+            yield first.by, f"{name} is carried between iterations over {ast.unparse(node.target)}"
 
 
 def _is_read(name: str, loop: ast.For, first: Binding, at: RuleContext) -> bool:
-    """Whether a turn uses what the one before gave a name, but to place tensors by it."""
+    """Return whether an iteration uses the previous iteration's value of a name.
+
+    Uses that only place tensors do not count.
+    """
     reads = [use for use in ast.walk(loop) if isinstance(use, ast.Name) and use.id == name]
     reads = [use for use in reads if isinstance(use.ctx, ast.Load)]
     is_before = isinstance(first.by, ast.AugAssign) or any(
@@ -464,7 +473,7 @@ def _is_read(name: str, loop: ast.For, first: Binding, at: RuleContext) -> bool:
 
 
 def _is_excused(node: ast.AST, name: str, at: RuleContext) -> bool:
-    """Whether a node computes the name's next value, or says where a tensor is placed."""
+    """Return whether a node computes the name's next value, or allocates a tensor."""
     if isinstance(node, (ast.Assign, ast.AugAssign)):
         return name in [getattr(target, "id", "") for target in targets_of(node)]
     return isinstance(node, ast.Call) and at.name(node.func) in _ALLOCATORS
@@ -475,9 +484,9 @@ def _range(loop: ast.For, at: RuleContext) -> str | None:
 
 
 def _written(loop: ast.For, at: RuleContext) -> Iterator[tuple[ast.Subscript, list[ast.expr]]]:
-    """Yield the parts of tensors that a loop assigns or stores to, each with its mask.
+    """Yield the parts of tensors that a loop assigns or stores to, each with its masks.
 
-    ``+=`` and ``nl.loop_reduce`` add to a part, and are left out.
+    ``+=`` and ``nl.loop_reduce`` are excluded, because they accumulate.
     """
     for node in ast.walk(loop):
         if isinstance(node, ast.Assign) and not _adds(node.value, at):

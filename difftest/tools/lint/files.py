@@ -1,4 +1,4 @@
-"""Files and runs of kernels, read for an SDK or for what is new in it, and what each counts."""
+"""Lint files and kernel runs for an SDK, and assign a level to each finding."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ else:
     import tomli as tomllib
 
 _ROUNDS = 20
-"""A fix can make room for another one; each file comes to rest after a few."""
+"""The maximum number of passes over a file, because a fix may enable another fix."""
 
 
 STDIN = Path("-")
@@ -34,31 +34,32 @@ ALL = "all"
 
 
 class Level(Enum):
-    """What comes of a finding."""
+    """The consequence of a finding."""
 
     ALLOW = "allow"
-    """It is not told."""
+    """The finding is not reported."""
     WARN = "warn"
-    """It is told."""
+    """The finding is reported."""
     DENY = "deny"
-    """It is told, and the exit code is 1."""
+    """The finding is reported, and the exit code is 1."""
 
 
 class SettingsError(Exception):
-    """A level or a setting that has no meaning."""
+    """An invalid level or setting."""
 
 
 @dataclass(frozen=True)
 class Levels:
     """The level of each rule.
 
-    What the compiler that you name refuses is denied. So rules about SDKs are warnings until an SDK
-    is named, those about machines until a target is named, and those of correctness never.
+    Findings are denied if the compiler that you name rejects the code. Upgrade rules are therefore
+    warnings until you name an SDK, and portability rules until you name a target. Correctness
+    rules are denied by default.
 
     Attributes
     ----------
-    chosen : by ``all``, group or id; the closest wins.
-    is_sdk_named, is_target_named : whether the rules are those of one SDK, or one machine.
+    chosen : the selected levels by ``all``, group or id. The most specific name wins.
+    is_sdk_named, is_target_named : whether an SDK or a target is named.
     """
 
     chosen: Mapping[str, Level] = field(default_factory=dict)
@@ -66,37 +67,39 @@ class Levels:
     is_target_named: bool = False
 
     def of(self, rule: Rule) -> Level:
-        """What comes of a finding of a rule."""
+        """Return the level of a rule's findings."""
         names = (rule.id, rule.group.value, ALL)
         own = next((self.chosen[name] for name in names if name in self.chosen), None)
         named = {Group.PORTABILITY: self.is_target_named, Group.UPGRADE: self.is_sdk_named}
         is_certain = named.get(rule.group, rule.group is Group.CORRECTNESS)
         is_known = rule.confidence in (Confidence.DOCUMENTED, Confidence.RECORDED)
-        return own or (Level.DENY if is_certain and is_known else Level.WARN)  # on a record
+        return own or (Level.DENY if is_certain and is_known else Level.WARN)
 
 
 def levels_by_name(choices: Mapping[Level, Iterable[str]]) -> dict[str, Level]:
-    """The level of each name of a rule or a group.
+    """Return the level of each named rule or group.
 
     Raises
     ------
-    SettingsError : there is no such rule or group, or a name has two levels.
+    SettingsError : a rule or group does not exist, or a name has two levels.
     """
     chosen: dict[str, Level] = {}
     for level, names in choices.items():
         for name in names:
             ids_of([name])
             if chosen.setdefault(name, level) is not level:
-                raise SettingsError(f"{name} is to be {chosen[name].value} and {level.value}")
+                raise SettingsError(
+                    f"{name} has two levels: {chosen[name].value} and {level.value}"
+                )
     return chosen
 
 
 def ids_of(names: Iterable[str]) -> frozenset[str]:
-    """The rules that ids and groups name.
+    """Return the ids of the rules that ids and groups name.
 
     Raises
     ------
-    SettingsError : there is no such rule or group.
+    SettingsError : a rule or group does not exist.
     """
     ids: set[str] = set()
     for name in names:
@@ -111,33 +114,37 @@ def ids_of(names: Iterable[str]) -> frozenset[str]:
 
 
 def project_settings(folder: Path) -> dict[str, Any]:
-    """What the nearest pyproject.toml above a folder says in its table ``[tool.difftest.lint]``.
+    """Return the table ``[tool.difftest.lint]`` of the nearest pyproject.toml above a folder.
 
     Returns
     -------
-    ``sdk`` and ``target``, None where they are not named, and ``levels`` by name.
+    ``sdk`` and ``target``, or None if absent, and ``levels`` by name.
 
     Raises
     ------
-    SettingsError : it has a key or a value that has no meaning.
+    SettingsError : the table has an unknown key or an invalid value.
     """
     files = (parent / "pyproject.toml" for parent in (folder, *folder.parents))
     file = next((path for path in files if path.is_file()), None)
     table = _table(file) if file else {}
     try:
-        settings = {"sdk": table.pop("sdk", None), "target": table.pop("target", None)}
-        for name, values in (("sdk", SDKS), ("target", TARGETS)):
-            if settings[name] is not None and settings[name] not in values:
-                raise SettingsError(f"{name} is one of {', '.join(values)}; got {settings[name]!r}")
-        choices = {level: table.pop(level.value, []) for level in Level}
-        for level, names in choices.items():
-            if not isinstance(names, list):
-                raise SettingsError(f"{level.value} is a list of ids and groups; got {names!r}")
-        if table:
-            raise SettingsError(f"there is no setting {', '.join(table)}")
-        return {**settings, "levels": levels_by_name(choices)}
+        return _checked_settings(table)
     except SettingsError as error:
         raise SettingsError(f"{file}, {TABLE}: {error}") from None
+
+
+def _checked_settings(table: dict[str, Any]) -> dict[str, Any]:
+    settings = {"sdk": table.pop("sdk", None), "target": table.pop("target", None)}
+    for name, values in (("sdk", SDKS), ("target", TARGETS)):
+        if settings[name] is not None and settings[name] not in values:
+            raise SettingsError(f"{name} is one of {', '.join(values)}; got {settings[name]!r}")
+    choices = {level: table.pop(level.value, []) for level in Level}
+    for level, names in choices.items():
+        if not isinstance(names, list):
+            raise SettingsError(f"{level.value} is a list of ids and groups; got {names!r}")
+    if table:
+        raise SettingsError(f"there is no setting {', '.join(table)}")
+    return {**settings, "levels": levels_by_name(choices)}
 
 
 def _table(file: Path) -> dict[str, Any]:
@@ -152,14 +159,15 @@ def _table(file: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class LintRequest:
-    """Which rules are asked, and how much each counts.
+    """The rules to check, and their levels.
 
     Attributes
     ----------
-    sdk : None for the newest that a file's dialect was written for.
-    before : an SDK whose diagnostics are left out; None for all.
-    target : a machine; None for the rules of all.
-    ids : of rules, if not all are meant.
+    sdk : the SDK. None for the newest SDK of a file's dialect.
+    before : an earlier SDK, whose diagnostics are not reported. None to report all.
+    target : a machine. None for the rules of all machines.
+    ids : the ids of the rules to check. Empty for all rules.
+    levels : the level of each rule.
     stdin : the text of the file ``-``.
     """
 
@@ -171,20 +179,22 @@ class LintRequest:
     stdin: str = ""
 
     def of_source(self, source: Source) -> list[Diagnostic]:
-        """The diagnostics of a file; in its own order."""
-        return self._told(lambda sdk: lint_source(source, sdk or source.sdk, self.target, self.ids))
+        """Return the diagnostics of a file, in file order."""
+        return self._reported(
+            lambda sdk: lint_source(source, sdk or source.sdk, self.target, self.ids)
+        )
 
     def of_trace(self, trace: Trace) -> list[Diagnostic]:
-        """The same of the run of a kernel."""
-        return self._told(lambda sdk: lint_trace(trace, sdk, self.ids))
+        """Return the diagnostics of a kernel's run."""
+        return self._reported(lambda sdk: lint_trace(trace, sdk, self.ids))
 
-    def _told(self, read: Callable[[Release | None], list[Diagnostic]]) -> list[Diagnostic]:
+    def _reported(self, read: Callable[[Release | None], list[Diagnostic]]) -> list[Diagnostic]:
         earlier = set(read(self.before)) if self.before else set()
         new = (entry for entry in read(self.sdk) if entry not in earlier)
         return [entry for entry in new if self.levels.of(entry.rule) is not Level.ALLOW]
 
     def of_files(self, paths: Sequence[Path]) -> tuple[list[Diagnostic], list[str]]:
-        """The diagnostics of files and folders, and what is to be said of those nobody can read."""
+        """Return the diagnostics of files and folders, and messages about unreadable files."""
         diagnostics: list[Diagnostic] = []
         unread = [f"{path} has no Python file" for path in paths if not python_files([path])]
         for file in python_files(paths):
@@ -197,27 +207,27 @@ class LintRequest:
         return diagnostics, unread
 
     def fixed_files(self, paths: Sequence[Path], unsafe: bool) -> Iterator[tuple[Path, str, str]]:
-        """Each file that fixes change, its text, and what becomes of it; nothing is written.
+        """Yield each file that fixes change, with its old and its new text. Nothing is written.
 
         Parameters
         ----------
-        unsafe : whether fixes are applied that may change what a kernel computes.
+        unsafe : whether to apply fixes that may change a kernel's results.
         """
         for file in python_files(paths):
-            with suppress(*UNREADABLE):  # who reads the files says so
+            with suppress(*UNREADABLE):  # of_files reports unreadable files
                 text = self.text_of(file)
                 if (fixed := self._fixed(file, text, unsafe)) != text:
                     yield file, text, fixed
 
     def fixed_text(self, file: Path, unsafe: bool) -> str:
-        """Return the text of a file with its fixes; its own text if it cannot be read."""
+        """Return the text of a file with its fixes, or its own text if it cannot be parsed."""
         text = self.text_of(file)
         with suppress(*UNREADABLE):
             return self._fixed(file, text, unsafe)
         return text
 
     def text_of(self, file: Path) -> str:
-        """Return the text of a file, with the ends of lines that it has."""
+        """Return the text of a file with its original line endings."""
         if file == STDIN:
             return self.stdin
         with file.open(encoding="utf-8-sig", newline="") as opened:
@@ -233,17 +243,17 @@ class LintRequest:
 
 
 def request_of(options: Mapping[str, Any], chosen: Mapping[Level, Iterable[str]]) -> LintRequest:
-    """What a project and a command line ask for.
+    """Return the request of a project's settings and a command line.
 
     Parameters
     ----------
-    asked : ``sdk``, ``before``, ``target``, ``ids`` and the project's ``levels``, where they are
-        named. What is new since ``before`` is asked of the newest SDK, if none is named.
-    chosen : the names of rules and groups that the command line gives a level.
+    options : the project's ``levels``, and optionally ``sdk``, ``before``, ``target`` and ``ids``.
+        With ``before`` but without ``sdk``, the newest SDK is checked.
+    chosen : the names of rules and groups by the level that the command line gives them.
 
     Raises
     ------
-    SettingsError : a name is no rule's and no group's.
+    SettingsError : a name is neither a rule nor a group.
     """
     before = options.get("before")
     target = options.get("target")
@@ -259,8 +269,8 @@ def request_of(options: Mapping[str, Any], chosen: Mapping[Level, Iterable[str]]
 
 
 def diff(file: Path, text: str, fixed: str) -> str:
-    """How a file changes, as a unified diff."""
-    lines = StringIO(text).readlines(), StringIO(fixed).readlines()  # as git ends lines
+    """Return the changes of a file as a unified diff."""
+    lines = StringIO(text).readlines(), StringIO(fixed).readlines()  # split lines as git does
     name = file.as_posix()
     return "".join(
         line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
@@ -269,12 +279,12 @@ def diff(file: Path, text: str, fixed: str) -> str:
 
 
 def python_files(paths: Iterable[Path]) -> list[Path]:
-    """What is read of files and folders."""
+    """Return the files and, for each folder, its Python files in sorted order."""
     return [file for path in paths for file in (sorted(_inside(path)) if path.is_dir() else [path])]
 
 
 def _inside(folder: Path) -> Iterator[Path]:
-    """The Python files of a folder, but for hidden folders in it and virtual environments."""
+    """Yield the Python files of a folder, except in hidden folders and virtual environments."""
     for place, folders, names in os.walk(folder):
         here = Path(place)
         yield from (here / name for name in names if name.endswith(".py"))

@@ -1,7 +1,7 @@
-"""Fixes of single places, by rule: a node that breaks it, and the edits that mend it.
+"""Fixes by rule: the edits for a node that breaks it.
 
-Each was proven on its rule's page (tests/unit/tools/lint/test_fixes.py): the wrong kernel, fixed,
-breaks no rule and runs on the simulator, with the result that it had.
+Each fix is tested on its rule's page (tests/unit/tools/lint/test_fixes.py): the fixed kernel breaks
+no rule, and runs on the simulator with the same result.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _RENAMED = {
     "nl.tile_size.sbuf_fmax_bytes": "nl.tile_size.total_available_sbuf_size",
     "nl.tile_size.sbuf_size_bytes": "nl.tile_size.total_available_sbuf_size",
 }
-"""Names of later levels, and those that earlier ones have for the same number."""
+"""Earlier names of the same number, by the name in later levels."""
 _SEQUENCES = (ast.List, ast.ListComp, ast.Tuple)
 _NEW_NAME = re.compile(r"write (\w+)=$")
 _NEW_VALUE = re.compile(r"write (\w+)=(nisa\.[\w.]+)$")
@@ -35,7 +35,7 @@ _LEFT_OUT = re.compile(r"leave it out(?:$|[:;])|no (?:name|priority)$")
 
 
 def fixer(id: str) -> Callable[[Fixer], Fixer]:
-    """Enter the fixer of a rule, the function below."""
+    """Register the decorated function as the fixer of a rule."""
 
     def enter(function: Fixer) -> Fixer:
         _FIXERS[id] = function
@@ -45,9 +45,9 @@ def fixer(id: str) -> Callable[[Fixer], Fixer]:
 
 
 def fix_of(id: str, node: ast.AST, at: RuleContext) -> Fix | None:
-    """What mends a rule at the node that breaks it; None where only a person can.
+    """Return the fix for a node that breaks a rule, or None if there is no automatic fix.
 
-    A classic file is fixed whole, or not at all: half of it would be of no dialect.
+    A classic file is only fixed as a whole, because a file must not mix dialects.
     """
     is_migrated = at.source.names.is_classic and at.sdk.level is not None
     if id not in _FIXERS or (is_migrated and id not in REWRITES):
@@ -57,7 +57,7 @@ def fix_of(id: str, node: ast.AST, at: RuleContext) -> Fix | None:
 
 @fixer("NKL101")
 def _loop(node: ast.expr, at: RuleContext) -> Fix | None:
-    """``tiles = [make(i) for i in range(n)]`` as a loop that appends."""
+    """Rewrite ``tiles = [make(i) for i in range(n)]`` as a loop that appends."""
     parent = at.source.parents[node]
     if not isinstance(node, ast.ListComp) or not isinstance(parent, ast.Assign):
         return None
@@ -77,7 +77,7 @@ def _loop(node: ast.expr, at: RuleContext) -> Fix | None:
     is_seen = any(
         isinstance(name, ast.Name) and name.id in own and name not in inside
         for name in ast.walk(at.function)
-    )  # the loop leaves its variable behind, a comprehension does not
+    )  # unlike a comprehension, a loop leaves its variable bound
     uses_itself = any(isinstance(n, ast.Name) and n.id == target.id for n in ast.walk(node))
     if indent.strip() or uses_itself or "\n" in at.source.segment(parent):
         return None
@@ -89,7 +89,7 @@ def _loop(node: ast.expr, at: RuleContext) -> Fix | None:
 def _no_star(node: ast.arg, at: RuleContext) -> Fix | None:
     function = at.function
     if function is None or function.args.vararg or None in function.args.kw_defaults:
-        return None  # what has no default cannot follow what has one
+        return None  # a parameter without a default cannot follow one that has a default
     parts = [*function.args.args, *function.args.defaults]
     start = max((at.source.span(part)[1] for part in parts), default=at.source.span(function)[0])
     end = at.source.span(node)[0]
@@ -99,7 +99,7 @@ def _no_star(node: ast.arg, at: RuleContext) -> Fix | None:
 
 @fixer("NKL103")
 def _counted(node: ast.expr, at: RuleContext) -> Fix | None:
-    """``for i, tile in enumerate(tiles):`` as a loop over numbers."""
+    """Rewrite ``for i, tile in enumerate(tiles):`` as a loop over ``range``."""
     loop = at.source.parents[node]
     names = [name.id for name in getattr(node, "elts", ()) if isinstance(name, ast.Name)]
     match = re.match(r"enumerate\((\w+)\)$", at.source.segment(loop.iter))  # type: ignore[attr-defined]
@@ -117,7 +117,7 @@ def _counted(node: ast.expr, at: RuleContext) -> Fix | None:
     end = at.source.span(loop.iter)[1]
     head = at.source.edit(start, end, f"{counted} in range(len({listed}))")
     first = at.source.edit(line, line, f"{indent}{names[1]} = {listed}[{counted}]\n")
-    # Of what else enumerate counts, not all has a length.
+    # Other iterables may not have a length.
     is_list = isinstance(at.value(loop.iter.args[0]), _SEQUENCES)  # type: ignore[attr-defined]
     return Fix("count with range", (head, first), is_list)
 
@@ -177,7 +177,7 @@ def _shared(node: ast.Name, at: RuleContext) -> Fix | None:
 def _bare_jit(node: ast.keyword, at: RuleContext) -> Fix | None:
     call = at.source.parents[node]
     assert isinstance(call, ast.Call)
-    is_safe = node.arg == "mode"  # platform_target names the machine, which nothing else does
+    is_safe = node.arg == "mode"  # without platform_target, the machine is no longer specified
     if len(call.keywords) + len(call.args) == 1:
         start, end = at.source.span(call)
         name = at.source.segment(call.func)
@@ -197,7 +197,7 @@ def _and(node: ast.expr, at: RuleContext) -> Fix | None:
 
 @fixer("NKU301")
 def _migrated(node: ast.AST, at: RuleContext) -> Fix | None:
-    """The whole file in today's dialect, as ``difftest migrate`` rewrites it."""
+    """Rewrite the whole file in the current dialect, as ``difftest migrate`` does."""
     if find_spec("libcst") is None:
         return None
     from difftest.tools.migration.rewriting import migrate_source
@@ -213,7 +213,7 @@ def _migrated(node: ast.AST, at: RuleContext) -> Fix | None:
 
 @fixer("NKU302")
 def _partitions(node: ast.expr, at: RuleContext) -> Fix | None:
-    """``nl.par_dim(128)``, where it is the first of a shape, as the size itself."""
+    """Replace ``nl.par_dim(128)`` at the start of a shape with the size itself."""
     call = at.source.parents[node]
     if at.name(node) != "nl.par_dim" or not isinstance(call, ast.Call) or len(call.args) != 1:
         return None
@@ -232,7 +232,7 @@ def _earlier_name(node: ast.expr, at: RuleContext) -> Fix | None:
 
 @fixer("NKU304")
 def _argument(node: ast.keyword, at: RuleContext) -> Fix | None:
-    """What :mod:`~difftest.simulator.frontend.levels` says is to be written instead."""
+    """Apply the replacement that :mod:`~difftest.simulator.frontend.levels` names."""
     call = at.source.parents[node]
     assert isinstance(call, ast.Call)
     instead = LIFETIMES[f"{at.name(call.func)}({node.arg})"].instead
@@ -247,7 +247,7 @@ def _argument(node: ast.keyword, at: RuleContext) -> Fix | None:
 
 
 def fix_of_comment(source: Source, comment: Suppression, id: str) -> Fix | None:
-    """Takes an id that silences nothing out of its comment."""
+    """Return the fix that removes an id from a comment that suppresses no such finding."""
     start = source.offset(comment.line, comment.column)
     line = source.text[start:].partition("\n")[0]
     listed = re.match(r"#\s*difftest:\s*\w+\[([^\]]*)\]", line)
@@ -262,13 +262,13 @@ def fix_of_comment(source: Source, comment: Suppression, id: str) -> Fix | None:
 
 
 def _replaced(node: ast.AST, name: str, at: RuleContext) -> Fix | None:
-    """A node whose place a name of NKI takes, as the file spells its module."""
+    """Return the fix that replaces a node with an NKI name, qualified as in the file."""
     own = at.source.names.spelled(name)
     return Fix(f"write {own}", (at.source.edit(*at.source.span(node), own),)) if own else None
 
 
 def _without(node: ast.keyword, at: RuleContext, is_safe: bool = True) -> Fix | None:
-    """A call without an argument, and without the comma before or behind it."""
+    """Return the fix that removes an argument and the comma after or before it."""
     start, end = at.source.span(node)
     text = at.source.text
     behind = re.compile(r"\s*,\s*").match(text, end)

@@ -17,7 +17,7 @@ from difftest.tools.lint.source import Fix, TextRange
 
 _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
 SEVERITIES = {Level.DENY: "error", Level.WARN: "warning", Level.ALLOW: "none"}
-"""As SARIF and GitHub call them."""
+"""The names of levels in SARIF and GitHub annotations."""
 
 _PRECISION = {
     Confidence.DOCUMENTED: "very-high",
@@ -26,11 +26,11 @@ _PRECISION = {
     Confidence.DISPUTED: "medium",
     Confidence.ANNOUNCED: "medium",
 }
-"""What GitHub calls a rule's confidence, by which it orders alerts."""
+"""The precision in SARIF for each confidence. GitHub orders alerts by precision."""
 
 
 def as_text(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
-    """``FILE:line:column: ID text``, as ruff writes it: ``[*]`` marks what has a safe fix."""
+    """Return lines ``FILE:line:column: ID text``, as ruff does. ``[*]`` marks safe fixes."""
     return "\n".join(
         f"{entry.path}:{entry.line}:{entry.region.column}: {entry.id} "
         f"{'[*] ' if entry.fix and entry.fix.is_safe else ''}"
@@ -40,12 +40,12 @@ def as_text(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
 
 
 def as_json(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
-    """Return a list of objects; ``fix`` is that of the place, and no rewrite of the file."""
+    """Return a JSON list of objects. ``fix`` edits the place only and never rewrites the file."""
     return json.dumps([_mapping(diagnostic, levels) for diagnostic in diagnostics], indent=1)
 
 
 def as_github(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
-    """Workflow commands, which GitHub shows at the lines of a pull request."""
+    """Return workflow commands, which GitHub shows at the lines of a pull request."""
     return "\n".join(
         f"::{SEVERITIES[levels.of(entry.rule)]} file={entry.path},line={entry.line},"
         f"col={entry.region.column},endLine={entry.region.end_line},title={entry.id}"
@@ -55,14 +55,14 @@ def as_github(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
 
 
 def as_sarif(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
-    """A log of SARIF that declares every rule, with a fingerprint that outlives moved lines."""
+    """Return a SARIF log that declares every rule. Fingerprints are stable when lines move."""
     ids = list(rules())
-    said: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     results = []
     for entry in diagnostics:
         text = f"{entry.id}\0{Path(entry.path).as_posix()}\0{entry.happened}"
-        results.append(_result(entry, ids.index(entry.id), levels, f"{text}\0{said[text]}"))
-        said[text] += 1
+        results.append(_result(entry, ids.index(entry.id), levels, f"{text}\0{counts[text]}"))
+        counts[text] += 1
     run = {
         "tool": {
             "driver": {
@@ -85,7 +85,7 @@ FORMATS: dict[str, Callable[[Sequence[Diagnostic], Levels], str]] = {
 
 
 def format_summary(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
-    """How many there are, how many of them are denied, and how many a fix would mend."""
+    """Return the numbers of findings, of denied findings, and of available fixes as text."""
     if not diagnostics:
         return "nothing found"
     denied = sum(levels.of(diagnostic.rule) is Level.DENY for diagnostic in diagnostics)
@@ -128,7 +128,7 @@ def _declared(rule: Rule, levels: Levels) -> dict[str, Any]:
     }
 
 
-def _result(diagnostic: Diagnostic, index: int, levels: Levels, said: str) -> dict[str, Any]:
+def _result(diagnostic: Diagnostic, index: int, levels: Levels, fingerprint: str) -> dict[str, Any]:
     artifact = {"uri": Path(diagnostic.path).as_posix()}
     place = {"artifactLocation": artifact, "region": _region(diagnostic.region)}
     result = {
@@ -137,7 +137,7 @@ def _result(diagnostic: Diagnostic, index: int, levels: Levels, said: str) -> di
         "level": SEVERITIES[levels.of(diagnostic.rule)],
         "message": {"text": diagnostic.text},
         "locations": [{"physicalLocation": place}],
-        "partialFingerprints": {"kernel/v1": hashlib.sha256(said.encode()).hexdigest()[:32]},
+        "partialFingerprints": {"kernel/v1": hashlib.sha256(fingerprint.encode()).hexdigest()[:32]},
     }
     fix = diagnostic.place_fix
     if fix:
@@ -165,33 +165,33 @@ _COLUMNS = (
 )
 _HEAD = f"""# The linter's rules
 
-`difftest lint --explain ID` shows one rule with a wrong and a right kernel, as it stands below.
+`difftest lint --explain ID` shows one rule with a wrong and a right kernel, as below.
 
 | {" | ".join(_COLUMNS)} |
 |{"---|" * len(_COLUMNS)}
 """
 _REFUSALS = """
-## What the compiler was seen to refuse
+## Code that the compiler rejects
 
-What the simulator refuses needs no rule.
+Code that the simulator refuses needs no rule.
 
 | what | machines | our simulator | rule |
 |---|---|---|---|
 """
 _TEXT = (Path(__file__).parent / "data/refusals.csv").read_text(encoding="utf-8")
 REFUSALS = tuple(csv.DictReader(_TEXT.splitlines()))
-"""What the compiler was seen to refuse: what, on which machines, the ids of rules, what the
-simulator does, why no rule looks for it. Source: records of its answers, most of them
+"""Code that the compiler was observed to reject: machines, rule ids, the simulator's behavior, and
+the reason if no rule checks for it. Source: records of its answers, most of them from
 foxl-ai/kiln docs/neuron-notes.md, SDK 2.32.
 """
 
 
 def rules_page() -> str:
-    """The rules, the table of refusals, and the page of each rule."""
+    """Return the page of rules: their table, the table of refusals, and each rule's page."""
     own = "".join(f"| {' | '.join(map(_cell, _row(rule)))} |\n" for rule in rules().values())
     refused = "".join(
         f"| {_cell(row['what'])} | {row['machines']} | {row['simulator']} | "
-        f"{', '.join(map(_link, row['rules'].split())) or row['reason'] or 'none is needed'} |\n"
+        f"{', '.join(map(_link, row['rules'].split())) or row['reason'] or 'not needed'} |\n"
         for row in REFUSALS
     )
     pages = "".join(f'\n<a id="{id}"></a>\n\n#{rule.page}' for id, rule in rules().items())

@@ -1,6 +1,6 @@
-"""Rules of the language: which Python today's frontends compile, and what costs time.
+"""Rules of the language: the Python that current frontends compile, and performance.
 
-`difftest profile` says more of the latter, of a run: docs/reference/advice.md.
+`difftest profile` gives more advice about the performance of a run: docs/reference/advice.md.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ENUMERATIONS = ("dge_mode", "oob_mode", "reduce_cmd", "engine", "perf_mode", "dm
 """Keywords whose values are members of an enumeration of ``nki.isa``."""
 
 _MOVES = {"nl.load": ("src", 0), "nl.store": ("dst", 0), "nisa.dma_copy": ("src", 1)}
-"""The operand in HBM of what moves data: its keyword and its place."""
+"""The HBM operand of functions that move data: its keyword and its position."""
 _CONDITIONS = (ast.If, ast.While, ast.IfExp, ast.comprehension, ast.Lambda, ast.FunctionDef)
 _LOADS = ("nl.load", "nisa.dma_copy")
 
@@ -84,7 +84,7 @@ def _statement(node: ast.AST, at: RuleContext) -> Iterator[Refusal]:
 
 
 def _has_item(target: ast.expr) -> bool:
-    """Return whether an item or an attribute is among the targets inside of tuples."""
+    """Return whether the targets inside tuples contain a subscript or an attribute."""
     if isinstance(target, (ast.Tuple, ast.List)):
         return any(map(_has_item, target.elts))
     inner = target.value if isinstance(target, ast.Starred) else target
@@ -182,7 +182,7 @@ def _partial(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
 
 
 def _loop_bodies(at: RuleContext) -> list[ast.expr]:
-    """What a device loop of NKI 0.6 is given: its body is among it."""
+    """Return the arguments of device loops (NKI 0.6), which include the loops' bodies."""
     if at.sdk.minor < 32 or at.function is None:
         return []
     calls = (node for node in ast.walk(at.function) if isinstance(node, ast.Call))
@@ -212,8 +212,8 @@ def _same_load(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     if is_same and _is_argument(base, at) and not _is_written(base, at.function, at):
         tile = _tile(node, at)
         if tile is not None and not _is_written(tile, loop, at, besides=node):
-            turn = ast.unparse(loop.target)
-            yield node, f"each iteration over {turn} loads {ast.unparse(moved)} again"
+            target = ast.unparse(loop.target)
+            yield node, f"each iteration over {target} loads {ast.unparse(moved)} again"
 
 
 def _is_argument(node: ast.AST, at: RuleContext) -> bool:
@@ -223,13 +223,13 @@ def _is_argument(node: ast.AST, at: RuleContext) -> bool:
 
 
 def _moved(node: ast.Call, at: RuleContext) -> ast.expr | None:
-    """What a call that moves data reads or writes in HBM."""
+    """Return the HBM operand of a call that moves data, or None for other calls."""
     role, place = _MOVES.get(at.name(node.func) or "", ("", 0))
     return at.given(node, role, place) if role else None
 
 
 def _tile(node: ast.Call, at: RuleContext) -> ast.expr | None:
-    """The tile that a load fills; None if it has no name."""
+    """Return the tile that a load fills, or None if it has no name."""
     parent = at.source.parents[node]
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
         return parent.targets[0]
@@ -239,14 +239,14 @@ def _tile(node: ast.Call, at: RuleContext) -> ast.expr | None:
 
 
 def _loop(node: ast.AST, at: RuleContext) -> ast.For | None:
-    """The loop that runs a statement in each of its turns; None below a condition."""
+    """Return the loop that runs a node in each iteration, or None below a condition."""
     around = at.source.around(node) if at.function else iter(())
     first = next((block for block in around if isinstance(block, (ast.For, *_CONDITIONS))), None)
     return first if isinstance(first, ast.For) else None
 
 
 def _is_one(index: ast.expr) -> bool:
-    """Whether a slice is ``a : a + 1``."""
+    """Return whether a slice is ``a : a + 1``."""
     if not isinstance(index, ast.Slice) or index.lower is None or index.upper is None:
         return False
     first = getattr(index.lower, "value", None)
@@ -257,18 +257,23 @@ def _is_one(index: ast.expr) -> bool:
 def _is_written(
     base: ast.AST, block: ast.AST, at: RuleContext, besides: ast.AST | None = None
 ) -> bool:
-    """Whether something in a block writes to what a name stands for."""
+    """Return whether a statement in a block writes to the tensor of a name."""
     name = base.id if isinstance(base, ast.Name) else ""
     for node in ast.walk(block):
-        written: list[ast.expr] = []
-        if isinstance(node, ast.Call) and node is not besides and at.name(node.func):
-            written = [key.value for key in node.keywords if (key.arg or "").startswith("dst")]
-            written += [] if at.name(node.func) == "nl.load" else node.args[:1]
-        elif isinstance(node, (ast.Assign, ast.AugAssign)):
-            written = [part for part in targets_of(node) if isinstance(part, ast.Subscript)]
+        written = [] if node is besides else _destinations(node, at)
         if any(name in _names(part) for part in written if not isinstance(part, ast.Attribute)):
             return True
     return False
+
+
+def _destinations(node: ast.AST, at: RuleContext) -> list[ast.expr]:
+    """Return the expressions that a call of NKI or an assignment to a subscript writes to."""
+    if isinstance(node, ast.Call) and at.name(node.func):
+        written = [key.value for key in node.keywords if (key.arg or "").startswith("dst")]
+        return written if at.name(node.func) == "nl.load" else [*written, *node.args[:1]]
+    if isinstance(node, (ast.Assign, ast.AugAssign)):
+        return [part for part in targets_of(node) if isinstance(part, ast.Subscript)]
+    return []
 
 
 def _names(node: ast.AST) -> set[str]:

@@ -1,4 +1,4 @@
-"""What a rule of the linter is: an id that stays, the SDKs where it holds, what it rests on.
+"""Rules of the linter: a permanent id, the SDKs of the rule, and its sources.
 
 Source of the SDKs: release notes of NKI at v2.26.0 to v2.32.0 (``release-notes/components``), the
 migration guide (``nki/migration/index.rst`` at v2.32.0), and the pages of v2.33 for its default.
@@ -22,14 +22,14 @@ from difftest.support.choices import RELEASES
 
 
 class Frontend(Enum):
-    """What makes instructions of a kernel's Python."""
+    """The compiler stage that turns a kernel's Python into instructions."""
 
     CLASSIC = "the classic tracer"
-    """``neuronxcc.nki``: runs the kernel, SDK 2.21 to 2.28."""
+    """``neuronxcc.nki``, SDK 2.21 to 2.28. It runs the kernel."""
     PARSER = "the parser"
-    """``nki`` 0.2 to 0.6: reads the kernel's source, and knows a part of Python."""
+    """``nki`` 0.2 to 0.6. It parses the kernel's source and supports a subset of Python."""
     TRACER = "the tracer"
-    """``nki`` 0.7: runs the kernel."""
+    """``nki`` 0.7. It runs the kernel."""
 
 
 PARSER = frozenset({Frontend.PARSER})
@@ -37,9 +37,9 @@ TODAYS = frozenset({Frontend.PARSER, Frontend.TRACER})
 
 
 class Release(NamedTuple):
-    """One release of the Neuron SDK.
+    """A release of the Neuron SDK.
 
-    ``level`` is its NKI's for kernels of today's dialect, None where there was none.
+    ``level`` is the NKI level for kernels of the current dialect. None if the release has none.
     """
 
     version: str
@@ -48,7 +48,7 @@ class Release(NamedTuple):
 
     @property
     def minor(self) -> int:
-        """The second part of its version, by which releases are in order."""
+        """The second part of the version. It orders the releases."""
         return int(self.version.partition(".")[2])
 
 
@@ -63,21 +63,21 @@ def _sdk(minor: int) -> Release:
 
 
 SDKS = {f"2.{minor}": _sdk(minor) for minor in range(21, _LAST + 1)}
-"""By version, the oldest first."""
+"""SDK releases by version, oldest first."""
 LAST_CLASSIC = SDKS["2.27"]
-"""The last that compiles a file of the classic dialect as its documentation says."""
+"""The last SDK that compiles classic files as documented."""
 NEWEST = SDKS[f"2.{_LAST}"]
 TARGETS = ("trn1", "trn2", "trn3")
-"""The machines that a compiler can be asked to compile for."""
+"""The machines that the compiler supports as targets."""
 
 
 def of_level(level: str | None) -> Release | None:
-    """The SDK that has a level of NKI; None for no level, or one that no SDK has."""
+    """Return the SDK of an NKI level; None without a level, or if no SDK has it."""
     return next((sdk for sdk in SDKS.values() if level is not None and sdk.level == level), None)
 
 
 def sdk_of(trace: Trace, level: str | None = None) -> Release:
-    """The SDK of a level of NKI; else the newest of the kernel's dialect."""
+    """Return the SDK of an NKI level, or else the newest SDK of the kernel's dialect."""
     return of_level(level) or (LAST_CLASSIC if trace.dialect == "classic" else NEWEST)
 
 
@@ -85,43 +85,45 @@ PAGES = Path(__file__).with_name("pages")
 
 
 class Group(Enum):
-    """What a rule is about; :mod:`difftest.tools.lint.files` says what comes of each."""
+    """The subject of a rule. :mod:`difftest.tools.lint.files` gives the default levels."""
 
     CORRECTNESS = "correctness"
-    """The compiler refuses it, or a device gives another result."""
+    """The compiler rejects the code, or a device computes another result."""
     PORTABILITY = "portability"
-    """Some generations or some SDKs refuse it."""
+    """Some device generations or SDKs reject the code."""
     UPGRADE = "upgrade"
-    """It is gone, or means something else, in a newer SDK."""
+    """A newer SDK has removed or changed the feature."""
     PERFORMANCE = "performance"
-    """It works, and costs more than it must."""
+    """The code works, but takes more time than necessary."""
 
 
 class Confidence(Enum):
-    """How a rule is known."""
+    """The kind of evidence for a rule."""
 
     DOCUMENTED = "documented"
-    """A page of AWS's documentation says so."""
+    """AWS documents the rule."""
     RECORDED = "recorded"
-    """Somebody published the compiler's or the device's answer."""
+    """A public record shows the answer of the compiler or the device."""
     INFERRED = "inferred"
-    """It follows from what is documented or recorded."""
+    """The rule follows from documentation or records."""
     DISPUTED = "disputed"
-    """A page of AWS's documentation refuses it, and code that AWS released does it."""
+    """AWS's documentation excludes the code, but kernels that AWS released contain it."""
     ANNOUNCED = "announced"
-    """A page of AWS's documentation says that it will be refused."""
+    """AWS's documentation announces that the code will be rejected."""
 
 
 Refusal = tuple[ast.AST, str]
-"""The node that breaks a rule, and what it does, in words."""
+"""The node that breaks a rule, and a description of the violation."""
 Check = Callable[[Any, Any], Iterable[Refusal]]
-"""Looks at a node of one of the rule's kinds, in a
-:class:`~difftest.tools.lint.source.RuleContext`."""
+"""A function of a node and its :class:`~difftest.tools.lint.source.RuleContext`.
+
+It yields the refusals at a node of one of the rule's kinds.
+"""
 
 Breach = tuple[Event | Allocation | Finding, str]
-"""The event, tensor or finding that breaks a rule of traces, and what it does, in words."""
+"""The event, tensor or finding that breaks a trace rule, and a description of the violation."""
 Reader = Callable[[Trace, Machine], Iterable[Breach]]
-"""Reads a trace of a launch on a machine."""
+"""A function of a trace and its machine that yields the breaches of a trace rule."""
 
 
 def _nothing(*_: Any) -> Iterable[Any]:
@@ -130,21 +132,22 @@ def _nothing(*_: Any) -> Iterable[Any]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rule:
-    """One rule: what finds it, and where it holds. Its words are those of its page.
+    """A rule of the linter: its check and the SDKs and machines that it covers.
 
-    A page begins with the id and a title: what a kernel does, in a few words. Then it says the
-    rule in one sentence, the remedy (it was tried on the simulator), how the rule is known, and the
-    public pages, threads and records that it rests on. Where they are known, the compiler's own
-    text follows, and what our simulator and, by its documentation, AWS's do. A wrong and a right
-    kernel end it.
+    The rule's page holds its texts. It contains, in this order:
+
+    - the id and a title, which names the violation;
+    - the rule, the remedy (tested on the simulator), the kind of evidence, and public sources;
+    - if known, the compiler's message, and the behavior of this simulator and of AWS's;
+    - a wrong and a right kernel.
 
     Attributes
     ----------
-    id : three capitals and three digits. It never changes its meaning.
-    nodes : of a syntax tree, the kinds that ``check`` looks at; none for a rule of traces.
-    frontends : the ones that refuse it.
-    since : the first SDK that refuses it; None for all of its frontends.
-    targets : the machines that refuse it; none for all.
+    id : three capitals and three digits. The meaning of an id never changes.
+    nodes : the kinds of syntax nodes that ``check`` takes. Empty for a trace rule.
+    frontends : the frontends that reject the code.
+    since : the first SDK that rejects the code. None for all SDKs of its frontends.
+    targets : the machines that reject the code. Empty for all machines.
     """
 
     id: str
@@ -158,43 +161,43 @@ class Rule:
 
     @cached_property
     def page(self) -> str:
-        """Its page, as Markdown."""
+        """The rule's page as Markdown."""
         return (PAGES / f"{self.id}.md").read_text(encoding="utf-8")
 
     @cached_property
     def words(self) -> dict[str, str]:
-        """What its page says first: ``Rule``, ``Remedy``, ``Known``, ``Sources`` and others."""
+        """The fields at the top of the page: ``Rule``, ``Remedy``, ``Known``, ``Sources`` etc."""
         return dict(
             re.findall(r"^- ([\w' ]+): (.*)$", self.page.partition("\n\n")[2], re.MULTILINE)
         )
 
     @property
     def title(self) -> str:
-        """What a kernel does that breaks it, in a few words."""
+        """A short description of the violation."""
         return self.page.partition("\n")[0].partition(": ")[2]
 
     @property
     def rule(self) -> str:
-        """What holds, in one sentence."""
+        """The rule in one sentence."""
         return self.words["Rule"]
 
     @property
     def remedy(self) -> str:
-        """What to write instead."""
+        """The code to write instead."""
         return self.words["Remedy"]
 
     @property
     def confidence(self) -> Confidence:
-        """How it is known."""
+        """The kind of evidence for the rule."""
         return Confidence(self.words["Known"])
 
     @property
     def reads_traces(self) -> bool:
-        """Whether it looks at what a kernel does, and not at its source."""
+        """True for a rule that reads a trace instead of source code."""
         return self.reader is not _nothing
 
     def holds(self, sdk: Release, target: str | None) -> bool:
-        """Whether an SDK refuses it for a machine; None for any."""
+        """Return whether the rule applies to an SDK and a machine; None for any machine."""
         return (
             sdk.frontend in self.frontends
             and (self.since is None or SDKS[self.since].minor <= sdk.minor)
@@ -203,21 +206,26 @@ class Rule:
 
 
 RULES: dict[str, Rule] = {}
-"""By id. A module of rules enters them when it is imported."""
+"""Registered rules by id. Importing a module of rules registers its rules."""
 
 
 def rule(id: str, **data: Any) -> Callable[[Check], Check]:
-    """Enter a rule whose check is the function below.
+    """Register the decorated function as the check of a rule.
 
     Raises
     ------
-    ValueError : there is a rule with this id.
+    ValueError : a rule with this id exists.
     """
     return partial(_enter, "check", id, data)
 
 
 def trace_rule(id: str, **data: Any) -> Callable[[Reader], Reader]:
-    """Enter a rule whose reader of traces is the function below; raises as :func:`rule`."""
+    """Register the decorated function as the reader of a trace rule.
+
+    Raises
+    ------
+    ValueError : a rule with this id exists.
+    """
     return partial(_enter, "reader", id, data)
 
 

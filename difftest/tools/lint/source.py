@@ -1,4 +1,4 @@
-"""A file of kernels as rules see it: its syntax tree, names of NKI, functions of kernels."""
+"""A source file as rules read it: syntax tree, NKI names, and functions of kernels."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ MODULES = {
     "nki.typing": "nt",
     "nki.compiler": "nki.compiler",
 }
-"""NKI's modules, and the short names that the documentation gives them."""
+"""NKI modules, and their short names in the documentation."""
 _CLASSIC = "neuronxcc."
 _TYPING = "neuronxcc.nki.typing"
-"""The module of annotations, which AWS's tables for NKI 0.4 tell kernels of ``nki`` to import."""
+"""The module of annotations. AWS's tables for NKI 0.4 also import it in kernels of ``nki``."""
 _LAUNCHERS = frozenset(
     f"nki.{name}"
     for name in ("jit", "trace", "benchmark", "baremetal", "profile", "simulate", "simulate_kernel")
-) | {"nki_jit", "nki_call"}  # which frameworks have
+) | {"nki_jit", "nki_call"}  # launchers of PyTorch and JAX
 _ON_THE_HOST = frozenset({"nisa.get_nc_version", "nisa.get_nc_sub_version", "nl.nc", "nl.spmd_dim"})
 _END = re.compile(r"\r\n|\n|\r")
 UNREADABLE = (OSError, SyntaxError, ValueError, RecursionError)
-"""What ``Source`` raises of a file that is no Python, or is too deep for Python's parser."""
+"""Errors for a file that is missing, is not Python, or is nested too deeply for the parser."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class TextRange(NamedTuple):
-    """A place in a file, as editors count: lines and columns of characters from 1, end excluded."""
+    """A range in a file: lines and columns in characters from 1, with the end excluded."""
 
     line: int
     column: int
@@ -47,23 +47,23 @@ class TextRange(NamedTuple):
 
 
 class Edit(NamedTuple):
-    """The characters from ``start`` up to ``end`` of a file become ``text``."""
+    """A replacement of the characters from ``start`` up to ``end`` of a file with ``text``."""
 
     start: int
     end: int
     text: str
     region: TextRange
-    """The same place as lines and columns."""
+    """The range as lines and columns."""
 
     def in_text(self, text: str) -> str:
-        """The text with it."""
+        """Return the text with this edit."""
         return text[: self.start] + self.text + text[self.end :]
 
 
 class Fix(NamedTuple):
-    """Edits that belong together.
+    """A set of edits that are applied together.
 
-    ``is_safe`` says that the kernel computes what it did: an unsafe fix needs a reader.
+    ``is_safe`` means that the kernel's results do not change. An unsafe fix needs a review.
     """
 
     title: str
@@ -72,7 +72,7 @@ class Fix(NamedTuple):
 
 
 def applied(text: str, fixes: Iterable[Fix]) -> tuple[str, int]:
-    """The text with the fixes, and how many of them: one that meets an earlier one waits."""
+    """Return the text with fixes, and their count. Skip a fix that overlaps an earlier fix."""
     taken: list[Edit] = []
     count = 0
     for fix in fixes:
@@ -86,7 +86,7 @@ def applied(text: str, fixes: Iterable[Fix]) -> tuple[str, int]:
 
 
 class RuleContext(NamedTuple):
-    """Where a node stands: its file, the SDK that is asked for, the kernel's function if any."""
+    """The context of a node: its file, the selected SDK, and the enclosing kernel function."""
 
     source: Source
     sdk: Release
@@ -94,31 +94,31 @@ class RuleContext(NamedTuple):
     is_module_level: bool = False
 
     def name(self, node: ast.AST) -> str | None:
-        """``nl.load`` for what the file calls it; None for what is not of NKI."""
+        """Return the documented name of a node, such as ``nl.load``; None if it is not NKI's."""
         return self.source.names.of(node)
 
     def kind(self, node: ast.AST) -> ValueType | None:
-        """What an expression of the kernel is; None where that is not to be seen."""
+        """Return the type of an expression of the kernel, or None if it is unknown."""
         return self.source.kinds(self.function).of(node) if self.function else None
 
     def value(self, node: ast.AST) -> ast.AST:
-        """The expression that a name of the kernel stands for; else the node itself."""
+        """Return the expression that is the value of a name, or else the node itself."""
         return self.source.kinds(self.function).value(node) if self.function else node
 
     def given(self, call: ast.Call, name: str, place: int | None = None) -> ast.expr | None:
-        """What a call passes by a keyword, or else at a place."""
+        """Return the argument of a call by keyword or else by position; None if absent."""
         values = [keyword.value for keyword in call.keywords if keyword.arg == name]
         values += call.args[place : place + 1] if place is not None else []
         return values[0] if values else None
 
     def argument(self, call: ast.Call, name: str, place: int | None = None) -> ast.AST | None:
-        """The same, or the expression that the name passed stands for."""
+        """Return the argument of a call as :meth:`given`, with a name resolved to its value."""
         values = self.given(call, name, place)
         return self.value(values) if values is not None else None
 
 
 class ImportedNames:
-    """What the names of a file mean where they are NKI's."""
+    """The NKI names that a file imports, under its local names."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.is_classic = False
@@ -150,19 +150,19 @@ class ImportedNames:
         self._full[local] = full.removeprefix(_CLASSIC)
 
     def has_classic(self, node: ast.AST) -> bool:
-        """Whether a name or an attribute is of the classic dialect: a file may import both."""
+        """Return whether a name is of the classic dialect. A file may import both dialects."""
         while isinstance(node, ast.Attribute):
             node = node.value
         return isinstance(node, ast.Name) and node.id in self._classic
 
     def spelled(self, name: str) -> str | None:
-        """What the file writes for ``nl.load``; None if it does not import the module."""
+        """Return the file's spelling of ``nl.load``; None if it does not import the module."""
         short, _, rest = name.partition(".")
         full = next(full for full, place in MODULES.items() if place == short)
         return next((f"{own}.{rest}" for own, of in self._full.items() if of == full), None)
 
     def of(self, node: ast.AST) -> str | None:
-        """The documentation's name for what a name or an attribute stands for, if it is NKI's."""
+        """Return the documented name of a name or an attribute, or None if it is not NKI's."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.insert(0, node.attr)
@@ -177,13 +177,13 @@ class ImportedNames:
 
 
 class SourceText:
-    """A text of Python, and where the nodes of its syntax tree are in it."""
+    """The text of a Python file, with the positions of syntax nodes."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     def span(self, node: ast.AST) -> tuple[int, int]:
-        """Where a node begins and ends, in characters of the file."""
+        """Return the start and end of a node as character offsets in the file."""
         line = getattr(node, "lineno", 1)
         column = getattr(node, "col_offset", 0)
         end_line = getattr(node, "end_lineno", None) or line
@@ -192,12 +192,12 @@ class SourceText:
         return self._place(line, column), end
 
     def segment(self, node: ast.AST) -> str:
-        """The text of a node."""
+        """Return the text of a node."""
         start, end = self.span(node)
         return self.text[start:end]
 
     def region(self, start: int, end: int) -> TextRange:
-        """The same place as lines and columns."""
+        """Return character offsets as lines and columns."""
         places = []
         for at in (start, end):
             line = bisect_right(self._starts, at)
@@ -205,26 +205,26 @@ class SourceText:
         return TextRange(*places)
 
     def edit(self, start: int, end: int, text: str) -> Edit:
-        """What puts a text in the place of another."""
+        """Return the edit that replaces a range of characters with a text."""
         return Edit(start, end, text, self.region(start, end))
 
     @cached_property
     def _starts(self) -> list[int]:
-        """Where each line begins."""
+        """The offset of the first character of each line."""
         return [0, *(match.end() for match in _END.finditer(self.text))]
 
     def _place(self, line: int, byte: int) -> int:
-        """The character at a byte of a line, as syntax trees count."""
+        """Return the character offset for a line and a UTF-8 byte offset, as in syntax trees."""
         start = self._starts[line - 1]
         return start + len(self.text[start : start + byte].encode()[:byte].decode(errors="ignore"))
 
 
 class Source(SourceText):
-    """A file of Python; ``launched`` names functions that are kernels without a decorator.
+    """A Python file. ``launched`` names functions that are kernels without a decorator.
 
     Raises
     ------
-    SyntaxError : it is none.
+    SyntaxError : the file is not valid Python.
     """
 
     def __init__(self, path: Path, text: str, launched: Collection[str] = ()) -> None:
@@ -237,51 +237,51 @@ class Source(SourceText):
 
     @property
     def sdk(self) -> Release:
-        """The newest SDK that its dialect was written for."""
+        """The newest SDK of the file's dialect."""
         return LAST_CLASSIC if self.names.is_classic and not self.names.is_todays else NEWEST
 
     @cached_property
     def constants(self) -> Mapping[str, ast.expr]:
-        """What the names that its top level assigns stand for."""
+        """The values of names that are assigned at the top level."""
         assigned = (node for node in self.tree.body if isinstance(node, ast.Assign))
         return {getattr(to, "id", ""): node.value for node in assigned for to in node.targets}
 
     def kinds(self, function: Function) -> TypeInference:
-        """What the expressions of a function are."""
+        """Return the inferred types of a function's expressions."""
         if function not in self._kinds:
             self._kinds[function] = TypeInference(self, function)
         return self._kinds[function]
 
     @cached_property
     def functions(self) -> Mapping[str, Sequence[Function]]:
-        """Its functions by name, wherever they stand."""
-        every = (node for node in ast.walk(self.tree) if isinstance(node, Function))
-        return group_by(every, lambda function: function.name)
+        """All functions of the file by name, including nested functions."""
+        functions = (node for node in ast.walk(self.tree) if isinstance(node, Function))
+        return group_by(functions, lambda function: function.name)
 
     @cached_property
     def kernels(self) -> frozenset[Function]:
-        """Its kernels: functions that NKI decorates, or that something launches."""
-        every = {function for named in self.functions.values() for function in named}
+        """The kernels of the file: functions with an NKI decorator, or that are launched."""
+        functions = {function for named in self.functions.values() for function in named}
         launched = {*self.launched, *self._launched_here()}
         return frozenset(
             function
-            for function in every
+            for function in functions
             if function.name in launched or any(map(self._is_launcher, function.decorator_list))
         )
 
     @cached_property
     def in_kernels(self) -> frozenset[Function]:
-        """Its kernels, and the functions that they name, directly or not."""
+        """The kernels, and the functions that they use directly or indirectly."""
         return self.reached(*self.kernels)
 
     @cached_property
     def kernel_code(self) -> frozenset[Function]:
-        """Functions that run in kernels: those that issue instructions, and what they name."""
-        every = (function for named in self.functions.values() for function in named)
-        return self.reached(*self.kernels, *filter(self._issues, every))
+        """Functions that run in kernels: functions that issue instructions, and their callees."""
+        functions = (function for named in self.functions.values() for function in named)
+        return self.reached(*self.kernels, *filter(self._issues, functions))
 
     def reached(self, *functions: Function) -> frozenset[Function]:
-        """These functions, and those of the file that they name, directly or not."""
+        """Return these functions, and functions of the file that they use, even indirectly."""
         reached: set[Function] = set()
         waiting = list(functions)
         while waiting:
@@ -293,22 +293,22 @@ class Source(SourceText):
         return frozenset(reached)
 
     def around(self, node: ast.AST) -> Iterator[ast.AST]:
-        """What a node stands inside of, from within."""
+        """Yield the nodes that enclose a node, innermost first."""
         while node in self.parents:
             node = self.parents[node]
             yield node
 
     @cached_property
     def parents(self) -> dict[ast.AST, ast.AST]:
-        """The node that each node is a part of."""
+        """The parent of each node."""
         return {part: node for node in ast.walk(self.tree) for part in ast.iter_child_nodes(node)}
 
     def offset(self, line: int, column: int) -> int:
-        """Where a line and column are, in characters of the file."""
+        """Return the character offset of a line and a column."""
         return self._starts[line - 1] + column - 1
 
     def nodes(self, sdk: Release) -> Iterator[tuple[ast.AST, RuleContext]]:
-        """Each node with its place."""
+        """Yield each node with its context, in source order."""
         waiting: list[tuple[ast.AST, RuleContext]] = [
             (self.tree, RuleContext(self, sdk, None, True))
         ]
@@ -322,13 +322,13 @@ class Source(SourceText):
             waiting += reversed([(part, place) for part in ast.iter_child_nodes(node)])
 
     def _is_launcher(self, node: ast.expr) -> bool:
-        """Whether an expression makes a kernel of a function, as ``nki.jit`` does."""
+        """Return whether an expression turns a function into a kernel, as ``nki.jit`` does."""
         if isinstance(node, ast.Call):
             return any(map(self._is_launcher, (node.func, *node.args[:1])))
         return (self.names.of(node) or ast.unparse(node).rpartition(".")[2]) in _LAUNCHERS
 
     def _launched_here(self) -> Iterator[str]:
-        """The names of what calls launch: ``name[grid](...)``, ``nki.jit(name)``."""
+        """Yield the names of launched functions: ``name[grid](...)``, ``nki.jit(name)``."""
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):
                 yield getattr(node.func.value, "id", "")
@@ -336,10 +336,10 @@ class Source(SourceText):
                 yield from (getattr(part, "id", "") for part in ast.walk(node.args[0]))
 
     def _issues(self, function: Function) -> bool:
-        """Return whether a function issues instructions itself, and is not the host's.
+        """Return whether a function issues instructions itself and does not run on the host.
 
-        The host launches kernels, or holds functions that are or launch kernels: a factory may ask
-        ``nl`` for constants, and stays the host's.
+        A host function launches kernels, or contains functions that are or launch kernels. A
+        factory that only reads constants of ``nl`` is a host function, too.
         """
         inside = list(ast.walk(function))
         if any(node in self.kernels for node in inside if node is not function):
@@ -352,7 +352,7 @@ class Source(SourceText):
         return any(self.is_instruction(call) for call in self._own_calls(function))
 
     def _own_calls(self, function: Function) -> Iterator[ast.Call]:
-        """Yield the calls of a function, without those of functions and classes in it."""
+        """Yield the calls of a function, except calls in nested functions and classes."""
         waiting: list[ast.AST] = list(function.body)
         while waiting:
             node = waiting.pop()
@@ -362,9 +362,9 @@ class Source(SourceText):
                 waiting += ast.iter_child_nodes(node)
 
     def is_instruction(self, call: ast.Call) -> bool:
-        """Return whether a call is of ``nl`` or ``nisa``, and nothing that the host asks, too.
+        """Return whether a call is an instruction of ``nl`` or ``nisa``, and not a host query.
 
-        A function of a module inside of them, ``nl.constants.sizeinbytes``, issues nothing.
+        Functions of their submodules, such as ``nl.constants.sizeinbytes``, issue no instruction.
         """
         module, _, function = (self.names.of(call.func) or "").partition(".")
         is_own = module in ("nl", "nisa") and "." not in function
@@ -372,6 +372,6 @@ class Source(SourceText):
 
 
 def _own(node: ast.AST) -> str | None:
-    """The name of a method that an object's own code names."""
+    """Return the name of a method that is accessed through ``self`` or ``cls``."""
     is_own = isinstance(node, ast.Attribute) and getattr(node.value, "id", "") in ("self", "cls")
     return node.attr if is_own else None  # type: ignore[attr-defined]

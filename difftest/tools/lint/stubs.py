@@ -1,8 +1,8 @@
 """Stubs of ``nki`` and ``neuronxcc.nki`` (PEP 561), for editors and type checkers.
 
-They say what the simulator's modules have, with the signatures that AWS documents. They are the
-files of a distribution, so that ``pip install`` takes and removes them, and are written on demand:
-no list of names is kept by hand.
+The stubs list the names of the simulator's modules, with the signatures that AWS documents. They
+form a distribution, so that pip can install and remove them. They are generated on demand, and no
+list of names is kept by hand.
 """
 
 from __future__ import annotations
@@ -49,23 +49,24 @@ if not MYPY:
 _NO_TENSORS = frozenset({"arange", "par_dim", "ds"})
 
 _FORMS = ("__{}__", "__r{}__", "__i{}__")
-"""Of an operator: as it is, from the right, and with an assignment."""
+"""The method names of an operator: plain, reflected, and in place."""
 _DATA = Path(__file__).parent / "data"
 _DOCUMENTED = json.loads((_DATA / "stubs.json").read_text(encoding="utf-8"))
 _MEMBERS, _RETURNED, _BASES = (_DOCUMENTED[key] for key in ("members", "returned", "bases"))
-"""What AWS documents of each class: attributes with their types, and methods by name; what methods
-return; classes above it. The simulator's classes have more, which is no kernel's business.
+"""AWS's documentation of each class: its attributes and methods, their return types, and its bases.
+
+Other attributes of the simulator's classes are private.
 """
 _SHORT, _TENSORS, _OPERATORS = (_DOCUMENTED[key] for key in ("modules", "sections", "operators"))
-"""What the table of levels calls today's modules; the sections of AWS's summaries whose functions
-return a tensor, but for ``_NO_TENSORS``; what a tensor may have of Python's operators.
+"""The short names of current modules in the table of levels, the sections with functions that
+return a tensor (except ``_NO_TENSORS``), and the operators that a tensor may have.
 """
 _SAME = frozenset({"NkiTensor", "NkiGrid"})
-"""Classes whose views are of the class itself."""
+"""Classes whose views have the class itself."""
 
 
 def stub_files() -> dict[str, str]:
-    """The texts of the distribution by path."""
+    """Return the texts of the distribution's files by path."""
     served = modules()
     homes = _homes(served)
     project = (_DATA / "stubs.pyproject.toml").read_text(encoding="utf-8")
@@ -81,7 +82,7 @@ def stub_files() -> dict[str, str]:
 
 
 def public_names(name: str, module: ModuleType) -> list[str]:
-    """Every name of a module that is documented, served, or of some level of NKI."""
+    """Return the public names of a module: documented, exported, or part of any NKI level."""
     namespace = vars(module)
     listed = namespace.get("__all__") or [word for word in namespace if not word.startswith("_")]
     dialect = CLASSIC if name.startswith(CLASSIC.package) else TODAY
@@ -98,7 +99,7 @@ def public_names(name: str, module: ModuleType) -> list[str]:
 
 
 def _homes(served: dict[str, ModuleType]) -> dict[tuple[str, int], str]:
-    """The module that declares a class, by the package and the class: the outermost that has it."""
+    """Return the outermost module that contains a class, by package and class identity."""
     homes: dict[tuple[str, int], str] = {}
     for name, module in sorted(served.items(), key=lambda item: (item[0].count("."), item[0])):
         for own in public_names(name, module):
@@ -130,7 +131,7 @@ class StubModule:
         self.text = "\n".join([*head, *self._private.values(), *filter(None, parts)])
 
     def _tensor_of(self) -> str:
-        """What a tensor is called in this module, which may have to import it."""
+        """Return the name of the tensor class in this module, and import it if necessary."""
         if not self._tensors:
             return "Any"
         if self._is_classic:
@@ -161,7 +162,7 @@ class StubModule:
         return f"{name}: {self._kind(value)}\n"
 
     def _lifetime(self, name: str) -> str | None:
-        """Until when a name of today's dialect exists, if it has ended."""
+        """Return the deprecation text of a name that a level of the current dialect removed."""
         short = next((prefix for prefix, module in _SHORT.items() if module == self.name), "")
         row = LIFETIMES.get(f"{short}.{name}")
         return f"ended with NKI {row.ended}: {row.instead}" if row and row.ended else None
@@ -179,7 +180,7 @@ class StubModule:
         return enum_text(name, value) if issubclass(value, Enum) else class_text(name, value)
 
     def _type(self, value: Any) -> str:
-        """The annotation of a parameter with this default; of an enumeration, its class here."""
+        """Return the annotation of a parameter with this default."""
         if isinstance(value, Enum):
             return self._of_enum(value)
         return annotation_of(value)
@@ -194,7 +195,7 @@ class StubModule:
         return kind.__name__
 
     def _kind(self, value: Any) -> str:
-        """The type of a constant."""
+        """Return the type of a constant."""
         if isinstance(value, Enum):
             return self._of_enum(value)
         if isinstance(value, np.dtype):
@@ -209,18 +210,18 @@ class StubModule:
 
 
 def annotation_of(default: object) -> str:
-    """The type of a parameter, from a default that says it."""
+    """Return the type of a parameter that its default implies, or ``Any``."""
     return {bool: "bool", str: "str"}.get(type(default), "Any")
 
 
 def doc_of(value: object, indent: str = "    ") -> str:
-    """The first line of a docstring, as a docstring."""
+    """Return the first line of a docstring as an indented docstring."""
     line = (inspect.getdoc(value) or "").partition("\n")[0].replace("\\", "\\\\")
     return f'\n{indent}"""{line}"""' if line else ""
 
 
 def enum_text(name: str, kind: type[Enum]) -> str:
-    """An enumeration with its members."""
+    """Return the stub of an enumeration with its members."""
     base = "IntEnum" if issubclass(kind, IntEnum) else "Enum"
     members = [f"    {key} = {member.value!r}\n" for key, member in kind.__members__.items()]
     return f"class {name}({base}):\n{''.join(members)}"
@@ -233,14 +234,14 @@ def function_text(
     returned: str,
     ended: str | None = None,
 ) -> str:
-    """A function with its signature; ``type_of`` says a parameter's type by its default."""
+    """Return the stub of a function. ``type_of`` maps a parameter's default to its type."""
     mark = f"@deprecated({ended!r})\n" if ended else ""
     listed = _parameters(inspect.signature(function).parameters.values(), type_of)
     return f"{mark}def {name}({listed}) -> {returned}:{doc_of(function)}\n    ...\n"
 
 
 def class_text(name: str, value: Any) -> str:
-    """A class, or the class of an object, with what is documented of it."""
+    """Return the stub of a class, or of an object's class, with its documented members."""
     owner = Tensor if name == "tensor" else value
     if name in ("_TileSize", "_TileSizes"):
         members = [f"    {attribute}: int\n" for attribute in sorted(dir(value))]
@@ -273,7 +274,7 @@ def _member(kind: str, owner: Any, member: str) -> str:
 
 
 def _operators(owner: type) -> Iterator[str]:
-    """The operators that a class has, and ``object`` has not."""
+    """Yield the operators that a class has and ``object`` lacks."""
     for form in _FORMS:
         for operator in map(form.format, _OPERATORS):
             if any(operator in vars(base) for base in owner.__mro__[:-1]):
@@ -285,7 +286,7 @@ def _view_of(kind: str) -> str:
 
 
 def _protocol(kind: str, name: str) -> str:
-    """What brackets and operators take and return."""
+    """Return the stub of a special method: subscripts and operators."""
     returned = _view_of(kind)
     return {
         "__getitem__": f"def __getitem__(self, key: Any, /) -> {returned}: ...",
@@ -301,13 +302,13 @@ def _protocol(kind: str, name: str) -> str:
 
 
 class _Verbatim(str):
-    """A text that a signature shows as it is."""
+    """A string whose ``repr`` is the text itself, for use in signatures."""
 
     __repr__ = str.__str__
 
 
 def _parameters(parameters: Iterable[inspect.Parameter], type_of: Callable[[Any], str]) -> str:
-    """The parameters as a signature has them, with the marks ``/`` and ``*``."""
+    """Return the parameters as in a signature, with the marks ``/`` and ``*``."""
     rows = []
     for row in parameters:
         kind = "Any"

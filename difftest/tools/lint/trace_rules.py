@@ -1,6 +1,6 @@
-"""Rules of traces: instructions, accesses and device loops that a generation does not have.
+"""Trace rules: instructions, accesses and device loops that a device generation rejects.
 
-Sources: records of the compiler's answers, named with each rule.
+Sources: records of the compiler's answers. Each rule's page names its record.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from difftest.simulator.trace import Allocation, Engine, Event, Loop, LoopKind, 
 from difftest.tools.lint.rule import PARSER, TODAYS, Breach, Frontend, Group, trace_rule
 
 RECORDED: dict[str, Any] = {"group": Group.PORTABILITY, "frontends": TODAYS}
-"""What the compiler of today's dialect has answered to somebody."""
+"""Data of rules that rest on recorded answers of the compiler for the current dialect."""
 WRONG: dict[str, Any] = {**RECORDED, "group": Group.CORRECTNESS}
 TRN1: dict[str, Any] = {**RECORDED, "targets": frozenset({"trn1"})}
 TRN2: dict[str, Any] = {**RECORDED, "targets": frozenset({"trn2"})}
@@ -26,17 +26,20 @@ _ARITHMETIC = ("tensor_tensor", "tensor_scalar", "scalar_tensor_tensor")
 _FLOAT8 = {"float8_e4m3", "float8_e4m3fn"}
 _STEP_MAX = 2**15 - 1
 _ALIGNED = 32
-"""Bytes, of what a DMA transposes to."""
+"""The alignment in bytes of the destination of a DMA transpose."""
 _DESCRIPTORS_MAX = 16_777_200
 MANY_INSTRUCTIONS = 250_000
 
 
 def _each(id: str, **data: Any) -> Callable[[Callable[[Event], str | bool]], None]:
-    """Enter a rule that looks at events one by one: what it says of one, if it breaks it."""
+    """Register a trace rule that checks single events.
 
-    def enter(says: Callable[[Event], str | bool]) -> None:
+    The decorated function returns a description of the violation, or a false value.
+    """
+
+    def enter(check: Callable[[Event], str | bool]) -> None:
         def reader(trace: Trace, machine: Machine) -> Iterator[Breach]:
-            return ((event, str(text)) for event in trace if (text := says(event)))
+            return ((event, str(text)) for event in trace if (text := check(event)))
 
         trace_rule(id, **data)(reader)
 
@@ -44,7 +47,7 @@ def _each(id: str, **data: Any) -> Callable[[Callable[[Event], str | bool]], Non
 
 
 def partition_elements(region: Region) -> int:
-    """Elements of a region in each partition."""
+    """Return the number of elements of a region in each partition."""
     return region.elements // max(region.partitions, 1)
 
 
@@ -52,9 +55,9 @@ def partition_elements(region: Region) -> int:
 def _gpsimd(event: Event) -> str | bool:
     is_chosen = "power" in (event.attributes.op or "")
     are_integers = all(region.dtype.kind in "iu" for region in event.writes + event.reads)
-    is_own = is_chosen or are_integers  # which GpSimd has without being asked
+    is_own = is_chosen or are_integers  # these run on GpSimd by default
     is_on_it = event.engine is Engine.GPSIMD and event.opcode in _ARITHMETIC
-    return is_on_it and not is_own and f"{event.opcode} is to run on the GpSimd Engine of trn1"
+    return is_on_it and not is_own and f"{event.opcode} runs on the GpSimd Engine of trn1"
 
 
 @_each("NKI502", **WRONG)
@@ -95,7 +98,7 @@ def _float8(trace: Trace, machine: Machine) -> Iterator[Breach]:
 
 
 def _place(trace: Trace, tensor: Allocation) -> Event | Allocation:
-    """What tells the tensor's line: itself, or the first event that touches an argument."""
+    """Return an object with the tensor's line: the tensor, or an argument's first event."""
     touches = (
         event for event in trace for part in event.writes + event.reads if part.allocation is tensor
     )
@@ -150,12 +153,12 @@ def _collective_of_argument(trace: Trace, machine: Machine) -> Iterator[Breach]:
 
 
 def collective_events(trace: Trace) -> Iterator[Event]:
-    """The events in which ranks talk to each other."""
+    """Yield the events in which ranks communicate."""
     return (event for event in trace if event.arguments.get("replica_group") is not None)
 
 
 def on_chip(event: Event) -> Iterator[Region]:
-    """The operands of a compute instruction in SBUF and PSUM."""
+    """Yield the operands of a compute instruction in SBUF and PSUM."""
     if event.engine is not Engine.DMA:
         yield from (part for part in event.writes + event.reads if not part.allocation.space.is_hbm)
 
@@ -166,7 +169,7 @@ def _span(trace: Trace, machine: Machine) -> Iterator[Breach]:
 
 
 def _detected(rows: Iterable[Finding | InconclusiveFinding], id: str) -> Iterator[Breach]:
-    """The errors that a detector of hazards tells of a trace, too."""
+    """Return the errors with this id that a hazard detector reports, as breaches."""
     errors = (row for row in rows if isinstance(row, Finding) and row.severity is Severity.ERROR)
     return ((finding, finding.happened) for finding in errors if finding.id == id)
 
@@ -176,7 +179,7 @@ def _step(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
         for region in on_chip(event):
             if max(map(abs, region.strides), default=0) <= _STEP_MAX:
-                continue  # of nearly all, sooner than by their axes
+                continue  # fast path: nearly all regions end here, without computing axes
             step = max((abs(step) for size, step in region.free_axes if size > 1), default=0)
             if step > _STEP_MAX:
                 yield event, f"{event.opcode} has a step of {step:,} elements in {region.role}"
@@ -235,8 +238,8 @@ def _rows(trace: Trace, machine: Machine) -> Iterator[Breach]:
 def _broadcast(event: Event) -> str | bool:
     reads = [part for part in event.reads if part.whole and part.shape and part.shape[0] > 1]
     repeated = [region.shape[0] for region in reads if region.strides[0] == 0]
-    is_told = bool(repeated) and event.engine is Engine.DMA
-    return is_told and f"{event.opcode} reads one row for {repeated[0]} partitions"
+    is_broadcast = bool(repeated) and event.engine is Engine.DMA
+    return is_broadcast and f"{event.opcode} reads one row for {repeated[0]} partitions"
 
 
 @_each("NKI529", **TRN2)
@@ -246,9 +249,9 @@ def _moved_on_chip(event: Event) -> str | bool:
     src, dst, index = (event.operand(role) for role in ("src", "dst", "index"))
     if src is None or dst is None or index is None:
         return False
-    is_of_src = _is_part(src) and not _is_part(dst)  # what moves inside of it is no whole
+    is_of_src = _is_part(src) and not _is_part(dst)  # the indexed side is accessed in part
     is_on_chip = is_of_src and not src.allocation.space.is_hbm
-    return is_on_chip and "dma_copy reads SBUF at an offset that stands in a tile"
+    return is_on_chip and "dma_copy reads SBUF at an offset from a tile"
 
 
 def _is_part(region: Region) -> bool:
@@ -267,7 +270,7 @@ def _descriptors(trace: Trace, machine: Machine) -> Iterator[Breach]:
 
 
 def _runs(region: Region) -> int:
-    """Pieces of adjacent elements."""
+    """Return the number of runs of adjacent elements in a region."""
     length = 1
     axes: Sequence[tuple[int, int]] = tuple(zip(region.shape, region.strides, strict=True))
     for size, step in reversed(axes):
@@ -280,10 +283,10 @@ def _runs(region: Region) -> int:
 @trace_rule("NKI531", group=Group.PERFORMANCE, frontends=TODAYS)
 def _many(trace: Trace, machine: Machine) -> Iterator[Breach]:
     if len(trace) > MANY_INSTRUCTIONS:
-        generated = [  # a device loop has the instructions of its first turn alone
+        generated = [  # count the instructions of a device loop only once
             event
             for event in trace
-            if not any(turn.number and turn.loop.kind is LoopKind.DYNAMIC for turn in event.loops)
+            if not any(step.number and step.loop.kind is LoopKind.DYNAMIC for step in event.loops)
         ]
         if len(generated) > MANY_INSTRUCTIONS:
             lines = Counter(event.location for event in generated)
@@ -293,8 +296,8 @@ def _many(trace: Trace, machine: Machine) -> Iterator[Breach]:
 
 
 def enclosing_device_loops(event: Event) -> list[Loop]:
-    """The loops around an event that run on the device, outermost first."""
-    return [turn.loop for turn in event.loops if turn.loop.kind is LoopKind.DYNAMIC]
+    """Return the device loops around an event, outermost first."""
+    return [step.loop for step in event.loops if step.loop.kind is LoopKind.DYNAMIC]
 
 
 @trace_rule("NKI541", **TRN1)
@@ -302,9 +305,9 @@ def _psum(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
         loops = enclosing_device_loops(event)
         for region in event.writes + event.reads if loops else ():
-            inside = {turn.loop.id for turn in region.allocation.loops}
+            inside = {step.loop.id for step in region.allocation.loops}
             if region.allocation.space is Space.PSUM and loops[-1].id not in inside:
-                yield event, f"{event.opcode} uses {region.allocation}, made outside of the loop"
+                yield event, f"{event.opcode} uses {region.allocation}, allocated outside the loop"
 
 
 @trace_rule("NKI542", **TRN1)
@@ -349,7 +352,7 @@ def _collective_of_one(trace: Trace, machine: Machine) -> Iterator[Breach]:
 def _copied(trace: Trace, machine: Machine) -> Iterator[Breach]:
     written: dict[int, frozenset[int]] = {}
     for event in trace:
-        ids = frozenset(turn.loop.id for turn in event.loops if turn.loop.kind is LoopKind.STATIC)
+        ids = frozenset(step.loop.id for step in event.loops if step.loop.kind is LoopKind.STATIC)
         is_inside = bool(enclosing_device_loops(event))
         for region in event.reads if event.opcode == "tensor_copy" and not is_inside else ():
             if written.get(region.allocation.id, frozenset()) & ids:

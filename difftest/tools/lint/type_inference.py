@@ -1,7 +1,7 @@
-"""What the names of a kernel are: tiles, indices, masks, numbers, or names of NKI.
+"""Infer the types of a kernel's expressions: tiles, indices, masks, numbers or NKI names.
 
-It follows from the lines above that bind a name. Where they do not agree, or are not understood,
-nothing is known, and a rule that asks says nothing.
+The type of a name follows from its bindings. If they disagree or cannot be interpreted, the type
+is unknown, and rules that depend on it report no finding.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ValueType(Enum):
-    """What an expression is. The first of two sides decides what both give together."""
+    """The type of an expression. In an operation, the type that is listed first prevails."""
 
     TILE = "a tile"
     MASK = "a mask"
@@ -28,7 +28,7 @@ class ValueType(Enum):
     TURN = "the index of a loop or a program"
     NUMBER = "a number"
     TENSOR = "a tensor in HBM"
-    GRID = "what nl.mgrid gives"
+    GRID = "an nl.mgrid"
 
 
 MAKERS = ("nl.ndarray", "nl.zeros", "nl.ones", "nl.full", "nl.empty", "nl.zeros_like")
@@ -41,7 +41,7 @@ _NO_TILES = (
     *("nl.nc", "nl.spmd_dim", "nl.loop_reduce", "nisa.register_alloc", "nisa.get_nc_version"),
     *TRACED_ONCE,
 )
-"""Functions of NKI that give no new tile: ``nl.loop_reduce`` adds to what it is assigned to."""
+"""NKI functions that do not return a new tile. ``nl.loop_reduce`` adds to its target."""
 _TILE_SECTIONS = frozenset(
     {
         *("Memory operations", "Creation operations", "Tensor operations", "Math operations"),
@@ -52,7 +52,7 @@ _TILE_SECTIONS = frozenset(
         *("Normalization and Regularization functions",),
     }
 )
-"""Sections of AWS's lists of names whose functions return tiles, but for ``_NO_TILES``."""
+"""Sections of AWS's lists of names whose functions return tiles, except ``_NO_TILES``."""
 _TILE_METHODS = frozenset(
     {
         *("astype", "broadcast", "broadcast_to", "expand_dim", "expand_dims", "squeeze_dim"),
@@ -82,39 +82,39 @@ def _tile_makers() -> frozenset[str]:
 
 
 class Binding(NamedTuple):
-    """What binds a name: a statement, or a parameter; and the value, or what a loop goes over."""
+    """A binding of a name: the statement or parameter, and the value or the loop's iterable."""
 
     by: ast.AST
     value: ast.expr | None
 
     @property
     def end(self) -> tuple[int, int]:
-        """Where the name means the value from."""
+        """The line and column from which the name has the value."""
         last = self.by.target if isinstance(self.by, ast.For) else self.by
         return getattr(last, "end_lineno", 0), getattr(last, "end_col_offset", 0)
 
 
 class TypeInference:
-    """What the expressions of a function are."""
+    """The inferred types of a function's expressions."""
 
     def __init__(self, source: Source, function: ast.AST) -> None:
         self._source = source
         self._known: dict[ast.AST, ValueType | None] = {}
         self.bound: dict[str, list[Binding]] = {}
-        """What binds each name, in no order."""
+        """The bindings of each name, in no particular order."""
         for node in ast.walk(function):
             for target, value in _targets(node):
                 self._bind(node, target, value)
 
     def of(self, node: ast.AST) -> ValueType | None:
-        """What an expression is; None where that is not to be seen."""
+        """Return the type of an expression, or None if it is unknown."""
         if node not in self._known:
-            self._known[node] = ValueType.NUMBER  # of what a name is computed from itself
+            self._known[node] = ValueType.NUMBER  # ends recursion for self-referencing names
             self._known[node] = self._kind(node)
         return self._known[node]
 
     def value(self, node: ast.AST) -> ast.AST:
-        """The expression that a name stands for, if one line says so; else the node itself."""
+        """Return the expression that is a name's only value, or else the node itself."""
         while isinstance(node, ast.Name):
             reaching = self._reaching(node)
             if len(reaching) != 1 or reaching[0].value is None:
@@ -123,7 +123,7 @@ class TypeInference:
         return node
 
     def bound_in(self, block: ast.AST) -> dict[str, list[Binding]]:
-        """The names that the statements of a block bind, and what does."""
+        """Return the bindings that the statements of a block make, by name."""
         around = self._source.around
         return {
             name: own
@@ -132,7 +132,7 @@ class TypeInference:
         }
 
     def origins(self, node: ast.AST) -> set[str]:
-        """The names that an expression is computed from, directly or not."""
+        """Return the names that an expression is computed from, directly or indirectly."""
         names: set[str] = set()
         left: list[ast.AST | None] = [node]
         while left:
@@ -154,25 +154,27 @@ class TypeInference:
         if isinstance(node, ast.Subscript):
             return self._of_part(node)
         if isinstance(node, ast.Attribute):
-            is_number = node.attr in ("shape", "ndim", "size") or "nl.tile_size" in self._named(
-                node
-            )
-            is_index = self.of(node.value) is ValueType.GRID
-            if is_index:
-                return ValueType.INDEX
-            if is_number:
-                return ValueType.NUMBER
-            return None
+            return self._of_attribute(node)
         if isinstance(node, ast.Compare):
-            sides = [node.left, *node.comparators]
-            if any(isinstance(op, _IDENTITY) for op in node.ops) or any(map(_is_no_number, sides)):
-                return ValueType.NUMBER
-            both = self._together(node.left, *node.comparators)
-            return ValueType.MASK if both in (ValueType.INDEX, ValueType.LINE) else both
+            return self._of_comparison(node)
         if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.IfExp)):
             parts = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
             return self._together(*parts[isinstance(node, ast.IfExp) :])  # without its test
         return None
+
+    def _of_attribute(self, node: ast.Attribute) -> ValueType | None:
+        if self.of(node.value) is ValueType.GRID:
+            return ValueType.INDEX
+        if node.attr in ("shape", "ndim", "size") or "nl.tile_size" in self._named(node):
+            return ValueType.NUMBER
+        return None
+
+    def _of_comparison(self, node: ast.Compare) -> ValueType | None:
+        sides = [node.left, *node.comparators]
+        if any(isinstance(op, _IDENTITY) for op in node.ops) or any(map(_is_no_number, sides)):
+            return ValueType.NUMBER
+        common = self._together(*sides)
+        return ValueType.MASK if common in (ValueType.INDEX, ValueType.LINE) else common
 
     def _of_binding(self, binding: Binding) -> ValueType | None:
         if isinstance(binding.by, ast.For) and isinstance(binding.value, ast.Call):
@@ -233,22 +235,25 @@ class TypeInference:
             self.bound.setdefault(name, []).append(Binding(node, value))
 
     def _reaching(self, name: ast.Name) -> list[Binding]:
-        """The bindings that a name can have where it stands."""
-        every = self.bound.get(name.id)
-        if every is None:
+        """Return the bindings that may reach a use of a name."""
+        bindings = self.bound.get(name.id)
+        if bindings is None:
             value = self._source.constants.get(name.id)
             return [Binding(name, value)] if value is not None else []
-        above = [binding for binding in every if binding.end <= (name.lineno, name.col_offset)]
+        above = [binding for binding in bindings if binding.end <= (name.lineno, name.col_offset)]
         last = max(above, key=lambda binding: binding.end, default=None)
         around = set(self._source.around(name))
         if last is None or not self._is_before(last.by, around):
-            return every
-        turned = around.difference(self._source.around(last.by), [last.by])
-        loops = {block for block in turned if isinstance(block, (ast.For, ast.While))}
-        return [last, *(item for item in every if loops.intersection(self._source.around(item.by)))]
+            return bindings
+        repeated = around.difference(self._source.around(last.by), [last.by])
+        loops = {block for block in repeated if isinstance(block, (ast.For, ast.While))}
+        return [
+            last,
+            *(item for item in bindings if loops.intersection(self._source.around(item.by))),
+        ]
 
     def _is_before(self, statement: ast.AST, around: set[ast.AST]) -> bool:
-        """Whether a statement runs before what stands inside of ``around``, each time."""
+        """Return whether a statement always runs before the code inside ``around``."""
         parent = self._source.parents.get(statement)
         blocks = [getattr(parent, name, ()) for name in ("body", "orelse", "finalbody")]
         own = [block for block in blocks if isinstance(block, list) and statement in block]
@@ -256,12 +261,12 @@ class TypeInference:
 
 
 def _is_no_number(node: ast.expr) -> bool:
-    """Return whether an expression is None or a string: Python compares it, and no engine."""
+    """Return whether an expression is None or a string, which only Python itself compares."""
     return isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, str))
 
 
 def targets_of(node: ast.Assign | ast.AugAssign) -> Iterator[ast.expr]:
-    """Yield the targets of an assignment, those inside of tuples and lists one by one."""
+    """Yield the targets of an assignment, including the items of tuples and lists."""
     waiting: list[ast.expr] = []
     waiting += reversed(node.targets) if isinstance(node, ast.Assign) else [node.target]
     while waiting:
@@ -273,12 +278,12 @@ def targets_of(node: ast.Assign | ast.AugAssign) -> Iterator[ast.expr]:
 
 
 def parts_of(node: ast.Subscript) -> list[ast.expr]:
-    """The parts of an index, one for each dimension."""
+    """Return the parts of an index, one for each dimension."""
     return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
 
 
 def _targets(node: ast.AST) -> Iterator[tuple[ast.AST, ast.expr | None]]:
-    """What a node binds, and to what."""
+    """Yield each target that a node binds, with its value."""
     if isinstance(node, ast.Assign):
         yield from ((target, node.value) for target in node.targets)
     elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:

@@ -1,6 +1,6 @@
-"""Rules of names and arguments: which SDK has them, since when, and what to write instead.
+"""Rules of names and arguments: the SDKs that have them, and their replacements.
 
-They follow from the tables of the dialects: what the simulator's modules have, and the levels of
+The rules use the tables of both dialects: the names of the simulator's modules, and the levels of
 :mod:`difftest.simulator.frontend.levels`.
 """
 
@@ -24,7 +24,7 @@ _FUNCTIONS: Mapping[bool, Mapping[str, Mapping[str, Any]]] = {
     True: {"nl": vars(classic_language), "nisa": vars(classic_isa)},
     False: {"nl": language.NAMES, "nisa": isa.NAMES, "ncc": collectives.NAMES},
 }
-"""By whether a name is classic, and by module: its names, those of all levels together."""
+"""The names of all levels, by whether the dialect is classic, and by module."""
 _ENGINES = "gpsimd", "scalar", "tensor", "unknown", "vector"
 _DEPRECATED = {
     **{f"nisa.{name}_engine": ("0.2", f"nisa.engine.{name}") for name in _ENGINES},
@@ -34,19 +34,22 @@ _DEPRECATED = {
     "nl.tile_size.psum_fmax": ("0.4", "nl.tile_size.psum_bank_fmax"),
     "nl.tile_size.total_available_sbuf_size": ("0.4", "nl.tile_size.sbuf_fmax_bytes"),
 }
-"""Names that pages and stubs of v2.32.0 call deprecated: since which NKI, and what is next."""
+"""Names that are deprecated in v2.32.0: the first NKI that deprecates them, and the replacement."""
 _NOT_OF_PSUM = {
     "nl.rsqrt": ("x", 0, "0.5", "nisa.activation(op=nl.rsqrt)"),
     "nisa.dma_copy": ("src", 1, "0.3", "nisa.tensor_copy to SBUF first"),
 }
-"""Functions that took a tile in PSUM until an NKI (the same guide): the argument and its place."""
+"""Functions that no longer accept a tile in PSUM: argument, position, first NKI, and replacement.
+
+Source: AWS's migration guide.
+"""
 _PASSED = {
     "nisa.scalar_tensor_tensor(dtype)": NEWEST.minor,
     "nisa.nc_matmul(is_moving_zero)": NEWEST.minor,
     "nisa.nc_matmul(psumAccumulateFlag)": NEWEST.minor,
     "nisa.tensor_copy(dtype)": 29,
 }
-"""Arguments that no page of their SDK has, and that kernels of AWS pass: until which SDK 2.x.
+"""Undocumented arguments that kernels of AWS pass, with the last SDK 2.x of these kernels.
 
 Sources: aws-neuron/nki-library, releases 2.27 to 2.29 (moe_cte_utils.py, mlp_cte_transpose.py,
 qkv_cte.py); matrix_multiplication_nki_kernels.py of the documentation at v2.29.0.
@@ -106,22 +109,22 @@ def _argument(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     name = at.name(node.func)
     for keyword in node.keywords if name else ():
         row = LIFETIMES.get(f"{name}({keyword.arg})")
-        said = f"{name}({keyword.arg}=)"
+        argument = f"{name}({keyword.arg}=)"
         if _is_passed(f"{name}({keyword.arg})", at):
             continue
         if row and _reached(row.ended, at):
-            yield keyword, f"{said} ended with NKI {row.ended} (now: {row.instead})"
+            yield keyword, f"{argument} ended with NKI {row.ended} (now: {row.instead})"
         elif row and not _reached(row.since, at):
-            yield keyword, f"{said} exists since NKI {row.since} (until then: {row.instead})"
+            yield keyword, f"{argument} exists since NKI {row.since} (until then: {row.instead})"
 
 
 @rule("NKU305", group=Group.CORRECTNESS, nodes=(ast.Attribute,))
 def _unknown_name(node: ast.Attribute, at: RuleContext) -> Iterator[Refusal]:
     module, _, rest = (at.name(node) or "").partition(".")
     names = _FUNCTIONS[at.source.names.has_classic(node)].get(module)
-    is_todays = rest in _FUNCTIONS[False].get(module, {})  # which AWS's last classic tests use
+    is_todays = rest in _FUNCTIONS[False].get(module, {})  # AWS's last classic tests use these
     name = f"{module}.{rest}"
-    is_part = not rest or "." in rest  # the module itself, or an attribute of a name of it
+    is_part = not rest or "." in rest  # the module itself, or an attribute of one of its names
     if not (names is None or is_part or rest in names or is_todays or name in LIFETIMES):
         yield node, f"{name} is no name of NKI"
 
@@ -168,14 +171,14 @@ def _undocumented(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
 
 
 def _is_passed(argument: str, at: RuleContext) -> bool:
-    """Return whether kernels that AWS released for an SDK, or a later one, pass an argument."""
+    """Return whether kernels that AWS released for this SDK, or a later SDK, pass an argument."""
     return at.sdk.minor <= _PASSED.get(argument, 0)
 
 
 def _is_assigned_result(node: ast.Call, signature: inspect.Signature, at: RuleContext) -> bool:
-    """Return whether a call of today's dialect has no ``dst`` and assigns its result to a part.
+    """Return whether a current-dialect call without ``dst`` assigns its result to a subscript.
 
-    The form ends with NKI 0.3.
+    NKI 0.3 removes this form.
     """
     parent = at.source.parents[node]
     is_part = isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Subscript)
@@ -183,7 +186,7 @@ def _is_assigned_result(node: ast.Call, signature: inspect.Signature, at: RuleCo
     if not (is_part and is_early) or "dst" not in signature.parameters:
         return False
     given = {keyword.arg: keyword for keyword in node.keywords if keyword.arg}
-    others = [one for one in signature.parameters.values() if one.name != "dst"]
+    others = [item for item in signature.parameters.values() if item.name != "dst"]
     try:
         inspect.Signature(others).bind(*node.args, **given)
     except TypeError:
@@ -201,23 +204,23 @@ def _mask(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
 
 @cache
 def _signature_of(name: str, is_classic: bool) -> inspect.Signature | None:
-    """The signature of a function of NKI with the defaults left out; None for what has none."""
+    """Return the signature of an NKI function with all defaults None, or None if it has none."""
     module, _, own = name.partition(".")
     functions = _FUNCTIONS[is_classic].get(module, {})
     if own not in functions or not callable(functions[own]):
         return None
     try:
-        every = list(inspect.signature(functions[own]).parameters.values())
+        parameters = list(inspect.signature(functions[own]).parameters.values())
     except ValueError:
         return None
-    if any(one.kind is one.VAR_POSITIONAL for one in every):
-        return None  # a range takes what Python's does, and hints
+    if any(item.kind is item.VAR_POSITIONAL for item in parameters):
+        return None  # such as a range, which also takes hints
     blank = inspect.Parameter.empty
-    bare = (one.replace(annotation=blank) for one in every)
-    shown = [one if one.default is blank else one.replace(default=None) for one in bare]
+    bare = (item.replace(annotation=blank) for item in parameters)
+    shown = [item if item.default is blank else item.replace(default=None) for item in bare]
     return inspect.Signature(shown)
 
 
 def _reached(level: str | None, at: RuleContext) -> bool:
-    """Whether the SDK that is asked for has this level of NKI, or a later one; None has none."""
+    """Return whether the selected SDK has this NKI level or a later level; False for None."""
     return level is not None and at.sdk.level is not None and level <= at.sdk.level

@@ -1,1 +1,1 @@
-"""The way over: classic kernels (``neuronxcc.nki``) rewritten in today's dialect, and proven."""
+"""Rewrite classic kernels (``neuronxcc.nki``) in the current dialect and validate the results."""

@@ -1,4 +1,4 @@
-"""How classic functions are called, and what their results are, as the rewriting needs it.
+"""Tables of classic functions: their operands and the shapes, dtypes and buffers of results.
 
 Sources: the signatures of both dialects, and AWS's migration guides (v2.26.0, v2.32.0).
 """
@@ -19,15 +19,15 @@ PRODUCT = "product"
 
 
 class CallInfo(NamedTuple):
-    """What a classic instruction returns.
+    """The result of a classic instruction.
 
     Attributes
     ----------
-    first : the operand whose dtype the result has, if ``dtype`` is None.
-    shape : of the result, where it is allocated: like ``first``, reduced, or by its ``sizes``.
-    sizes : of the result: an operand and a dimension of it; no operand, and a number.
-    dtype, buffer : of the result.
-    name : of the instruction, if it is no ``nisa`` instruction of the same name.
+    first : the operand that gives the result its dtype if ``dtype`` is empty.
+    shape : how the result's shape is computed: like ``first``, reduced, or from ``sizes``.
+    sizes : pairs of an operand and its dimension, or of an empty string and a number.
+    dtype, buffer : the result's dtype and memory.
+    name : the instruction, if it is not the ``nisa`` instruction of the same name.
     """
 
     first: str
@@ -60,12 +60,15 @@ INSTRUCTIONS = {
     "nisa.nc_transpose": CallInfo("data", SIZED, (("data", 1), ("data", 0)), buffer="psum"),
     "nisa.nc_matmul": CallInfo("stationary", PRODUCT, (("stationary", 1),), "nl.float32", "psum"),
 }
-"""Classic functions that return a tile, where today's instruction writes to ``dst``."""
+"""Classic functions that return a tile. Instructions of the current dialect write to ``dst``."""
 
 
 @cache
 def positional(name: str) -> tuple[str, ...]:
-    """The positional parameters of a classic function, ``nl.load``; none of one that is not."""
+    """Return the positional parameters of a classic function; empty for an unknown name.
+
+    An example of a name is ``nl.load``.
+    """
     module, _, function = name.partition(".")
     callee = getattr({"nl": language, "nisa": isa}[module], function, None)
     parameters = inspect.signature(callee).parameters.values() if callee else ()
@@ -85,7 +88,7 @@ OPERATORS = {
 }
 """Python's operators between tiles, by their syntax nodes, as functions of ``nl``."""
 SCALED = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
-"""Functions of two operands of which one may be a column, for ``tensor_scalar``."""
+"""Binary functions that ``tensor_scalar`` applies to a tile and a column."""
 BINARY = {f"nl.{name}" for name, op in NKI_OPS.items() if not op.unary}
 """``nl`` functions of two operands."""
 UNARY = {f"nl.{name}" for name in ACTIVATIONS if name not in ("copy", "reciprocal")}
@@ -99,21 +102,21 @@ REDUCTIONS = {
     "nl.min": "minimum",
     **dict.fromkeys(("nl.mean", "nl.var", "nl.all")),
 }
-"""``nl`` functions along axes, and the operator of the ``tensor_reduce`` that each is."""
+"""``nl`` reductions along axes, with the operator of the equivalent ``tensor_reduce``."""
 MAKERS = ("nl.ndarray", "nl.zeros", "nl.ones", "nl.full")
 """``nl`` functions that make a tensor."""
 NO_TILE = (
     *("nl.mgrid", "nl.arange", "nl.ds", "nl.par_dim", "nl.program_id", "nl.num_programs"),
     *("nl.program_ndim", "nisa.get_nc_version"),
 )
-"""Functions whose result is no tile."""
+"""Functions that do not return a tile."""
 RANGES = ("nl.affine_range", "nl.sequential_range", "nl.static_range")
-"""Loops that are ``range`` today."""
+"""Loops that become ``range`` in the current dialect."""
 NUMPY_OPS = ("op", "op0", "op1", "reduce_op")
-"""Parameters that the classic dialect gives NumPy's functions, too."""
+"""Parameters that also take NumPy functions in the classic dialect."""
 NAMES = {"max": "maximum", "min": "minimum"}
-"""Operators of the classic dialect under their names of today."""
+"""Names of operators in the current dialect, by their classic names."""
 VECTORS = ("operand0", "operand1")
 """Operands of ``tensor_scalar`` that are numbers, or columns in float32."""
 BITWISE = ("and", "or", "xor", "shift", "invert")
-"""What the names of operators on bits have in them: these take a column of any dtype."""
+"""Parts of the names of bitwise operators, which take a column of any dtype."""

@@ -1,6 +1,6 @@
-"""Classic calls that return a tile, as an allocation and an instruction that writes to it.
+"""Rewrite classic calls that return a tile as an allocation and an instruction with ``dst``.
 
-Functions of ``nl`` and operators between tiles among them, where the classic dialect broadcasts.
+These include ``nl`` functions and operators between tiles. Both broadcast in the classic dialect.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from difftest.tools.migration.rules import (
 from difftest.tools.migration.scope import KnownTile, Shape, axes_of, reduced
 
 OF_RESULT = ("shape", "dtype", "mask")
-"""Arguments that say what a result is, and not what an instruction does."""
+"""Arguments that describe the result and are not operands of the instruction."""
 
 
 class ResultTarget(NamedTuple):
-    """What is to become of a result.
+    """The destination, dtype and mask of a call's result.
 
     Attributes
     ----------
     source : the classic expression.
-    dst : the destination, if there is one.
-    wish : else the name of a new tile, if it can have that.
-    dtype : that is asked for.
-    limits : what a mask leaves.
+    dst : the destination. None to allocate a new tile.
+    wish : the preferred name of the new tile.
+    dtype : the requested dtype. None for the instruction's default.
+    limits : the elements that the mask selects.
     """
 
     source: ast.expr
@@ -62,15 +62,15 @@ class ResultTarget(NamedTuple):
 
     @property
     def is_value(self) -> bool:
-        """Whether a call of today's function says it all."""
+        """Return whether a call of an ``nl`` function suffices: neither destination nor mask."""
         return self.dst is None and self.limits is EVERYTHING
 
 
 class InstructionWriter(OperandWriter):
-    """Calls of instructions."""
+    """A writer of instruction calls."""
 
     def instruction(self, call: ast.Call, wanted: ResultTarget) -> str:
-        """Write a call as an instruction; the name of what it writes."""
+        """Write a call as an instruction and return the name of its destination."""
         meant = self.names.meant(call.func) or ""
         calling = INSTRUCTIONS[meant]
         name = calling.name or meant
@@ -98,17 +98,17 @@ class InstructionWriter(OperandWriter):
         return self.issued(name, {key: side.text for key, side in operands.items()}, target, wanted)
 
     def asked(self, wanted: ResultTarget, arguments: dict[str, ast.expr]) -> ResultTarget:
-        """With the mask and the dtype of a call's arguments."""
+        """Return ``wanted`` with the mask and the dtype of a call's arguments."""
         limits = self.limits(arguments.get("mask"))
         return wanted._replace(limits=limits, dtype=self.dtype(arguments.get("dtype")))
 
     def issued(self, name: str, operands: dict[str, str], target: str, wanted: ResultTarget) -> str:
-        """Write an instruction to a destination, or to what a mask leaves of a new tile."""
+        """Write an instruction to a destination, or to the masked part of a new tile."""
         self.issue(name, wanted.dst or self.masked(target, wanted.limits), operands)
         return target
 
     def given(self, call: ast.Call) -> dict[str, ast.expr]:
-        """The arguments of a call by name."""
+        """Return the arguments of a call by parameter name."""
         parameters = positional(self.names.meant(call.func) or "")
         starred = any(isinstance(argument, ast.Starred) for argument in call.args)
         starred = starred or any(keyword.arg is None for keyword in call.keywords)
@@ -120,7 +120,7 @@ class InstructionWriter(OperandWriter):
     def _operands(
         self, name: str, arguments: dict[str, ast.expr], limits: MaskBox
     ) -> dict[str, NewOperand]:
-        """The arguments in today's words, each on what the mask leaves."""
+        """Return the arguments in the current dialect, each sliced by the mask."""
         function = name.split(".")[1]
         taken = inspect.signature(getattr(isa, function)).parameters
         operands: dict[str, NewOperand] = {}
@@ -128,9 +128,7 @@ class InstructionWriter(OperandWriter):
             if role in OF_RESULT:
                 continue
             if role not in taken:
-                raise NotMechanicalError(
-                    f"today's {function} has no {role}", "`difftest api` lists what it has"
-                )
+                raise NotMechanicalError(f"{function} does not take {role}", "see `difftest api`")
             if role in NUMPY_OPS:
                 operands[role] = NewOperand(self.operator_name(node))
             elif role in VECTORS:
@@ -142,7 +140,7 @@ class InstructionWriter(OperandWriter):
         return operands
 
     def _vector(self, node: ast.expr, op: ast.expr | None, limits: MaskBox) -> NewOperand:
-        """A number or a column, which arithmetic operators take in float32."""
+        """Return the operand for a number or a column. Arithmetic operators take it in float32."""
         if self.scope.tile(self.value(node)) is None and not isinstance(node, ast.Subscript):
             return self.operand(node)
         operand = self.operand(node, limits)
@@ -150,7 +148,7 @@ class InstructionWriter(OperandWriter):
         return operand if operand.tile is None or on_bits else self.column(operand)
 
     def _buffer(self, calling: CallInfo, operands: dict[str, NewOperand]) -> str:
-        """Where a result lies: the Tensor Engine writes to PSUM, the Vector Engine to SBUF."""
+        """Return a result's buffer: the Tensor Engine writes to PSUM, the Vector Engine to SBUF."""
         if "engine" not in operands or calling.buffer == "sbuf":
             return calling.buffer
         engine = operands["engine"].text.rpartition(".")[2].removesuffix("_engine")
@@ -177,7 +175,7 @@ class InstructionWriter(OperandWriter):
         return f"({', '.join(sizes)})"
 
     def reduced_shape(self, data: NewOperand, axis: ast.expr, keeps: bool) -> str:
-        """The shape of a reduction along the last axes."""
+        """Return the shape of a reduction along the last axes, as an expression."""
         shape = reduced(data.shape, axis, keeps)
         if shape is not None:
             return written(shape)
@@ -190,10 +188,10 @@ class InstructionWriter(OperandWriter):
 
 
 class FunctionWriter(InstructionWriter):
-    """Calls of functions that compute."""
+    """A writer of calls that compute a tile."""
 
     def computed(self, call: ast.Call, dst: str | None = None, wish: str | None = None) -> str:
-        """A call of what computes, in today's words; the result's expression."""
+        """Rewrite a computing call and return the expression of its result."""
         name = self.names.meant(call.func) or ""
         wanted = ResultTarget(call, dst, wish)
         if name == "nisa.tensor_tensor":
@@ -201,12 +199,12 @@ class FunctionWriter(InstructionWriter):
         return (self.instruction if name in INSTRUCTIONS else self._function)(call, wanted)
 
     def computes(self, call: ast.expr) -> bool:
-        """Whether an expression is a call that :meth:`computed` may rewrite."""
+        """Return whether an expression is a call that :meth:`computed` may rewrite."""
         name = self.names.meant(call.func) if isinstance(call, ast.Call) else None
         return name in INSTRUCTIONS or name in ELEMENTWISE or name in REDUCTIONS
 
     def _function(self, call: ast.Call, wanted: ResultTarget) -> str:
-        """A call of a function of ``nl``."""
+        """Rewrite a call of an ``nl`` function."""
         name = self.names.meant(call.func) or ""
         nodes = self.given(call)
         wanted = self.asked(wanted, nodes)
@@ -236,12 +234,15 @@ class FunctionWriter(InstructionWriter):
         return self._like("nisa.activation", operands, operand, wanted, name[3:])
 
     def _called(self, name: str, wanted: ResultTarget, *operands: NewOperand) -> str:
-        """The call of a function of today's."""
+        """Return the call of an ``nl`` function of the current dialect."""
         end = [f"dtype={wanted.dtype}"] if wanted.dtype else []
         return f"{self.nl(name)}({', '.join([*(operand.text for operand in operands), *end])})"
 
     def _two_tiles(self, call: ast.Call, wanted: ResultTarget) -> str:
-        """``nisa.tensor_tensor``: a column, which it repeats no more, goes to ``tensor_scalar``."""
+        """Rewrite ``nisa.tensor_tensor``. With a column it becomes ``tensor_scalar``.
+
+        ``tensor_tensor`` of the current dialect does not broadcast a column.
+        """
         arguments = self.given(call)
         if {"mask", "engine"} & set(arguments) or not {"data1", "data2", "op"} <= set(arguments):
             return self.instruction(call, wanted)
@@ -271,7 +272,7 @@ class FunctionWriter(InstructionWriter):
     def _reduction(
         self, name: str, data: NewOperand, arguments: dict[str, ast.expr], wanted: ResultTarget
     ) -> str:
-        """``nl.sum(x, axis=...)``; today's reduced axes come last."""
+        """Rewrite ``nl.sum(x, axis=...)`` and other reductions, with the reduced axes last."""
         axis = arguments.pop("axis")
         axes = axes_of(axis)
         if axes is not None and data.shape is not None:
@@ -297,7 +298,7 @@ class FunctionWriter(InstructionWriter):
         return self.issued("nisa.tensor_reduce", operands | others, target, wanted)
 
     def binary(self, name: str, left: NewOperand, right: NewOperand, wanted: ResultTarget) -> str:
-        """``left <op> right``, where one is a tile: the smaller one is spread over the other."""
+        """Rewrite ``left <op> right`` for at least one tile, and broadcast the smaller operand."""
         float32 = self.nl("float32")
         dtypes = [None if side.tile is None else side.tile.dtype for side in (left, right)]
         if not wanted.dtype and left.tile and dtypes[1] == float32 != dtypes[0]:
@@ -319,9 +320,9 @@ class FunctionWriter(InstructionWriter):
     def _with_number(
         self, name: str, left: NewOperand, right: NewOperand, wanted: ResultTarget
     ) -> str:
-        """A tile and a number, or what is not seen to be a tile.
+        """Rewrite an operation on a tile and an operand that is not known to be a tile.
 
-        A number that is no integer makes the classic result float32.
+        In the classic dialect a non-integer number makes the result float32.
         """
         tile, number = (right, left) if left.tile is None else (left, right)
         float32 = self.nl("float32")
@@ -343,7 +344,7 @@ class FunctionWriter(InstructionWriter):
         is_reversed: bool,
         wanted: ResultTarget,
     ) -> str:
-        """A tile and a column, or a number: ``tensor_scalar``."""
+        """Write ``tensor_scalar`` on a tile and a column or a number."""
         if other.is_scalar and other.tile is not None:
             other = NewOperand(other.text.partition(".expand_dim(")[0], other.tile)
         other = other if other.tile is None else self.column(other)
@@ -353,7 +354,7 @@ class FunctionWriter(InstructionWriter):
         return self._like("nisa.tensor_scalar", operands, tile, wanted, name)
 
     def _spread(self, side: NewOperand, shape: Shape, wanted: ResultTarget) -> NewOperand:
-        """An operand in the shape of the result."""
+        """Broadcast an operand to the shape of the result."""
         if side.shape == shape:
             return side
         if wanted.limits is not EVERYTHING:
@@ -364,7 +365,7 @@ class FunctionWriter(InstructionWriter):
 
 
 def _joined(left: Shape | None, right: Shape | None) -> Shape | None:
-    """The shape that two shapes broadcast to; None if nothing is seen to be spread."""
+    """Return the shape that two shapes broadcast to, or None if neither needs broadcasting."""
     if left is None or right is None:
         return None
     if len(left) != len(right):
@@ -376,7 +377,7 @@ def _joined(left: Shape | None, right: Shape | None) -> Shape | None:
 
 
 def _with_axes_last(data: NewOperand, axes: list[int]) -> tuple[NewOperand, list[int]]:
-    """A view whose reduced axes come last, as today's reductions want them."""
+    """Return a view whose reduced axes are last, as reductions of the current dialect require."""
     shape = data.shape or ()
     others = [n for n in range(len(shape)) if n not in axes]
     first = len(others)

@@ -1,4 +1,4 @@
-"""What the names of NKI's modules are in a file, and their imports in today's dialect."""
+"""Resolve the local names of NKI modules in a file, and rewrite the imports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WITHOUT_NKI = (
     *("nki", "numpy", "ml_dtypes", "scipy", "torch", "torch_xla", "torchvision", "jax", "jaxlib"),
     *("pytest", "hypothesis"),
 )
-"""Packages that hold no code in the classic dialect, beside Python's own."""
+"""Packages without code in the classic dialect, in addition to Python's standard library."""
 MODULES = {
     "neuronxcc.nki": "nki",
     "neuronxcc.nki.isa": "nisa",
@@ -31,9 +31,9 @@ TODAY = {"nki": "nki", "nisa": "nki.isa", "nl": "nki.language"}
 
 
 class ModuleNames:
-    """How a file calls NKI's modules; the rules call them nki, nisa, nl, nt and np.
+    """The local names of NKI modules in a file. Rules call the modules nki, nisa, nl, nt and np.
 
-    ``today`` has the new name of a module that is rewritten too, and None for any other.
+    ``today`` returns the new name of a module that is migrated too, and None for other modules.
     """
 
     def __init__(
@@ -49,21 +49,21 @@ class ModuleNames:
                     self._module_of[local] = MODULES[name]
 
     def local(self, module: str) -> str:
-        """What the file calls ``nisa`` or ``nl``; itself, where it does not import that."""
+        """Return the file's name of ``nisa`` or ``nl``; ``module`` itself without an import."""
         own = (local for local, meant in self._module_of.items() if meant == module)
         return next(own, module)
 
     def of(self, node: cst.CSTNode | None) -> str | None:
-        """``nl.load`` for what the file calls it; None for what is no module's."""
+        """Return the canonical name of a LibCST node, such as ``nl.load``; else None."""
         is_dotted = isinstance(node, cst.Attribute)
         return self._meant(get_full_name_for_node(node) or "") if is_dotted else None  # type: ignore[arg-type]
 
     def meant(self, node: ast.AST) -> str | None:
-        """The same of a syntax tree of Python's own."""
+        """Return the canonical name of a node of ``ast``, such as ``nl.load``; else None."""
         return self._meant(ast.unparse(node)) if isinstance(node, ast.Attribute) else None
 
     def has_type(self, annotation: ast.AST) -> bool:
-        """Return whether an annotation, or the text in it, names one of NKI's types."""
+        """Return whether an annotation, or a string inside it, names an NKI type."""
         for node in ast.walk(annotation):
             if (self.meant(node) or "").startswith("nt."):
                 return True
@@ -79,7 +79,7 @@ class ModuleNames:
         return f"{self._module_of[longest]}{full[len(longest) :]}" if fitting else None
 
     def rules_broken(self, statement: Any) -> list[tuple[str, str]]:
-        """The rules for imports of NKI that no rule rewrites, and for those of other modules."""
+        """Return the rules that an import breaks: NKI imports not rewritten, or other modules."""
         is_from = isinstance(statement, cst.ImportFrom)
         if is_from and (statement.relative or statement.module is None):
             return [] if self._is_package else [OTHERS]
@@ -93,15 +93,15 @@ class ModuleNames:
         return [] if packages <= {*sys.stdlib_module_names, *WITHOUT_NKI} else [OTHERS]
 
     def with_new_names(self, module: cst.Module) -> cst.Module:
-        """The file with the new names of the modules that are rewritten too."""
+        """Return the file with the new names of migrated modules in its imports."""
         renamed = module.visit(_Renaming(self._renamed, self._new_names))
         assert isinstance(renamed, cst.Module)
         return renamed
 
     def with_modules_named(self, module: cst.Module) -> cst.Module:
-        """The file with ``nl.par_dim`` for a ``par_dim`` that it imported by itself.
+        """Return the file with ``nl.par_dim`` in place of a ``par_dim`` imported by name.
 
-        A name that the file also binds otherwise is left alone.
+        A name that the file also binds in another way is left unchanged.
         """
         bound = _bound_names(module)
         meant: dict[str, str] = {}
@@ -122,7 +122,7 @@ class ModuleNames:
         return whole
 
     def _single_names(self, statement: Any) -> dict[str, str]:
-        """``{"par_dim": "nl.par_dim"}`` for an import of single names of NKI's modules."""
+        """Return ``{"par_dim": "nl.par_dim"}`` for an import of names from NKI modules."""
         single = {}
         for full, local in _imported(statement) if isinstance(statement, cst.ImportFrom) else ():
             module, _, name = full.rpartition(".")
@@ -131,7 +131,7 @@ class ModuleNames:
         return single
 
     def _missing_imports(self, modules: set[str], line: Any) -> list[Any]:
-        """The imports of whole modules that stand for one of single names."""
+        """Return the imports of whole modules that replace an import of single names."""
         lines = []
         for name, local in MODULES.items():
             if local in modules and local not in self._module_of:
@@ -141,7 +141,7 @@ class ModuleNames:
         return lines
 
     def imported_today(self, body: Any) -> list[Any]:
-        """The statements of a module with the imports of NKI in today's words."""
+        """Return the statements of a module with NKI imports of the current dialect."""
         statements: list[Any] = []
         have = {MODULES[name] for line in body for name, _ in _nki_modules(line)}
         for line in body:
@@ -149,18 +149,19 @@ class ModuleNames:
             named = [(TODAY[module], local) for module, local in modules if module in TODAY]
             if "nisa" not in have and any(module == "nl" for module, _ in modules):
                 named.insert(0, (TODAY["nisa"], "nisa"))
-            lines = [
-                cst.parse_statement(f"import {name}" + (f" as {local}" if local != name else ""))
-                for name, local in named
-            ]
+            lines: list[Any] = [_import_line(name, local) for name, local in named]
             if lines:
                 lines[0] = lines[0].with_changes(leading_lines=line.leading_lines)
             statements += lines if modules else [line]
         return statements
 
 
+def _import_line(name: str, local: str) -> Any:
+    return cst.parse_statement(f"import {name}" + (f" as {local}" if local != name else ""))
+
+
 def _imported(node: Any) -> list[tuple[str, str]]:
-    """What an import names: the module or its name, dotted, and what it is called here."""
+    """Return the dotted name and the local name of each module or member that a node imports."""
     if not isinstance(node, (cst.Import, cst.ImportFrom)) or isinstance(node.names, cst.ImportStar):
         return []
     prefix = ""
@@ -175,7 +176,7 @@ def _imported(node: Any) -> list[tuple[str, str]]:
 
 
 def _nki_modules(line: Any) -> list[tuple[str, str]]:
-    """What a line imports, if that is modules of NKI alone which all have a place today."""
+    """Return the modules of an import line, or an empty list unless all are known NKI modules."""
     if not isinstance(line, cst.SimpleStatementLine) or len(line.body) != 1:
         return []
     modules = _imported(line.body[0])
@@ -187,7 +188,7 @@ def _nki_modules(line: Any) -> list[tuple[str, str]]:
 
 
 class _Renaming(cst.CSTTransformer):
-    """Puts new names of modules into imports, and notes them."""
+    """A transformer that renames modules in imports and records the new names."""
 
     def __init__(self, today: Callable[[str], str | None], noted: set[str]) -> None:
         super().__init__()
@@ -213,7 +214,7 @@ class _Renaming(cst.CSTTransformer):
 
 
 class _Naming(cst.CSTTransformer):
-    """Puts a name with its module for one that was imported by itself."""
+    """A transformer that qualifies names imported by name with their modules."""
 
     def __init__(self, meant: dict[str, str]) -> None:
         super().__init__()
@@ -232,7 +233,7 @@ class _Naming(cst.CSTTransformer):
 
 
 def _bound_names(module: cst.Module) -> set[str]:
-    """The names that a file binds by other means than imports."""
+    """Return the names that a file binds other than by imports."""
     bound = set()
     for node in ast.walk(ast.parse(module.code)):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):

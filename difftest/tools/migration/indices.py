@@ -1,4 +1,4 @@
-"""Index grids of the classic dialect: ``nl.arange`` and ``nl.mgrid`` and what is made of them."""
+"""Index grids of the classic dialect: ``nl.arange``, ``nl.mgrid``, and expressions of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from difftest.tools.migration.rules import LOST, MASK, NOT_AFFINE, NotMechanical
 
 
 class Monomial(tuple[str, ...]):
-    """The factors that are no number, none for the constant; their order does not matter."""
+    """The symbolic factors of a product; empty for a constant. Equality ignores their order."""
 
     __slots__ = ()
 
@@ -28,9 +28,9 @@ class Monomial(tuple[str, ...]):
 
 @dataclass(frozen=True)
 class Term:
-    """An integer expression: its monomials with their factors, in the order that they came in.
+    """An integer expression: its monomials with their integer factors, in source order.
 
-    What is no sum, difference or product counts as one factor, by its text.
+    An expression other than a sum, difference or product is one factor, identified by its text.
     """
 
     parts: tuple[tuple[Monomial, int], ...]
@@ -41,7 +41,7 @@ class Term:
 
     @classmethod
     def of(cls, node: ast.expr) -> Term:
-        """The term of an expression."""
+        """Return the term of an expression."""
         if isinstance(node, ast.Constant) and type(node.value) is int:
             return cls.number(node.value)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
@@ -55,12 +55,12 @@ class Term:
 
     @classmethod
     def parse(cls, text: str) -> Term:
-        """The term of an expression's text."""
+        """Return the term of an expression's text."""
         return cls.of(ast.parse(text, mode="eval").body)
 
     @property
     def constant(self) -> int | None:
-        """The number that it is; None if it is none."""
+        """The term's value if it is constant, else None."""
         if not self.parts:
             return 0
         [(first, factor), *others] = self.parts
@@ -80,9 +80,9 @@ class Term:
         )
 
     def text(self) -> str:
-        """The expression, as Python."""
+        """Return the term as a Python expression."""
         written = ""
-        # A sum begins with a part that is not subtracted, where there is one.
+        # Positive parts come first, so that a sum does not begin with a minus sign.
         for monomial, factor in sorted(self.parts, key=lambda part: part[1] < 0):
             factors = [_wrapped(name) for name in monomial]
             if abs(factor) != 1 or not factors:
@@ -92,7 +92,7 @@ class Term:
         return written or "0"
 
     def names(self) -> set[str]:
-        """The names that occur in it."""
+        """Return the names that occur in the term."""
         tree = ast.parse(self.text(), mode="eval")
         return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
@@ -105,14 +105,14 @@ def _summed(parts: Iterable[tuple[Monomial, int]]) -> Term:
 
 
 def _wrapped(text: str) -> str:
-    """A factor in parentheses, if its operators bind less than a product does."""
+    """Return a factor, in parentheses if its operators bind less tightly than a product."""
     node = ast.parse(text, mode="eval").body
     loose = isinstance(node, (ast.BinOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.UnaryOp))
     return f"({text})" if loose else text
 
 
 def min_or_max(function: Callable[[list[int]], int], terms: Iterable[Term]) -> Term:
-    """``min`` or ``max`` of some terms: a number where they are numbers, else a call of it."""
+    """Return ``min`` or ``max`` of terms: a number if all are constant, else a call."""
     different = list(dict.fromkeys(terms))
     numbers = [term.constant for term in different if term.constant is not None]
     others = [Term.number(function(numbers))] if numbers else []
@@ -128,7 +128,7 @@ ONE = Term.number(1)
 
 
 AXES = {"p": 0, "x": 1, "y": 2, "z": 3}
-"""The attributes of what ``nl.mgrid[...]`` returns, and the axis that each stands for."""
+"""The attributes of an ``nl.mgrid[...]``, and the axis that each selects."""
 
 
 class GridAxis(NamedTuple):
@@ -140,13 +140,13 @@ class GridAxis(NamedTuple):
 
 @dataclass(frozen=True)
 class GridIndex:
-    """``offset`` plus its axes, by their places in the shape that the index has.
+    """An affine index: an offset plus one axis for each place in the index's shape.
 
     Attributes
     ----------
-    offset : added to all.
-    axes : place -> axis. A place counts from the last dimension, -1, as shapes are broadcast.
-    ndim : dimensions of the index.
+    offset : added to all elements.
+    axes : the axes by place. A place counts from the last dimension, -1, as in broadcasting.
+    ndim : the number of dimensions of the index.
     """
 
     offset: Term
@@ -158,7 +158,7 @@ class GridIndex:
         return cls(Term.of(node), {}, 0)
 
     def names(self) -> set[str]:
-        """The names that its terms use."""
+        """Return the names that the index's terms use."""
         terms = [self.offset, *(term for axis in self.axes.values() for term in axis)]
         return set().union(*(term.names() for term in terms))
 
@@ -174,7 +174,7 @@ class GridIndex:
         return GridIndex(self.offset * factor, axes, self.ndim)
 
     def at(self, items: list[ast.expr]) -> GridIndex:
-        """With new dimensions: ``index[:, None]``."""
+        """Return the index with new dimensions, as in ``index[:, None]``."""
         slices = [n - len(items) for n, item in enumerate(items) if isinstance(item, ast.Slice)]
         new = [item for item in items if isinstance(item, ast.Constant) and item.value is None]
         if len(slices) != self.ndim or self.ndim > 1 or len(slices) + len(new) != len(items):
@@ -183,21 +183,21 @@ class GridIndex:
 
 
 Grid = GridIndex | tuple[GridIndex, ...]
-"""What a name stands for: an index, or all those of an ``nl.mgrid``."""
+"""The value of a name: one index, or all indices of an ``nl.mgrid``."""
 
 
 class Grids:
-    """The indices that the names of a function stand for."""
+    """The indices and masks that are the values of a function's names."""
 
     def __init__(self, names: ModuleNames) -> None:
         self.names = names
         self.known: dict[str, Grid] = {}
         self.masks: dict[str, ast.expr] = {}
         self.lost: set[str] = set()
-        """Names of indices that depend on what has changed since."""
+        """Names of indices and masks whose inputs have changed since their definition."""
 
     def define(self, name: str, meant: Grid | ast.expr) -> None:
-        """A name stands for an index, or for a mask."""
+        """Record an index or a mask as the value of a name."""
         self.forget({name})
         self.lost.discard(name)
         if isinstance(meant, ast.expr):
@@ -206,7 +206,7 @@ class Grids:
             self.known[name] = meant
 
     def forget(self, changed: set[str]) -> None:
-        """Names were bound anew: what they and all that depends on them stood for is lost."""
+        """Discard the values of rebound names, and of names that depend on them."""
         for name, mask in list(self.masks.items()):
             used = {part.id for part in ast.walk(mask) if isinstance(part, ast.Name)}
             if name in changed or used & (changed | self.lost):
@@ -219,7 +219,7 @@ class Grids:
                 self.lost.add(name)
 
     def uses(self, node: ast.AST) -> bool:
-        """Whether an expression has an index in it."""
+        """Return whether an expression contains an index or a mask."""
         return any(
             (isinstance(part, ast.Name) and part.id in {*self.known, *self.masks, *self.lost})
             or self.names.meant(part) in ("nl.arange", "nl.mgrid")
@@ -227,7 +227,7 @@ class Grids:
         )
 
     def is_index(self, node: ast.expr) -> bool:
-        """Whether an expression is an index or a grid, and no use of one."""
+        """Return whether an expression itself is an index or a grid."""
         if isinstance(node, ast.Name):
             return node.id in {*self.known, *self.lost}
         if isinstance(node, ast.BinOp):
@@ -239,7 +239,7 @@ class Grids:
         return self.names.meant(node.value) == "nl.mgrid" or self.is_index(node.value)
 
     def defined(self, node: ast.expr) -> Grid | None:
-        """What an expression makes: one index, or all of a grid; None if it is no index."""
+        """Return the index, or all indices of a grid, that an expression makes; else None."""
         if isinstance(node, ast.Subscript) and self.names.meant(node.value) == "nl.mgrid":
             return _mgrid(node)
         if isinstance(node, ast.Name) and isinstance(self.known.get(node.id), tuple):
@@ -248,7 +248,7 @@ class Grids:
         return index if index.axes or self.uses(node) else None
 
     def parse(self, node: ast.expr) -> GridIndex:
-        """The index that an expression is; one without axes for a number."""
+        """Return the index of an expression. A number gives an index without axes."""
         if not self.uses(node):
             return GridIndex.scalar(node)
         if isinstance(node, ast.Name):
@@ -284,7 +284,7 @@ class Grids:
 
 
 def items_of(node: ast.Subscript) -> list[ast.expr]:
-    """What stands between the brackets, one for each dimension."""
+    """Return the indices of a subscript, one for each dimension."""
     return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
 
 
@@ -312,13 +312,13 @@ _SWAPPED = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE}
 
 
 class MaskBox(NamedTuple):
-    """What a mask leaves of a grid: for each place the ends that its comparisons set.
+    """The box that a mask selects from a grid: bounds for each place.
 
     Attributes
     ----------
-    ndim : dimensions of the grid.
-    sizes : of the grid's axes, by place.
-    uppers, lowers : by place, what 0, 1, ... of the axis stays below, and is not below.
+    ndim : the number of dimensions of the grid.
+    sizes : the sizes of the grid's axes, by place.
+    uppers, lowers : exclusive upper bounds and inclusive lower bounds of an axis, by place.
     """
 
     ndim: int
@@ -327,15 +327,15 @@ class MaskBox(NamedTuple):
     lowers: dict[int, tuple[Term, ...]]
 
     def limits(self, place: int) -> bool:
-        """Whether the mask leaves something out at a place."""
+        """Return whether the mask bounds the axis at a place."""
         return place in self.uppers or place in self.lowers
 
     def end(self, place: int) -> Term:
-        """How many of an axis, from its first element, are not cut off at the end."""
+        """Return the exclusive end of an axis: the smallest of its size and its upper bounds."""
         return min_or_max(min, [self.sizes[place], *self.uppers.get(place, ())])
 
     def range(self, place: int, first: Term, step: Term, size: Term) -> tuple[Term, Term]:
-        """Start and stop of the slice that is left of ``first``, ``first + step``, ..."""
+        """Return start and stop of the selected part of ``first``, ``first + step``, ..."""
         end = self.end(place) if place in self.uppers else size
         lowers = self.lowers.get(place, ())
         if step == ONE:
@@ -346,7 +346,7 @@ class MaskBox(NamedTuple):
         return first, first + (end - ONE) * step + ONE
 
     def __and__(self, other: MaskBox) -> MaskBox:
-        """What both leave."""
+        """Return the intersection of both boxes."""
         return MaskBox(
             max(self.ndim, other.ndim),
             self.sizes | other.sizes,
@@ -355,14 +355,14 @@ class MaskBox(NamedTuple):
         )
 
     def with_ends(self, named: Callable[[Term], Term]) -> MaskBox:
-        """The same with other terms for the ends."""
+        """Return the box with ``named`` applied to each exclusive end."""
         ends = {place: named(self.end(place)) for place in self.uppers}
         uppers = {place: (end,) for place, end in ends.items()}
         return MaskBox(self.ndim, self.sizes | ends, dict(uppers), self.lowers)
 
 
 EVERYTHING = MaskBox(0, {}, {}, {})
-"""No mask."""
+"""The box without a mask."""
 
 
 def _both(
@@ -372,7 +372,7 @@ def _both(
 
 
 def box(mask: ast.expr, grids: Grids) -> MaskBox:
-    """The box that a mask is."""
+    """Return the box that a mask selects."""
     if isinstance(mask, ast.BinOp) and isinstance(mask.op, ast.BitAnd):
         return box(mask.left, grids) & box(mask.right, grids)
     if isinstance(mask, ast.BoolOp) and isinstance(mask.op, ast.And):
@@ -389,7 +389,7 @@ def box(mask: ast.expr, grids: Grids) -> MaskBox:
 
 
 def _compared(left: ast.expr, operator: ast.cmpop, right: ast.expr, grids: Grids) -> MaskBox:
-    """``left < right`` and its kin, where one side is an index of one axis."""
+    """Return the box of a comparison where one side is an index of one axis."""
     kind = type(operator)
     if kind not in _SWAPPED:
         raise NotMechanicalError(*MASK)

@@ -1,4 +1,4 @@
-"""The operands of instructions: masked, in the memory and in the dtype that today asks for."""
+"""Write operands of instructions: masked, in the required memory and dtype."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _VIEWS = ("reshape", "reshape_dim", "permute", "expand_dim", "broadcast")
 
 
 class NewOperand(NamedTuple):
-    """An operand in today's words, and what is known of it without its mask; None: no tile."""
+    """An operand in the current dialect, and its tile without the mask. None if it is no tile."""
 
     text: str
     tile: KnownTile | None = None
@@ -36,14 +36,14 @@ class NewOperand(NamedTuple):
 
     @property
     def is_scalar(self) -> bool:
-        """Whether it has one element a partition."""
+        """Return whether the operand has one element in each partition."""
         return self.shape is not None and all(size == ONE for size in self.shape[1:])
 
 
 class OperandWriter(ABC):
-    """The new lines of one statement, and expressions as operands in them.
+    """A writer of one statement's new lines and their operands.
 
-    Each line that is written adds to what is known of the function's names.
+    Each written line updates the function's scope.
     """
 
     def __init__(self, scope: Scope) -> None:
@@ -53,34 +53,34 @@ class OperandWriter(ABC):
 
     @abstractmethod
     def value(self, node: ast.expr, wish: str | None = None) -> ast.expr:
-        """An expression in today's words; what it is made of comes on lines before it.
+        """Rewrite an expression. Instructions that it needs are written on lines before it.
 
-        ``wish`` names a new tile, where the whole expression is one.
+        ``wish`` is the preferred name if the whole expression becomes a new tile.
         """
 
     def emit(self, text: str) -> None:
-        """Write a line."""
+        """Append a line and update the scope."""
         self.lines.append(text)
         self.scope.learn(ast.parse(text).body[0])
 
     def nl(self, name: str) -> str:
-        """A name of today's ``nl``, as the file calls that."""
+        """Return a name of ``nl``, qualified as in the file."""
         return f"{self.names.local('nl')}.{name}"
 
     def issue(self, name: str, dst: str, operands: dict[str, str]) -> None:
-        """Write an instruction, ``nisa.tensor_copy``, with its operands by name."""
+        """Write an instruction, such as ``nisa.tensor_copy``, with its operands by name."""
         module, function = name.split(".")
         parts = [f"dst={dst}", *(f"{role}={text}" for role, text in operands.items())]
         self.emit(f"{self.names.local(module)}.{function}({', '.join(parts)})")
 
     def allocate(self, name: str, shape: str, dtype: str, buffer: str = "sbuf") -> str:
-        """Write the allocation of a tile; its name."""
+        """Write the allocation of a tile and return its name."""
         place = self.nl(buffer)
         self.emit(f"{name} = {self.nl('ndarray')}({shape}, dtype={dtype}, buffer={place})")
         return name
 
     def named(self, text: str, wish: str) -> str:
-        """A name for what new lines need more than once."""
+        """Return a name for an expression that new lines use more than once."""
         if text.isidentifier():
             return text
         name = self.scope.new_name(wish)
@@ -88,20 +88,20 @@ class OperandWriter(ABC):
         return name
 
     def fresh(self, wish: str | None, source: ast.AST, name: str) -> str:
-        """The name of a new tile: the one that is wished for, unless ``source`` reads it."""
+        """Return the name of a new tile: ``wish``, unless ``source`` reads that name."""
         if wish is None:
             return self.scope.new_name(f"{name}_result")
         used = {part.id for part in ast.walk(source) if isinstance(part, ast.Name)}
         return self.scope.new_name(f"new_{wish}") if wish in used else wish
 
     def limits(self, mask: ast.expr | None) -> MaskBox:
-        """The box that a mask leaves; what is counted gets a name."""
+        """Return the box that a mask selects. Computed element counts get a name."""
         if mask is None:
             return EVERYTHING
         return box(mask, self.scope.grids).with_ends(self._counted)
 
     def _counted(self, count: Term) -> Term:
-        """The name of what a mask leaves of an axis."""
+        """Return a named term for the element count that a mask leaves of an axis."""
         if count.constant is not None or count.text().isidentifier():
             return count
         if count not in self.scope.counts:
@@ -111,7 +111,7 @@ class OperandWriter(ABC):
         return Term.parse(self.scope.counts[count])
 
     def items(self, node: ast.Subscript) -> list[ast.expr]:
-        """What stands between the brackets; block dimensions come behind the partitions."""
+        """Return the indices of a subscript, with block dimensions moved after the partitions."""
         items = [axis for item in items_of(node) for axis in self._axes(item)]
         base = node.value
         if isinstance(base, ast.Name) and base.id in self.scope.blocks:
@@ -121,7 +121,7 @@ class OperandWriter(ABC):
         return items
 
     def _axes(self, item: ast.expr) -> list[ast.expr]:
-        """An item between brackets; all axes of an ``nl.mgrid``, one for each dimension."""
+        """Return an index as a list. An ``nl.mgrid`` gives one index for each of its axes."""
         if not self.scope.grids.is_index(item):
             return [item]
         grid = self.scope.grids.defined(item)
@@ -130,7 +130,7 @@ class OperandWriter(ABC):
         return [ast.Attribute(item, name, ast.Load()) for name in list(AXES)[: len(grid)]]
 
     def operand(self, node: ast.expr, limits: MaskBox = EVERYTHING) -> NewOperand:
-        """An argument in today's words, masked."""
+        """Return an argument as an operand in the current dialect, sliced by the mask."""
         grids = self.scope.grids
         if isinstance(node, ast.Subscript) and not grids.uses(node.value):
             items = self.items(node)
@@ -152,13 +152,13 @@ class OperandWriter(ABC):
         return NewOperand(views.whole(self.named(text, "masked"), tile.shape, limits), tile)
 
     def masked(self, name: str, limits: MaskBox) -> str:
-        """Where a mask lets a new tile be written."""
+        """Return the part of a new tile that a mask selects."""
         if limits is EVERYTHING:
             return name
         return views.whole(name, self.scope.tiles.get(name, KnownTile()).shape, limits)
 
     def dtype_of(self, operand: NewOperand) -> str:
-        """The expression of an operand's dtype."""
+        """Return the expression of an operand's dtype."""
         if operand.tile is not None and operand.tile.dtype:
             return operand.tile.dtype
         node = expression(operand.text)
@@ -175,30 +175,30 @@ class OperandWriter(ABC):
                 return f"{ast.unparse(node)}.dtype"
 
     def shape_of(self, operand: NewOperand) -> str:
-        """The expression of an operand's shape."""
+        """Return the expression of an operand's shape."""
         shape = operand.shape
         if shape is not None and len(shape) > 1 and PARTITIONS not in shape:
             return written(shape)
         node = expression(operand.text)
         if shape is None and isinstance(node, ast.Subscript):
             sizes = sizes_of_slices(items_of(node))
-            if sizes is not None:  # a tensor of more dimensions would not fit, and say so
+            if sizes is not None:  # a tensor with more dimensions raises a shape error on launch
                 return written(sizes)
         return f"{operand.text}.shape"
 
     def size_of(self, operand: NewOperand, dim: int) -> str:
-        """The expression of one size of an operand."""
+        """Return the expression of one size of an operand."""
         shape = operand.shape
         if shape is not None and len(shape) > dim and shape[dim] != PARTITIONS:
             return shape[dim].text()
         return f"{operand.text}.shape[{dim}]"
 
     def dtype(self, node: ast.expr | None) -> str | None:
-        """What an argument ``dtype=`` is today."""
+        """Return an argument ``dtype=`` in the current dialect."""
         return None if node is None else ast.unparse(self.of_numpy(node))
 
     def of_numpy(self, node: ast.expr) -> ast.expr:
-        """``nl.float32`` for ``np.float32``, and ``nl.maximum`` for ``np.max``."""
+        """Return ``nl.float32`` for ``np.float32``, and ``nl.maximum`` for ``np.max``."""
         module, _, name = (self.names.meant(node) or "").partition(".")
         name = NAMES.get(name, name)
         if module == "np" and hasattr(language, name):
@@ -206,14 +206,17 @@ class OperandWriter(ABC):
         return self.value(node)
 
     def operator_name(self, node: ast.expr) -> str:
-        """An argument ``op=`` as today's dialect names it."""
+        """Return an argument ``op=`` in the current dialect."""
         module, _, name = (self.names.meant(node) or "").partition(".")
         if module in ("np", "nl"):
             return self.nl(NAMES.get(name, name))
         return ast.unparse(self.value(node))
 
     def column(self, operand: NewOperand) -> NewOperand:
-        """A float32 copy of a tile, unless it is float32: what ``tensor_scalar`` takes."""
+        """Return a float32 copy of a tile, or the tile itself if it already is float32.
+
+        ``tensor_scalar`` takes columns in float32.
+        """
         float32 = self.nl("float32")
         if operand.tile is not None and operand.tile.dtype == float32:
             return operand
@@ -224,7 +227,7 @@ class OperandWriter(ABC):
         return self._copy(source, "column", float32, shape)
 
     def in_sbuf(self, operand: NewOperand) -> NewOperand:
-        """A copy in SBUF of what lies in PSUM, where no DMA reaches."""
+        """Copy an operand in PSUM to SBUF, because a DMA cannot read PSUM."""
         if operand.tile is None or operand.tile.buffer != "psum":
             return operand
         wanted = self.dtype_of(operand)
@@ -236,7 +239,7 @@ class OperandWriter(ABC):
         return NewOperand(name, KnownTile(shape, dtype, "sbuf"))
 
     def has_dtype(self, dst: str, wanted: str | None) -> bool:
-        """Whether a destination is seen to have the dtype that a call asks for."""
+        """Return whether a destination is known to have the requested dtype."""
         if wanted is None:
             return True
         node = expression(dst)
@@ -247,11 +250,11 @@ class OperandWriter(ABC):
 
 
 def written(shape: Shape) -> str:
-    """A shape as Python."""
+    """Return a shape as a Python expression."""
     inner = ", ".join(size.text() for size in shape)
     return f"({inner},)" if len(shape) == 1 else f"({inner})"
 
 
 def expression(text: str) -> ast.expr:
-    """The syntax tree of an expression."""
+    """Return the syntax tree of an expression."""
     return ast.parse(text, mode="eval").body

@@ -1,7 +1,7 @@
-"""A classic kernel file in today's words, statement by statement, with LibCST.
+"""Rewrite a classic kernel file in the current dialect, statement by statement, with LibCST.
 
-Needs LibCST, the extra ``migrate``. Comments, blank lines and whatever is no NKI
-stay as they are. What is not mechanical stays too, under a comment with the rule and the remedy.
+The extra ``migrate`` installs LibCST. Comments, blank lines and code without NKI are left
+unchanged. So are statements that need a decision: a comment above each gives rule and remedy.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from difftest.tools.migration.unmigrated import Definitions, commented, nodes, r
 from difftest.tools.migration.validation import Sources
 
 CLAUSES = ("orelse", "finalbody")
-"""Blocks of a compound statement beside its body."""
+"""Blocks of a compound statement, except its body."""
 ITEMSIZE = "itemsize_of"
-"""The new file's function for ``tensor.itemsize``."""
+"""The function that replaces ``tensor.itemsize`` in the new file."""
 _ITEMSIZE = '''
 
 def {name}(dtype):
@@ -39,14 +39,14 @@ def {name}(dtype):
 
 
 class MigrationResult(NamedTuple):
-    """The rewritten file, and what was left under a comment.
+    """A rewritten file and its remaining comments.
 
     Attributes
     ----------
-    text : of the new file.
-    left : rule and remedy of each comment, in order.
-    kernels : the names of its kernels.
-    returns : what its functions return, where that is a tile.
+    text : the text of the new file.
+    left : rule and remedy of each inserted comment, in order.
+    kernels : the names of the file's kernels.
+    returns : the tiles that its functions return, by function name.
     """
 
     text: str
@@ -56,17 +56,17 @@ class MigrationResult(NamedTuple):
 
 
 class ProjectModules(Protocol):
-    """The other files that are rewritten at the same time."""
+    """Other files that are migrated at the same time."""
 
     def today(self, name: str) -> str | None:
-        """The new name of a module; None if it is not among the files."""
+        """Return the new name of a module, or None if it is not migrated."""
 
     def returns(self, name: str) -> dict[str, KnownTile]:
-        """What the functions of a module return."""
+        """Return the tiles that the functions of a module return."""
 
 
 def migrate_source(text: str, others: ProjectModules | None = None) -> MigrationResult:
-    """Rewrite a classic kernel file in today's dialect, as far as rules go."""
+    """Rewrite a classic kernel file in the current dialect, as far as the rules allow."""
     module = cst.parse_module(text)
     names = ModuleNames(module, None if others is None else others.today)
     imported = {} if others is None else _imported(module, others)
@@ -74,14 +74,14 @@ def migrate_source(text: str, others: ProjectModules | None = None) -> Migration
     taken = {name.value for name in nodes(module, cst.Name)}
     called = {_code(call.func) for call in nodes(module, cst.Call)}
     returns = imported
-    for _ in range(2):  # what a function returns is known when a kernel above it is read again
+    for _ in range(2):  # a kernel may call a function that is defined below it
         rewriting = _Rewriting(names, returns, taken)
         body = rewriting.block(names.imported_today(module.body), rewriting.new_scope(set()))
         returns = imported | rewriting.returns
         if not called & rewriting.returns.keys():
             break
     whole = module.with_changes(body=body)
-    if f"{ITEMSIZE}(" in whole.code:  # the function that stands for it comes before the first one
+    if f"{ITEMSIZE}(" in whole.code:  # insert the replacement before the first definition
         text = _ITEMSIZE.format(name=ITEMSIZE, nl=names.local("nl"))
         body = list(whole.body)
         kinds = (cst.FunctionDef, cst.ClassDef)
@@ -93,7 +93,7 @@ def migrate_source(text: str, others: ProjectModules | None = None) -> Migration
 
 
 def _imported(module: cst.Module, others: ProjectModules) -> dict[str, KnownTile]:
-    """What the functions return that a file imports from others."""
+    """Return the tiles of functions that a file imports from other migrated files."""
     tiles: dict[str, KnownTile] = {}
     for node in ast.walk(ast.parse(module.code)):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -105,7 +105,7 @@ def _imported(module: cst.Module, others: ProjectModules) -> dict[str, KnownTile
 
 
 def kernels_of(code: str) -> frozenset[str]:
-    """The functions of a file that a decorator makes a kernel."""
+    """Return the functions of a file that a ``jit`` decorator makes kernels."""
     functions = (node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.FunctionDef))
     return frozenset(
         function.name
@@ -115,7 +115,7 @@ def kernels_of(code: str) -> frozenset[str]:
 
 
 class _Rewriting:
-    """The walk over the statements of a file; an earlier walk found what its functions return."""
+    """A rewriter of a file's statements. ``returns`` holds the tiles found by an earlier pass."""
 
     def __init__(self, names: ModuleNames, returns: dict[str, KnownTile], taken: set[str]) -> None:
         self.names = names
@@ -129,7 +129,7 @@ class _Rewriting:
         return Scope(self.names, Grids(self.names), taken=taken, returns=self.known_returns)
 
     def block(self, statements: Any, scope: Scope) -> list[Any]:
-        """The statements, rewritten; one may become several."""
+        """Return the rewritten statements. One statement may become several."""
         return [new for old in statements for new in self._statement(old, scope)]
 
     def _statement(self, statement: Any, scope: Scope) -> list[Any]:
@@ -149,7 +149,7 @@ class _Rewriting:
         return [result]
 
     def _compound(self, statement: Any, scope: Scope) -> Any:
-        """A statement with blocks, each rewritten; what is counted in one is known there alone."""
+        """Rewrite a statement with blocks. Counts that are named in a block end with it."""
         counts = dict(scope.counts)
         rules = rules_broken(_header(statement), scope)
         changes: dict[str, Any] = {}
@@ -171,7 +171,7 @@ class _Rewriting:
         return self._commented(statement.with_changes(**changes), rules)
 
     def _function(self, function: cst.FunctionDef) -> Any:
-        """A function, in a scope of its own; its index grids go where nothing uses them."""
+        """Rewrite a function in its own scope, and remove its unused index grids."""
         if any(self.names.of(node) for node in nodes(function, cst.Attribute)):
             visited = function.visit(_Preparing())
             assert isinstance(visited, cst.FunctionDef)
@@ -188,7 +188,7 @@ class _Rewriting:
         return result
 
     def _signature(self, function: cst.FunctionDef) -> cst.FunctionDef:
-        """Without the classic decorators, their arguments and annotations."""
+        """Remove classic decorators, their arguments, and classic annotations."""
         decorators = []
         for decorator in function.decorators:
             inner = decorator.decorator
@@ -220,12 +220,12 @@ class _Rewriting:
         return node
 
     def _commented(self, statement: Any, rules: list[Rule]) -> Any:
-        """The statement under a comment for each rule that it breaks."""
+        """Return the statement below one comment for each rule that it breaks."""
         self.left.extend(dict.fromkeys(rules))
         return commented(statement, rules)
 
     def _line(self, line: cst.SimpleStatementLine, scope: Scope) -> list[Any]:
-        """A line of statements; what was written in one line stays together above a comment."""
+        """Rewrite the statements of one line, or keep the whole line below a comment."""
         parsed = ast.parse(_code(line.with_changes(leading_lines=[])).strip()).body
         statements = StatementWriter(scope)
         try:
@@ -250,7 +250,7 @@ class _Rewriting:
         return [self._commented(lines[0], rules), *lines[1:]]
 
     def _note_return(self, statement: ast.stmt, scope: Scope) -> None:
-        """What a function returns, as far as it does not depend on its own names."""
+        """Record the tile that a function returns, without parts that use its local names."""
         if not isinstance(statement, ast.Return) or statement.value is None:
             return
         tile = scope.tile(statement.value)
@@ -272,9 +272,9 @@ def _target_names(several: list[Any]) -> set[str]:
 
 
 class _Preparing(cst.CSTTransformer):
-    """Gives each statement a line of its own, and puts a call for ``tensor.itemsize``.
+    """A transformer that puts each statement on its own line, and replaces ``tensor.itemsize``.
 
-    ``a = 1; b = 2`` and ``for i in r: a = i`` are split, so that lines can go before each.
+    ``a = 1; b = 2`` and ``for i in r: a = i`` are split, so that lines can be inserted before each.
     """
 
     def leave_SimpleStatementLine(
@@ -306,7 +306,7 @@ def _lines(several: Any) -> list[cst.SimpleStatementLine]:
 
 
 def _header(statement: Any) -> Any:
-    """A compound statement without the blocks that are looked at one by one."""
+    """Return a compound statement without its blocks, which are rewritten separately."""
     empty: dict[str, Any] = {clause: None for clause in CLAUSES if hasattr(statement, clause)}
     if isinstance(statement.body, cst.IndentedBlock):
         empty["body"] = cst.IndentedBlock([])
@@ -316,11 +316,11 @@ def _header(statement: Any) -> Any:
 
 
 class Package:
-    """Python files below a folder, and where their new forms go.
+    """The Python files below a folder, and the folder of their migrated versions.
 
-    An import of ``kernels.classic.conv2d`` in ``kernels/classic`` becomes one of
-    ``kernels.nki.conv2d`` if the new files go to ``.../kernels/nki``: as many parts of the name
-    are taken from the new folder's path as stood for the old one.
+    An import of ``kernels.classic.conv2d`` in ``kernels/classic`` becomes an import of
+    ``kernels.nki.conv2d`` if the new files are written to ``.../kernels/nki``. The last parts of
+    the new folder's path replace an equal number of parts of the name.
     """
 
     def __init__(self, folder: Path, output: Path, files: Iterable[Path]) -> None:
@@ -330,13 +330,13 @@ class Package:
         self._results: dict[Path, MigrationResult | None] = {}
 
     def migrated(self) -> dict[Path, MigrationResult]:
-        """The new files, by their places in the folder."""
+        """Return the migrated files by their paths relative to the folder."""
         return {file.relative_to(self.folder): self._migrated(file) for file in self.files}
 
     def _migrated(self, file: Path) -> MigrationResult:
         result = self._results.get(file)
         if result is None:
-            self._results[file] = None  # for what it imports and is imported by
+            self._results[file] = None  # ends the recursion of circular imports
             try:
                 result = self._results[file] = migrate_source(
                     file.read_text(encoding="utf-8"), self
@@ -347,21 +347,21 @@ class Package:
         return result
 
     def _named(self, name: str) -> Iterator[tuple[int, list[str]]]:
-        """Where the folder stands in a module's dotted name, and what follows it there."""
+        """Yield how many parts of a dotted name lead to the folder, and the parts after them."""
         parts = name.split(".")
         for count, part in enumerate(parts, 1):
             if part == self.folder.name and list(self.folder.parts[-count:]) == parts[:count]:
                 yield count, parts[count:]
 
     def file_of(self, name: str) -> Path | None:
-        """The file of a module's dotted name; None if it is not in the folder."""
+        """Return the file of a dotted module name, or None if it is not in the folder."""
         parts = [name.split("."), *(rest for _, rest in self._named(name))]
         places = [self.folder.joinpath(*part) for part in parts]
         files = [place for at in places for place in (at.with_suffix(".py"), at / "__init__.py")]
         return next((file for file in files if file in self.files), None)
 
     def sources(self, folder: Path, place: Path) -> Sources:
-        """A file of the old folder or the new one, with what it may import there."""
+        """Return a file of the old or the new folder, with the root of its imports."""
         folder = folder.resolve()
         depth = max((self._depth(file) for file in self.files), default=0)
         if not depth:
@@ -370,7 +370,7 @@ class Package:
         return Sources(folder / place, root, folder.relative_to(root).parts[0])
 
     def _depth(self, file: Path) -> int:
-        """How many parts of the folder's path stand in the imports of a file."""
+        """Return how many parts of the folder's path the imports of a file contain."""
         text = file.read_text(encoding="utf-8")
         depth = 0
         for count in range(1, len(self.folder.parts)):
@@ -380,7 +380,7 @@ class Package:
         return depth
 
     def today(self, name: str) -> str | None:
-        """The dotted name of a module among the new files; None if it is not in the folder."""
+        """Return the dotted name of a migrated module, or None if it is not in the folder."""
         if self.file_of(name) is None:
             return None
         for count, rest in self._named(name):
@@ -388,7 +388,7 @@ class Package:
         return name
 
     def returns(self, name: str) -> dict[str, KnownTile]:
-        """What a module's functions return; nothing is known of one that is being read itself."""
+        """Return the tiles of a module's functions; empty while the module is being migrated."""
         file = self.file_of(name)
         is_read = file in self._results and self._results[file] is None
         return {} if file is None or is_read else self._migrated(file).returns

@@ -1,4 +1,4 @@
-"""The rules of today's dialect that a file may still break, each with its remedy."""
+"""Rules of the current dialect that a migrated file may still break, each with its remedy."""
 
 from __future__ import annotations
 
@@ -6,54 +6,57 @@ Rule = tuple[str, str]
 
 
 class NotMechanicalError(Exception):
-    """A statement that no rule rewrites; the rule and the remedy are its arguments."""
+    """A statement that cannot be rewritten. Its arguments are the broken rule and the remedy."""
 
 
-MASK = ("instructions have no mask", "slice the operands to what the mask leaves")
+MASK = (
+    "instructions do not take a mask",
+    "slice the operands to the elements that the mask selects",
+)
 NOT_AFFINE = (
     "a slice has a start, a size and a step",
     "write the access pattern with `.ap(...)`, or copy in pieces",
 )
-NEW_AXIS = ("an index makes no new dimension", "use tensor.expand_dim(dim)")
-LOST = ("this index is not the same on every way to this line", "write the slices of each case")
-OPERATOR = ("tiles have no arithmetic operators", "write the instruction, with its dst")
+NEW_AXIS = ("an index cannot add a dimension", "use tensor.expand_dim(dim)")
+LOST = ("this index depends on the path to this line", "write the slices for each case")
+OPERATOR = ("tiles do not support arithmetic operators", "write the instruction, with its dst")
 BROADCAST = (
     "tiles do not broadcast across partitions or in more than one dimension",
-    "copy the smaller one to the larger one's shape with nl.broadcast_to",
+    "copy the smaller tile to the shape of the larger tile with nl.broadcast_to",
 )
 TILE_OR_NUMBER = (
-    "tensor_tensor takes tiles and tensor_scalar numbers, and which this is is not to be seen",
-    "write the instruction that fits, with its dst",
+    "tensor_tensor takes tiles, tensor_scalar takes numbers, and the operand's type is unknown",
+    "write the matching instruction, with its dst",
 )
 PLATFORM = (
-    "nki.jit takes no platform_target",
-    "leave it out, and set NEURON_PLATFORM_TARGET_OVERRIDE where the kernel runs",
+    "nki.jit does not accept platform_target",
+    "leave it out, and set NEURON_PLATFORM_TARGET_OVERRIDE in the environment of the kernel",
 )
 SUM = (
-    "only a PSUM tile that starts with nl.zeros(..., buffer=nl.psum) in the same function is "
-    "known to accumulate",
+    "only a PSUM tile from nl.zeros(..., buffer=nl.psum) in the same function certainly "
+    "accumulates",
     "write nisa.nc_matmul(dst=..., accumulate=...), or add with nisa.tensor_tensor",
 )
 INSIDE = (
-    "an instruction returns nothing, and this call stands inside of an expression",
-    "give its result a name, on a line of its own",
+    "an instruction does not return a tensor, and this call is part of an expression",
+    "assign its result to a name on a separate line",
 )
-SHAPE = ("a result is allocated by the kernel", "allocate it, and name it as dst=")
-UNKNOWN_CALL = ("this instruction writes to dst", "allocate its result, and name it as dst=")
+SHAPE = ("the kernel must allocate the result", "allocate it, and pass it as dst=")
+UNKNOWN_CALL = ("this instruction writes to dst", "allocate its result, and pass it as dst=")
 TARGET = (
-    "whether this assigns into a tile or into a list is not to be seen here",
-    "name the tile as dst= of the instruction",
+    "this may assign to a tile or to a list",
+    "pass the tile as dst= of the instruction",
 )
 CAST = (
     "an instruction rounds once, to the dtype of dst",
-    "allocate a tile of that dtype in between, or leave dtype out",
+    "allocate an intermediate tile of that dtype, or leave dtype out",
 )
-SEVERAL = ("an instruction has one dst", "give each name a line of its own")
+SEVERAL = ("an instruction has one dst", "assign each name on a separate line")
 OTHERS = (
-    "a kernel of today calls today's functions alone",
-    "migrate this module too if there is NKI code in it, and import the new one",
+    "a kernel of the current dialect can only call functions of that dialect",
+    "if this module contains NKI code, migrate it too and import the new module",
 )
 IMPORT = (
-    "only imports of whole modules under a name are followed",
+    "only imports of whole modules under a name are supported",
     "import the module: import nki.isa as nisa",
 )

@@ -1,4 +1,4 @@
-"""What is known of the names of one function: tiles, their shapes, and where they lie."""
+"""The inferred values of one function's names: tiles with shapes, dtypes and buffers."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from difftest.tools.migration.indices import ONE, ZERO, Grids, Term, items_of
 
 Shape = tuple[Term, ...]
 PARTITIONS = Term.parse("PARTITIONS")
-"""The partitions of a tile of which nothing else is known; it is never written."""
+"""A placeholder for an unknown number of partitions. It is never written to a file."""
 
 
 class KnownTile(NamedTuple):
-    """A tensor; None is what is not known of it.
+    """The known properties of a tensor. None means unknown.
 
     Attributes
     ----------
-    shape : as today's dialect has it.
-    dtype : the expression of it.
+    shape : the shape in the current dialect.
+    dtype : the expression of the dtype.
     buffer : ``sbuf``, ``psum``, ``shared_hbm`` ...
-    is_zero : it starts with zeros.
+    is_zero : whether the tensor starts with zeros.
     """
 
     shape: Shape | None = None
@@ -36,7 +36,7 @@ class KnownTile(NamedTuple):
         return self.buffer is not None and self.buffer.endswith("hbm")
 
     def names(self) -> set[str]:
-        """The names that its shape uses."""
+        """Return the names that its shape uses."""
         return set().union(*(size.names() for size in self.shape or ()))
 
 
@@ -48,22 +48,22 @@ class Scope:
     grids: Grids
     tiles: dict[str, KnownTile] = field(default_factory=dict)
     blocks: dict[str, int] = field(default_factory=dict)
-    """Tiles with block dimensions: how many stand before the partitions."""
+    """The number of block dimensions before the partitions, by tile."""
     moves_blocks: bool = False
-    """Whether the tile that is being made is one of them."""
+    """True while a tile with block dimensions is written."""
     counts: dict[Term, str] = field(default_factory=dict)
-    """What a mask leaves of an axis, and the name that it got."""
+    """The names given to element counts, by the count that a mask leaves of an axis."""
     returns: dict[str, KnownTile] = field(default_factory=dict)
-    """What the file's functions return, where that is a tile."""
+    """The tiles that the file's functions return, by function name."""
     integers: set[str] = field(default_factory=set)
-    """Names of sizes, of loop variables, and of what is computed from them."""
+    """Names of integers: sizes, loop variables, and results computed from them."""
     function: str | None = None
     """The function's name."""
     taken: set[str] = field(default_factory=set)
-    """Every name that occurs: a new one is none of them."""
+    """All names in use. New names differ from them."""
 
     def new_name(self, wish: str) -> str:
-        """``wish``, with a number if the function has such a name."""
+        """Return ``wish``, with a numeric suffix if the name is taken."""
         name = wish
         number = 1
         while name in self.taken:
@@ -73,7 +73,7 @@ class Scope:
         return name
 
     def forget(self, changed: set[str]) -> None:
-        """Names were bound anew."""
+        """Discard knowledge that depends on names that were rebound."""
         self.grids.forget(changed)
         self.integers -= changed
         for count, name in list(self.counts.items()):
@@ -86,14 +86,17 @@ class Scope:
                 self.tiles[name] = tile._replace(shape=None)
 
     def loosen(self, assigned: set[str], updated: set[str]) -> None:
-        """Names may have been bound anew, or updated: tiles stay tiles, whatever their shapes."""
+        """Discard knowledge of names that may have been rebound or updated.
+
+        Assigned tiles stay tiles of unknown shape. Tiles that were only updated in place are kept.
+        """
         tiles = {name: KnownTile() for name in assigned & set(self.tiles)}
         kept = {name: self.tiles[name] for name in updated - assigned if name in self.tiles}
         self.forget(assigned | updated)
         self.tiles |= tiles | kept
 
     def is_integer(self, node: ast.expr) -> bool:
-        """Whether an expression is seen to be an integer."""
+        """Return whether an expression is known to be an integer."""
         if isinstance(node, ast.Constant):
             return type(node.value) is int
         if isinstance(node, ast.Name):
@@ -107,10 +110,10 @@ class Scope:
         return isinstance(of, ast.Attribute) and of.attr == "shape"
 
     def learn(self, line: ast.stmt) -> None:
-        """A statement of the new file was written."""
+        """Update the scope with a statement of the new file."""
         if isinstance(line, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
             if isinstance(line, ast.AugAssign) and self.tile(line.target) is not None:
-                return  # in place
+                return  # the tile is updated in place
             targets = line.targets if isinstance(line, ast.Assign) else [line.target]
             self._bind(list(targets), line.value)
             return
@@ -135,7 +138,7 @@ class Scope:
                 self._unpack(target, value)
 
     def _unpack(self, target: ast.Tuple, value: ast.expr | None) -> None:
-        """``rows, columns = a.shape`` names the sizes of a tensor."""
+        """Record the sizes that ``rows, columns = a.shape`` names."""
         sizes = [item.id for item in target.elts if isinstance(item, ast.Name) and item.id != "_"]
         if len(sizes) != len(target.elts) or getattr(value, "attr", "") != "shape":
             return
@@ -146,7 +149,7 @@ class Scope:
             self.tiles[value.value.id] = old._replace(shape=tuple(map(Term.parse, sizes)))
 
     def tile(self, node: ast.expr) -> KnownTile | None:
-        """What is known of an expression of today's dialect; None if it is not seen to be one."""
+        """Return the tile that an expression of the current dialect is; None if unknown."""
         if isinstance(node, ast.Name):
             return self.tiles.get(node.id)
         if isinstance(node, ast.Subscript):
@@ -186,7 +189,7 @@ class Scope:
         return KnownTile(tuple(shape), base.dtype, base.buffer)
 
     def _viewed(self, function: ast.Attribute, call: ast.Call) -> KnownTile | None:
-        """A view of a tensor."""
+        """Return the tile of a view, such as ``tile.reshape(...)``."""
         base = self.tile(function.value)
         if base is None:
             return None
@@ -199,7 +202,7 @@ class Scope:
         return KnownTile(shape, base.dtype, base.buffer)
 
     def _made(self, name: str, call: ast.Call) -> KnownTile:
-        """What a function of NKI returns."""
+        """Return the tile that an NKI function returns."""
         keywords = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
         dtype = ast.unparse(keywords["dtype"]) if "dtype" in keywords else None
         operands = [self.tile(node) for node in [*call.args, *keywords.values()]]
@@ -214,8 +217,9 @@ class Scope:
             keeps = "keepdims" in keywords and ast.unparse(keywords["keepdims"]) == "True"
             return KnownTile(reduced(first.shape, axis, keeps), dtype or first.dtype, "sbuf")
         if name == "nl.transpose":
-            turned = None if first.shape is None or len(first.shape) != 2 else first.shape[::-1]
-            return KnownTile(turned, dtype or first.dtype, "psum")
+            is_matrix = len(first.shape or ()) == 2
+            shape = first.shape[::-1] if first.shape and is_matrix else None
+            return KnownTile(shape, dtype or first.dtype, "psum")
         if name == "nl.matmul":
             return KnownTile(self._product(call), f"{self.names.local('nl')}.float32", "psum")
         if name == "nl.broadcast_to" and len(call.args) > 1:
@@ -223,16 +227,16 @@ class Scope:
         return KnownTile(None, dtype, None)
 
     def _product(self, call: ast.Call) -> Shape | None:
-        """The shape of ``nl.matmul(x, y, transpose_x=...)``."""
+        """Return the shape of ``nl.matmul(x, y, transpose_x=...)``."""
         keywords = {keyword.arg: keyword.value for keyword in call.keywords}
         sides = [*call.args, *(keywords[name] for name in ("x", "y") if name in keywords)]
         tiles = [self.tile(side) for side in sides[:2]]
         if len(tiles) != 2 or any(tile is None or len(tile.shape or ()) != 2 for tile in tiles):
             return None
         x, y = (tile.shape or () for tile in tiles if tile is not None)
-        turned = keywords.get("transpose_x", call.args[2] if len(call.args) > 2 else None)
-        is_turned = turned is not None and ast.unparse(turned) == "True"
-        return (x[1] if is_turned else x[0], y[1])
+        transposed = keywords.get("transpose_x", call.args[2] if len(call.args) > 2 else None)
+        is_transposed = transposed is not None and ast.unparse(transposed) == "True"
+        return (x[1] if is_transposed else x[0], y[1])
 
     def _new(self, name: str, call: ast.Call, keywords: dict[str, ast.expr]) -> KnownTile:
         arguments = dict(zip(positional(name), call.args, strict=False)) | keywords
@@ -242,7 +246,7 @@ class Scope:
         return KnownTile(shape, dtype, buffer.rpartition(".")[2], name == "nl.zeros")
 
     def _shape(self, node: ast.expr | None) -> Shape | None:
-        """A written shape, or ``t.shape`` of a tile."""
+        """Return the sizes of a literal shape, or of ``t.shape`` for a known tile."""
         if isinstance(node, ast.Attribute) and node.attr == "shape":
             tile = self.tile(node.value)
             return None if tile is None else tile.shape
@@ -250,7 +254,7 @@ class Scope:
 
 
 def _selected(item: ast.expr, size: Term | None = None) -> Term | None:
-    """How many a slice selects of ``size``; None of what is no slice, or has a step."""
+    """Return how many of ``size`` elements a slice selects; None without a slice or with a step."""
     if not isinstance(item, ast.Slice) or item.step is not None:
         return None
     stop = size if item.upper is None else Term.of(item.upper)
@@ -258,7 +262,7 @@ def _selected(item: ast.expr, size: Term | None = None) -> Term | None:
 
 
 def _by_slices(items: list[ast.expr]) -> Shape | None:
-    """The sizes of a column ``t[:, k:k + 1]``, whose partitions are as many as they are."""
+    """Return the sizes of a column ``t[:, k:k + 1]``, which may have any number of partitions."""
     if isinstance(items[0], ast.Slice) and items[0].lower is None:
         sizes = [_selected(items[0], PARTITIONS), *map(_selected, items[1:])]
     else:
@@ -268,13 +272,13 @@ def _by_slices(items: list[ast.expr]) -> Shape | None:
 
 
 def sizes_of_slices(items: list[ast.expr]) -> Shape | None:
-    """The sizes that slices with both ends select, of two dimensions or more."""
+    """Return the sizes that slices with an upper end select, for two or more dimensions."""
     sizes = [size for item in items if (size := _selected(item)) is not None]
     return tuple(sizes) if len(sizes) == len(items) > 1 else None
 
 
 def _sizes(node: ast.expr | None) -> Shape | None:
-    """The sizes of a written shape."""
+    """Return the sizes of a literal shape."""
     if not isinstance(node, (ast.Tuple, ast.List)):
         return None
     starred = any(isinstance(element, ast.Starred) for element in node.elts)
@@ -282,7 +286,7 @@ def _sizes(node: ast.expr | None) -> Shape | None:
 
 
 def axes_of(node: ast.expr | None) -> list[int] | None:
-    """The axes that an argument names; None if it does not say so in numbers."""
+    """Return the axes of an argument, or None unless all are literal numbers."""
     items = node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
     numbers = [Term.of(item).constant for item in items if item is not None]
     axes = [number for number in numbers if number is not None]
@@ -290,7 +294,7 @@ def axes_of(node: ast.expr | None) -> list[int] | None:
 
 
 def reduced(shape: Shape | None, axis: ast.expr | None, keeps: bool) -> Shape | None:
-    """The shape of a reduction: two dimensions stay at least."""
+    """Return the shape of a reduction, which keeps at least two dimensions."""
     axes = axes_of(axis)
     if shape is None or axes is None:
         return None
@@ -300,7 +304,7 @@ def reduced(shape: Shape | None, axis: ast.expr | None, keeps: bool) -> Shape | 
 
 
 def bound_names(node: ast.AST) -> set[str]:
-    """The names that a statement or a target binds."""
+    """Return the names that a statement or a target binds."""
     return {
         name.id
         for name in ast.walk(node)
@@ -309,7 +313,7 @@ def bound_names(node: ast.AST) -> set[str]:
 
 
 def tiled_blocks(function: ast.AST, names: ModuleNames) -> dict[str, int]:
-    """Tiles of a function whose every use names its blocks, and how many dimensions those are."""
+    """Return the number of block dimensions of each tile that is always indexed by block."""
     blocks: dict[str, set[int]] = {}
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
@@ -324,7 +328,7 @@ def tiled_blocks(function: ast.AST, names: ModuleNames) -> dict[str, int]:
 
 
 def _place(call: ast.Call, names: ModuleNames) -> int:
-    """The place of ``par_dim`` in the shape of an allocation; 0 if it has none."""
+    """Return the position of ``par_dim`` in the shape of an allocation; 0 without ``par_dim``."""
     if names.meant(call.func) not in MAKERS:
         return 0
     shapes = [*call.args[:1], *(key.value for key in call.keywords if key.arg == "shape")]
@@ -336,16 +340,17 @@ def _place(call: ast.Call, names: ModuleNames) -> int:
 
 
 def _is_always_indexed(function: ast.AST, name: str, place: int) -> bool:
-    """Whether each use has an index for each block dimension, or asks for the dtype."""
-    nodes = list(ast.walk(function))
-    uses = [node for node in nodes if _is_use(node, name)]
-    dtypes = [use for use in nodes if isinstance(use, ast.Attribute) and _is_use(use.value, name)]
-    dtypes = [dtype for dtype in dtypes if dtype.attr == "dtype"]
-    indexed = [use for use in nodes if isinstance(use, ast.Subscript) and _is_use(use.value, name)]
-    indices = [items_of(node)[:place] for node in indexed]
-    return len(uses) == len(dtypes) + len(indexed) and all(
-        len(items) == place and all(map(picks_one, items)) for items in indices
-    )
+    """Return whether each use indexes all block dimensions, or reads the dtype."""
+    uses = 0
+    allowed = 0
+    for node in ast.walk(function):
+        uses += _is_use(node, name)
+        if isinstance(node, ast.Attribute) and _is_use(node.value, name):
+            allowed += node.attr == "dtype"
+        if isinstance(node, ast.Subscript) and _is_use(node.value, name):
+            items = items_of(node)[:place]
+            allowed += len(items) == place and all(map(picks_one, items))
+    return uses == allowed
 
 
 def _is_use(node: ast.AST, name: str) -> bool:
@@ -353,6 +358,6 @@ def _is_use(node: ast.AST, name: str) -> bool:
 
 
 def picks_one(item: ast.expr) -> bool:
-    """Whether an index may pick one thing, as of a list, and not a part of a tile."""
+    """Return whether an index may pick one item, as of a list, rather than a part of a tile."""
     is_number = isinstance(item, ast.Constant) and type(item.value) is int
     return is_number or isinstance(item, (ast.Name, ast.BinOp))

@@ -1,4 +1,4 @@
-"""Statements of the classic dialect in today's words."""
+"""Rewrite statements of the classic dialect in the current dialect."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from difftest.tools.migration.scope import KnownTile
 
 
 class ExpressionWriter(FunctionWriter):
-    """Any expression; comprehensions, conditions and the like are left as they are."""
+    """A writer of expressions. Comprehensions and conditional expressions are left unchanged."""
 
     def value(self, node: ast.expr, wish: str | None = None) -> ast.expr:
         if isinstance(node, ast.Subscript):
@@ -59,7 +59,7 @@ class ExpressionWriter(FunctionWriter):
         return ast.Subscript(base, items[0], node.ctx)
 
     def _expanded(self, base: str, items: list[ast.expr]) -> str:
-        """``t[:, 0:1, None]`` as ``t[:, 0:1].expand_dim(2)``."""
+        """Rewrite ``t[:, 0:1, None]`` as ``t[:, 0:1].expand_dim(2)``."""
         kept: list[str] = []
         places: list[int] = []
         for item in items:
@@ -86,7 +86,7 @@ class ExpressionWriter(FunctionWriter):
         return self._plain_call(node, name)
 
     def _plain_call(self, node: ast.Call, name: str) -> ast.expr:
-        """A call that stays one, with its arguments in today's words."""
+        """Rewrite the arguments of a call that stays a call."""
         function = node.func
         if isinstance(function, ast.Attribute) and not name:
             inner = self.value(function.value)
@@ -108,7 +108,7 @@ class ExpressionWriter(FunctionWriter):
         return ast.Call(function, arguments, keywords)
 
     def _without_blocks(self, node: ast.expr) -> ast.expr:
-        """A shape without ``par_dim``, its block dimensions behind the partitions."""
+        """Return a shape without ``par_dim``, with its block dimensions after the partitions."""
         if not isinstance(node, (ast.Tuple, ast.List)):
             return node
         for place, size in enumerate(node.elts):
@@ -146,10 +146,10 @@ def _is_new_axis(item: ast.expr) -> bool:
 
 
 class StatementWriter(ExpressionWriter):
-    """One statement; its new lines are in ``lines``."""
+    """A writer of one statement. Its new lines are in ``lines``."""
 
     def statement(self, node: ast.stmt) -> list[str] | None:
-        """The lines that a statement becomes; None if it stays as it is."""
+        """Return the lines that replace a statement, or None if it stays unchanged."""
         if isinstance(node, ast.AnnAssign) and node.value is not None and self._is_typing(node):
             node = ast.Assign([node.target], node.value, lineno=1)
             return self.statement(node) or [ast.unparse(node)]
@@ -164,7 +164,7 @@ class StatementWriter(ExpressionWriter):
         return None
 
     def defines_grid(self, node: ast.stmt) -> bool:
-        """Note the index or the mask that a statement gives a name; False if it is no such."""
+        """Record the index or the mask that a statement names. Return False if there is none."""
         if not isinstance(node, ast.Assign) or len(node.targets) != 1:
             return False
         [target], grids = node.targets, self.scope.grids
@@ -188,14 +188,14 @@ class StatementWriter(ExpressionWriter):
         return True
 
     def _is_typing(self, node: ast.AnnAssign) -> bool:
-        """Whether an annotation is one of NKI's types."""
+        """Return whether an annotation is an NKI type."""
         return self.names.has_type(node.annotation)
 
     def _is_call_of(self, node: ast.expr | None, name: str) -> bool:
         return isinstance(node, ast.Call) and self.names.meant(node.func) == name
 
     def _with_value(self, node: ast.stmt, value: ast.expr) -> list[str] | None:
-        """The statement with another value."""
+        """Write the statement with another value; return None if nothing changes."""
         old = node.value  # type: ignore[attr-defined]
         if not self.lines and ast.unparse(value) == ast.unparse(old):
             return None
@@ -229,7 +229,7 @@ class StatementWriter(ExpressionWriter):
     def _to_place(
         self, node: ast.Assign, target: ast.Subscript, callee: str | None
     ) -> list[str] | None:
-        """``tile[...] = ...``: what is computed is written there."""
+        """Rewrite ``tile[...] = ...`` so that the value is written to the tile."""
         base = target.value
         index = target.slice
         tile = self.scope.tile(base)
@@ -243,14 +243,14 @@ class StatementWriter(ExpressionWriter):
             dst = self.operand(target, limits).text.removesuffix("[...]")
             if self.has_dtype(dst, self.dtype(_keyword(node.value, "dtype"))):
                 self.computed(node.value, dst)
-            else:  # rounded to its dtype before it is put
+            else:  # round to the requested dtype first, then copy
                 source = self.operand(node.value, limits)
                 self.issue("nisa.tensor_copy", dst, {"src": source.text})
             return self.lines
         return self._into(node, self.operand(target).text.removesuffix("[...]"), tile)
 
     def _into(self, node: ast.Assign, dst: str, tile: KnownTile | None) -> list[str] | None:
-        """A tile, a number or a sum, put at a place in a tile."""
+        """Write a tile, a number or a binary operation to a destination."""
         value = node.value
         if isinstance(value, ast.BinOp) and type(value.op).__name__ in OPERATORS:
             sides = [self.operand(side) for side in (value.left, value.right)]
@@ -273,7 +273,7 @@ class StatementWriter(ExpressionWriter):
     # -- updates ---------------------------------------------------------------------------------
 
     def _update(self, node: ast.AugAssign) -> list[str] | None:
-        """``tile += ...``, in place."""
+        """Rewrite ``tile += ...`` as an update in place."""
         base = node.target.value if isinstance(node.target, ast.Subscript) else node.target
         is_product = isinstance(node.value, ast.Call) and (
             self.names.meant(node.value.func) in (MATMUL, "nl.matmul")
@@ -301,24 +301,24 @@ class StatementWriter(ExpressionWriter):
         return self.lines
 
     def _product(self, call: ast.Call, dst: str) -> None:
-        """A matrix product, accumulated in PSUM."""
+        """Write a matrix product that accumulates in PSUM."""
         if self.names.meant(call.func) == MATMUL:
             if _keyword(call, "dtype") is not None:
                 raise NotMechanicalError(*CAST)
             self.instruction(call, ResultTarget(call, dst))
             return
         arguments = self.given(call)
-        turned = arguments.pop("transpose_x", None)
+        transposed = arguments.pop("transpose_x", None)
         if set(arguments) != {"x", "y"}:
             raise NotMechanicalError(*UNKNOWN_CALL)
         x = self.operand(arguments["x"]).text
         y = self.operand(arguments["y"]).text
-        if turned is None or ast.unparse(turned) != "True":
+        if transposed is None or ast.unparse(transposed) != "True":
             x = f"{self.nl('copy')}({self.nl('transpose')}({x}))"
         self.issue(MATMUL, dst, {"stationary": x, "moving": y})
 
     def _store(self, call: ast.expr) -> list[str]:
-        """``nl.store``: a DMA, which does not read PSUM."""
+        """Rewrite ``nl.store`` as a DMA. A source in PSUM is copied to SBUF first."""
         assert isinstance(call, ast.Call)
         arguments = self.given(call)
         limits = self.limits(arguments.pop("mask", None))
@@ -335,13 +335,13 @@ def _keyword(call: ast.Call, name: str) -> ast.expr | None:
 
 
 def _is_mask(node: ast.expr) -> bool:
-    """Whether an expression is a comparison or a conjunction of them."""
+    """Return whether an expression is a comparison or a conjunction of comparisons."""
     conjunction = isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd)
     return conjunction or isinstance(node, (ast.Compare, ast.BoolOp))
 
 
 def _is_float(node: ast.expr) -> bool:
-    """Whether an expression is a number with a point, of either sign."""
+    """Return whether an expression is a floating-point literal, possibly with a sign."""
     if isinstance(node, ast.UnaryOp):
         return _is_float(node.operand)
     return isinstance(node, ast.Constant) and isinstance(node.value, float)

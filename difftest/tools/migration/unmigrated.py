@@ -1,4 +1,4 @@
-"""What a rewritten statement still breaks, the comments that say so, and definitions that go."""
+"""Report broken rules of rewritten statements as comments, and remove unused index definitions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TODAYS_MODULES = {"nl": language, "nisa": isa}
 
 
 def rules_broken(node: cst.CSTNode, scope: Scope) -> list[Rule]:
-    """The rules that a statement still breaks."""
+    """Return the rules that a statement still breaks."""
     names = scope.names
     broken: list[Rule] = []
     whole = nodes(node)
@@ -43,7 +43,7 @@ def _of_name(name: str | None) -> Iterator[Rule]:
     if name in GONE:
         yield GONE[name]
     elif module in TODAYS_MODULES and not hasattr(TODAYS_MODULES[module], rest.partition(".")[0]):
-        yield f"today's dialect has no {name}", "`difftest api` lists what it has"
+        yield f"the current dialect does not have {name}", "see `difftest api`"
 
 
 def _of_call(call: cst.Call, name: str) -> Iterator[Rule]:
@@ -56,13 +56,13 @@ def _of_call(call: cst.Call, name: str) -> Iterator[Rule]:
     elif name == "nl.store" or returns:
         yield INSIDE
     elif name.startswith("nisa.get_") or name.count(".") > 1:
-        return  # a query, an enum
+        return  # a hardware query or a member of an enumeration
     elif name.startswith("nisa.") and "dst" not in keywords:
         yield UNKNOWN_CALL
 
 
 def commented(statement: Any, rules: list[Rule]) -> Any:
-    """The statement under a comment for each rule that it breaks."""
+    """Return the statement below one comment for each rule that it breaks."""
     comments = [
         cst.EmptyLine(comment=cst.Comment(COMMENT.format(*rule))) for rule in dict.fromkeys(rules)
     ]
@@ -72,7 +72,7 @@ def commented(statement: Any, rules: list[Rule]) -> Any:
 
 
 def nodes(node: cst.CSTNode, *kinds: type[cst.CSTNode]) -> list[Any]:
-    """The nodes of some kinds, or all but whitespace; libcst's own search takes far longer."""
+    """Return the nodes of some kinds, or all except whitespace; faster than ``m.findall``."""
     pending: list[Any] = [node]
     tree: list[Any] = []
     while pending:
@@ -88,7 +88,7 @@ def nodes(node: cst.CSTNode, *kinds: type[cst.CSTNode]) -> list[Any]:
 
 @functools.cache
 def _last_first(kind: type[Any]) -> list[str] | None:
-    """The names of a node's fields from the last to the first; decorators come first in a text."""
+    """Return a node's field names from last to first. Decorators are first in source text."""
     if not issubclass(kind, cst.CSTNode) or issubclass(kind, SPACE):
         return None
     return sorted((field.name for field in fields(kind)[::-1]), key="decorators".__eq__)
@@ -99,16 +99,16 @@ def _of_kind(tree: list[Any], *kinds: type[cst.CSTNode]) -> list[Any]:
 
 
 class Definitions:
-    """The lines of a function that define index grids and masks, in order."""
+    """The lines of a function that define index grids and masks, in source order."""
 
     def __init__(self) -> None:
         self.lines: list[cst.SimpleStatementLine] = []
 
     def settled(self, function: Any) -> tuple[Any, list[Rule]]:
-        """The function without the lines that it needs no more; the others get their rules."""
+        """Return the function without its unused definitions, and the rules of the others."""
         if not self.lines:
             return function, []
-        used = _names(function.visit(_Settling(self.lines, [])))  # by lines that stay
+        used = _names(function.visit(_Settling(self.lines, [])))  # names that other lines use
         kept: list[cst.SimpleStatementLine] = []
         while new := [line for line in self.lines if line not in kept and _targets(line) & used]:
             kept += new
@@ -128,7 +128,7 @@ def _targets(line: cst.SimpleStatementLine) -> set[str]:
 
 
 class _Settling(cst.CSTTransformer):
-    """Takes lines out, or puts comments over them."""
+    """A transformer that removes lines, or inserts comments above them."""
 
     def __init__(self, lines: list[Any], kept: list[Any]) -> None:
         super().__init__()
@@ -155,7 +155,7 @@ class _Settling(cst.CSTTransformer):
             if comments:
                 lines = list(new.leading_lines)
                 while lines and lines[0].comment is None and comments[-1].comment is None:
-                    lines = lines[1:]  # one gap is enough
+                    lines = lines[1:]  # keep one blank line only
                 new = new.with_changes(leading_lines=[*comments, *lines])
                 comments = []
             body.append(new)

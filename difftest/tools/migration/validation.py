@@ -1,4 +1,7 @@
-"""Both kernels on the simulator: bit for bit the same, within rounding, or told apart."""
+"""Run the old and the new kernel on the simulator, and compare their outputs.
+
+Outputs agree bit for bit, agree up to rounding, or differ.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +35,14 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class ValidationCall(NamedTuple):
-    """A call of a kernel, whose arrays are made anew each time.
+    """A call of a kernel. Each run builds new arrays.
 
     Attributes
     ----------
-    dtype : of the inputs.
-    shapes : of the arrays that it is called with.
-    arrays : makes them.
-    keywords, grid : what else it is called with.
+    dtype : the dtype of the inputs.
+    shapes : the shapes of the array arguments.
+    arrays : builds the array arguments.
+    keywords, grid : the keyword arguments and the launch grid.
     """
 
     dtype: str
@@ -49,7 +52,7 @@ class ValidationCall(NamedTuple):
     grid: tuple[int, ...] = ()
 
     def label(self) -> str:
-        """The dtype, the shapes and the other arguments, as text."""
+        """Return the dtype, the shapes and the other arguments as text."""
         others = [
             f"{name}={value!r}"
             for name, value in self.keywords.items()
@@ -66,7 +69,10 @@ def calls_of_shapes(
     grid: tuple[int, ...],
     count: int,
 ) -> list[ValidationCall]:
-    """Calls with inputs of these shapes, ``count`` in each dtype; names stand for drawn sizes."""
+    """Return calls with inputs of these shapes, ``count`` for each dtype.
+
+    A name in a shape is replaced by a size drawn from ``sizes``.
+    """
     from hypothesis import strategies as st
 
     from difftest.testing.harness.minimal import examples
@@ -90,7 +96,7 @@ def calls_of_shapes(
 
 
 def calls_of_spec(spec: KernelSpec, count: int) -> list[ValidationCall]:
-    """Calls with ``count`` cases of a kernel test's domain, arrays to write to among them."""
+    """Return calls for ``count`` cases of a kernel test's domain, including output arrays."""
     from difftest.testing.harness.minimal import examples
     from difftest.testing.harness.runner import call_of_case
     from difftest.testing.harness.strategies import cases
@@ -107,21 +113,21 @@ def calls_of_spec(spec: KernelSpec, count: int) -> list[ValidationCall]:
 
 
 UNIT = 2.0**-40
-"""What two exact runs may differ by, of their size: they add in float64, in orders of their own."""
+"""The tolerance between two exact runs, which add in float64 but in different orders."""
 
 
 class ValidationError(RuntimeError):
-    """The kernels cannot be compared, or differ; the text says which and why."""
+    """The kernels cannot be compared, or their outputs differ. The text gives the reason."""
 
 
 class Sources(NamedTuple):
-    """A kernel's file, and what it imports from the files around it.
+    """A kernel's file, and the root of its imports.
 
     Attributes
     ----------
-    file : of the kernel.
-    root : the folder from which their modules' names count; None for the file's.
-    package : the name that they begin with; empty if they are modules in ``root`` itself.
+    file : the file of the kernel.
+    root : the folder that contains its imported modules. None for the file's own folder.
+    package : the package of these modules. Empty for modules directly in ``root``.
     """
 
     file: Path
@@ -130,7 +136,7 @@ class Sources(NamedTuple):
 
 
 class ValidationSettings(NamedTuple):
-    """What both kernels run on, and whether their outputs may differ by rounding."""
+    """The machine and the NKI level of both kernels, and whether rounding may differ."""
 
     machine: Machine | None = None
     level: str | None = None
@@ -138,13 +144,13 @@ class ValidationSettings(NamedTuple):
 
 
 class ValidationResult(NamedTuple):
-    """What came of the calls.
+    """The calls of a validation by outcome.
 
     Attributes
     ----------
     same : calls whose outputs agree bit for bit.
-    rounded : calls whose outputs differ by rounding alone.
-    refused : calls that both kernels refuse.
+    rounded : calls whose outputs differ only by rounding.
+    refused : calls that both kernels reject.
     """
 
     same: list[ValidationCall]
@@ -152,7 +158,7 @@ class ValidationResult(NamedTuple):
     refused: list[ValidationCall]
 
     def text(self) -> str:
-        """How many calls agreed, with which dtypes and shapes."""
+        """Return how many calls agreed, with their dtypes and shapes."""
         compared = [*self.same, *self.rounded]
         parts = [f"{len(self.same)} cases agree bit for bit"]
         parts += [f"{len(self.rounded)} within rounding"] if self.rounded else []
@@ -162,7 +168,7 @@ class ValidationResult(NamedTuple):
 
 
 def shapes_text(calls: Sequence[ValidationCall]) -> str:
-    """The shapes that were tried: all, or the smallest and the largest of them."""
+    """Return the tested shapes as text: all, or the smallest and the largest."""
     different = sorted(
         {call.shapes for call in calls},
         key=lambda shapes: (sum(int(np.prod(shape)) for shape in shapes), shapes),
@@ -180,9 +186,9 @@ def validate_translation(
     calls: Sequence[ValidationCall],
     setting: ValidationSettings,
 ) -> ValidationResult:
-    """Make each call of ``kernel`` of both files, and compare what comes of it.
+    """Run each call with ``kernel`` of both files, and compare the results.
 
-    Outputs are compared by their bits, and so are the arguments that a kernel writes to.
+    Outputs are compared bit for bit. So are the arguments that a kernel writes to.
     """
     proof = ValidationResult([], [], [])
     with embedded():
@@ -191,28 +197,28 @@ def validate_translation(
         for call in calls:
             _compare(_run(before, call, setting), _run(after, call, setting), call, setting, proof)
     if not proof.same and not proof.rounded:
-        told = f"both kernels refuse all of {len(calls)} cases: nothing was compared"
-        why = [f"the classic: {_run(before, call, setting).refusal}" for call in calls[:1]]
-        raise ValidationError("; ".join([told, *why]))
+        message = f"both kernels refuse all of {len(calls)} cases: nothing was compared"
+        reasons = [f"the classic: {_run(before, call, setting).refusal}" for call in calls[:1]]
+        raise ValidationError("; ".join([message, *reasons]))
     return proof
 
 
 class _Ran(NamedTuple):
-    """A call: its outputs and what it left in its arguments, or how it was refused."""
+    """The result of one run: outputs and final arguments, or the error."""
 
     arrays: list[Array]
     exact: list[ExactOutput]
-    """Empty where they mean nothing."""
+    """Exact outputs. Empty if the exact run has no meaning."""
     refusal: str | None
 
 
 def _loaded(sources: Sources, dialect: str, kernel: str) -> Any:
-    """The function ``kernel`` of a file, which is imported under a name of its own."""
+    """Import a file under a unique module name, and return its function ``kernel``."""
     file = sources.file
     name = f"difftest_migrated_{dialect}_{file.stem}"
     spec = spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        raise ValidationError(f"{file} is no Python module")
+        raise ValidationError(f"{file} is not a Python module")
     module = module_from_spec(spec)
     with _imports_from(sources, name):
         sys.modules[name] = module
@@ -228,12 +234,12 @@ def _loaded(sources: Sources, dialect: str, kernel: str) -> Any:
 
 @contextmanager
 def _imports_from(sources: Sources, name: str) -> Iterator[None]:
-    """The modules around a file can be imported meanwhile, anew, and are forgotten again."""
+    """Make the modules around a file importable within the block, and unload them afterwards."""
     root = sources.root or sources.file.parent
     own = {sources.package} if sources.package else {place.stem for place in root.glob("*.py")}
     with in_front(root, {*own, name}):
         if sources.package and not (root / sources.package / "__init__.py").is_file():
-            # Python would take a package of that name further on for a folder without __init__.py.
+            # Without __init__.py, Python prefers a regular package later on the path.
             package = ModuleType(sources.package)
             package.__path__ = [str(root / sources.package)]
             sys.modules[sources.package] = package
@@ -241,7 +247,7 @@ def _imports_from(sources: Sources, name: str) -> Iterator[None]:
 
 
 def _run(kernel: Any, call: ValidationCall, setting: ValidationSettings) -> _Ran:
-    """What one call returns and what it leaves in its arguments."""
+    """Run one call, and return its outputs and final arguments."""
     arrays = call.arrays()
     keywords = copy.deepcopy(call.keywords)  # a kernel may write to arrays among them
     try:
@@ -252,7 +258,7 @@ def _run(kernel: Any, call: ValidationCall, setting: ValidationSettings) -> _Ran
         result: LaunchResult = within_limits(run, call.label())
     except (NkiError, AssertionError, ValueError) as error:
         return _Ran([], [], str(error) or type(error).__name__)
-    except Exception as error:  # of whatever kind: the kernel is someone's code
+    except Exception as error:  # user code may raise any exception
         return _Ran([], [], f"{type(error).__name__}: {error}")
     exact: list[ExactOutput] = []
     if result.exact is not None and result.exact.has_meaning:
@@ -268,7 +274,12 @@ def _compare(
     setting: ValidationSettings,
     proof: ValidationResult,
 ) -> None:
-    """Note how two runs of a call agree."""
+    """Record how two runs of a call agree.
+
+    Raises
+    ------
+    ValidationError : only one kernel fails, or the outputs differ by more than is accepted.
+    """
     refusals = {"classic": before.refusal, "new": after.refusal}
     if all(refusals.values()):
         proof.refused.append(call)
@@ -282,12 +293,12 @@ def _compare(
     elif setting.may_round and _is_rounding(before, after):
         proof.rounded.append(call)
     else:
-        hint = "" if setting.may_round else "; --rounding accepts what rounding alone explains"
+        hint = "" if setting.may_round else "; --rounding accepts differences due to rounding"
         raise ValidationError(f"{different}{hint}")
 
 
 def _difference(before: list[Array], after: list[Array], where: str) -> str | None:
-    """Where the bits differ, as text; None if they agree."""
+    """Return the first difference in bits as text, or None if all arrays agree."""
     if len(before) != len(after):
         raise ValidationError(f"{where}: {len(before)} arrays before, {len(after)} after")
     for number, (old, new) in enumerate(zip(before, after, strict=True)):
@@ -305,7 +316,7 @@ def _difference(before: list[Array], after: list[Array], where: str) -> str | No
 
 
 def _is_rounding(before: _Ran, after: _Ran) -> bool:
-    """Whether both kernels compute the same where nothing rounds."""
+    """Return whether the exact runs of both kernels agree."""
     if not before.exact or len(before.exact) != len(after.exact):
         return False
     return all(

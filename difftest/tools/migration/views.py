@@ -1,4 +1,4 @@
-"""Subscripts with index grids, as slices and views of today's dialect."""
+"""Rewrite subscripts with index grids as slices and views of the current dialect."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from difftest.tools.migration.rules import NOT_AFFINE, NotMechanicalError
 
 @dataclass
 class _Key:
-    """What stands between the brackets, and the dimensions that it leaves.
+    """The new index between the brackets, and the dimensions of the result.
 
     Attributes
     ----------
     items : an integer or a slice for each dimension of the tensor.
-    places : of the dimensions that are left, in their order, after they are split.
-    dims : how many are left before that.
-    splits : by dimension, the sizes of those that it is split into.
+    places : the place of each remaining dimension, in order, after splitting.
+    dims : the number of remaining dimensions before splitting.
+    splits : the sizes that a dimension is split into, by dimension.
     """
 
     items: list[str] = field(default_factory=list)
@@ -32,9 +32,9 @@ class _Key:
 def view(
     base: str, items: Sequence[ast.expr], grids: Grids, box: MaskBox
 ) -> tuple[str, list[Term]]:
-    """``base[items]`` in today's words, masked; and the shape that it has without the mask."""
+    """Return ``base[items]`` as a masked view, and its shape without the mask."""
     numbers = [item.value for item in items if isinstance(item, ast.Constant)]
-    # Beside grids a slice counts otherwise, and there are no new dimensions.
+    # Slices and new axes have another meaning in an index that also contains grids.
     if any(isinstance(item, ast.Slice) for item in items) or set(map(type, numbers)) - {int}:
         raise NotMechanicalError(*GONE["nl.mgrid"])
     indices = [grids.parse(item) for item in items]
@@ -54,7 +54,7 @@ def view(
 
 
 def whole(base: str, shape: Sequence[Term] | None, box: MaskBox) -> str:
-    """A tile under a mask: ``tile[0:count, :]``; dimensions of size 1 stay as they are."""
+    """Return the masked part of a tile, ``tile[0:count, :]``. Dimensions of size 1 stay whole."""
     items = []
     for place in range(-box.ndim, 0):
         size = shape[place] if shape is not None and len(shape) >= -place else None
@@ -67,7 +67,7 @@ def whole(base: str, shape: Sequence[Term] | None, box: MaskBox) -> str:
 
 
 def _cut(index: GridIndex, key: _Key, box: MaskBox) -> None:
-    """The slice for an index of one axis or several."""
+    """Add the slice for an index of one or more axes to ``key``."""
     axes = _nested(index)
     (outer, first), *_ = axes
     last = axes[-1][1]
@@ -88,7 +88,10 @@ def _cut(index: GridIndex, key: _Key, box: MaskBox) -> None:
 
 
 def _nested(index: GridIndex) -> list[tuple[int, GridAxis]]:
-    """The axes of an index from the outermost, each as long as a step of the one before."""
+    """Return the axes of an index, outermost first.
+
+    The extent of each axis must equal the step of the axis before it.
+    """
     rest = dict(index.axes)
     if len(rest) == 1:
         return list(rest.items())
@@ -105,7 +108,7 @@ def _nested(index: GridIndex) -> list[tuple[int, GridAxis]]:
 
 
 def _pick(number: Term, key: _Key, free: list[int], places: Sequence[int]) -> None:
-    """An integer; it stays as a slice of one where the shape has a dimension of size 1."""
+    """Add an integer to ``key``, as a slice of length 1 where the shape has a dimension of 1."""
     before = max((place for place in key.places), default=-len(places) - len(free) - 1)
     after = min((place for place in places if place not in key.places), default=0)
     fitting = [place for place in free if before < place < after]
@@ -119,7 +122,7 @@ def _pick(number: Term, key: _Key, free: list[int], places: Sequence[int]) -> No
 
 
 def _shaped(base: str, key: _Key, free: Sequence[int], ndim: int) -> str:
-    """The slices, and the views that give the dimensions the shape's order."""
+    """Return the slices, followed by the views that restore the order of the dimensions."""
     text = f"{base}[{', '.join(key.items)}]"
     for dim in sorted(key.splits, reverse=True):
         sizes = ", ".join(size.text() for size in key.splits[dim])

@@ -1,4 +1,4 @@
-"""The list of documented names, and what the simulator says of each."""
+"""The list of documented names, and the simulator's support for each."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""docs/reference/generated/api.md: generated, whole and fresh."""
+"""docs/reference/generated/api.md is generated, complete and fresh."""
 
 import re
 from pathlib import Path

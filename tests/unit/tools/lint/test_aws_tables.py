@@ -1,8 +1,8 @@
-"""AWS's two tables for people and agents who write kernels: each row has its place here.
+"""Each row of AWS's two tables for authors of kernels has a counterpart here.
 
 The rows are those of aws-neuron/neuron-agentic-development at 1598b060: in
 ``skills/neuron-nki-writing/references/nki-language-constraint.md`` (NKI 0.4) and in
-``skills/neuron-nki-debugging/references/compiler-error-codes.md``, by what they are about.
+``skills/neuron-nki-debugging/references/compiler-error-codes.md``, by subject.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ AWS_CODES = (
 
 
 def unsaid(text: str) -> list[str]:
-    """The rows of AWS's that no row of a page is about."""
+    """Return the rows of AWS's tables without a counterpart on a page."""
     sections = {one.partition("\n")[0]: one for one in re.split(r"^## ", text, flags=re.M)}
     first = {
         title: "\n".join(re.findall(r"^\| (.*?) \| ", sections.get(title, ""), re.M))

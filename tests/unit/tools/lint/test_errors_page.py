@@ -1,4 +1,4 @@
-"""Each documented error of both dialects is told by somebody, as the page says."""
+"""Each documented error of both dialects is reported by the tool that the page names."""
 
 from __future__ import annotations
 

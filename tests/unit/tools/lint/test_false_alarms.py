@@ -1,4 +1,4 @@
-"""What looks like the wrong kernel of a rule's page, and is right: no rule says anything of it."""
+"""Right kernels that resemble the wrong kernel of a rule's page: no rule reports them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fixes: each mends its rule's page, and other forms; what it leaves alone."""
+"""Fixes: each repairs its rule's page and other forms, and leaves unsupported forms unchanged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.tools.lint.test_pages import launched, sdk_of, snippets
 
 
 def fixed(text: str, id: str, sdk: str) -> tuple[str, bool]:
-    """A file after all fixes of a rule, and whether all of them were safe."""
+    """Return a file after all fixes of a rule, and whether all of them were safe."""
     source = Source(Path("kernel.py"), text)
     asked = {id, *re.findall(r"NK\w\d{3}", text)}
     fixes = [one.fix for one in lint_source(source, SDKS[sdk], None, asked) if one.fix]
@@ -245,7 +245,7 @@ def test_a_classic_file_is_rewritten_as_migrate_does_or_not_at_all(
 def test_a_file_is_rewritten_once_and_only_where_a_fix_is_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """JSON, SARIF and GitHub's annotations have the fixes of single places alone."""
+    """JSON, SARIF and GitHub annotations only contain fixes of single places."""
     from difftest.tools.migration import rewriting
 
     calls: list[str] = []

@@ -1,4 +1,4 @@
-"""What the linter says of a kernel that a test runs."""
+"""Findings of the linter for a kernel that a test runs."""
 
 from __future__ import annotations
 

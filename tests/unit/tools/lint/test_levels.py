@@ -1,4 +1,4 @@
-"""How much each rule counts: by group, by id, by what is named, by pyproject.toml."""
+"""Levels of rules by group, by id, by the named SDK and target, and by pyproject.toml."""
 
 import pytest
 
@@ -61,7 +61,7 @@ def test_names_are_ids_groups_or_all():
     assert ids_of(["all"]) == set(rules())
     with pytest.raises(SettingsError, match="no rule style; the groups are all, correctness"):
         ids_of(["style"])
-    with pytest.raises(SettingsError, match="NKL101 is to be deny and allow"):
+    with pytest.raises(SettingsError, match="NKL101 has two levels: deny and allow"):
         levels_by_name({Level.DENY: ["NKL101"], Level.ALLOW: ["NKL101"]})
 
 

@@ -1,4 +1,4 @@
-"""The page of all rules, as the site has it: whole; and what it says of refusals."""
+"""The generated page of all rules is complete, and its table of refusals is correct."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def snippets(rule: Rule) -> list[str]:
 
 
 def sdk_of(page: str, ids: set[str], source: Source) -> Release:
-    """The SDK that the page names, or the newest of the dialect in which all these rules hold."""
+    """Return the SDK that the page names, or the newest of the dialect with all these rules."""
     fitting = [one for one in SDKS.values() if all(rules()[id].holds(one, None) for id in ids)]
     named = re.search(r"For SDK (2\.\d+)", page)
     if named:
@@ -137,7 +137,7 @@ def test_the_page_of_aws_tables_names_rules_that_exist() -> None:
 
 @every("rule", [one for one in rules().values() if not one.reads_traces])
 def test_what_a_rule_says_of_the_simulator_is_so(rule: Rule, tmp_path: Path) -> None:
-    """Its wrong kernel is refused there, runs with a warning, or runs."""
+    """The wrong kernel fails, runs with a warning, or runs, as the page states."""
     wrong = next(text for text in snippets(rule) if "# ruleid:" in text)
     if "def kernel(x" not in wrong:
         return

@@ -1,4 +1,4 @@
-"""What AWS's released kernels do is no denial, whatever a page says: own snippets of each form.
+"""Forms that AWS's released kernels contain are never denied, shown on snippets of each form.
 
 ``python -m conformance.linting`` reads the released files themselves (conformance/README.md).
 """

@@ -1,4 +1,4 @@
-"""The stubs: every documented name, as the simulator has it, and what mypy makes of kernels."""
+"""The stubs contain every documented name, and mypy checks kernels with them."""
 
 import ast
 import shutil
@@ -74,7 +74,7 @@ def kernel(x: nt.tensor[128, 512], y: nt.mutable_tensor):
 
 
 def declared(text):
-    """The names that a stub has for others."""
+    """Yield the public names of a stub."""
     nodes = list(ast.parse(text).body)
     nodes += [inner for node in nodes if isinstance(node, ast.If) for inner in node.body]
     for node in nodes:
@@ -91,7 +91,7 @@ written = cache(stub_files)
 
 
 def file_of(module):
-    """A module's stub."""
+    """Return the file of a module's stub."""
     root, _, inner = module.partition(".")
     path = f"{root}-stubs/{inner.replace('.', '/')}"
     files = written()
@@ -100,7 +100,7 @@ def file_of(module):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The stubs under the names that a path of mypy takes: it knows ``-stubs`` where pip put it."""
+    """Write the stubs without the suffix ``-stubs``, which mypy only accepts in site-packages."""
     CliRunner().invoke(main, ["stubs", str(tmp_path / "written")])
     for root in ("nki", "neuronxcc"):
         shutil.copytree(tmp_path / "written" / f"{root}-stubs", tmp_path / "path" / root)

@@ -1,4 +1,4 @@
-"""What is a kernel, wherever it stands, and what its names are: wrong kernels, and right ones."""
+"""Detection of kernels and inference of their types, on wrong and right kernels."""
 
 from __future__ import annotations
 
@@ -337,7 +337,7 @@ def test_what_a_classic_page_does_not_name_is_a_warning() -> None:
     ],
 )
 def test_a_parameter_is_mutable_by_any_annotation_that_says_so(annotation: str) -> None:
-    """It is written, and has to be returned; another one is not to be written."""
+    """A mutable parameter may be written and must be returned; other parameters are read-only."""
     text = f"{HEAD}@nki.jit\ndef kernel(x, y: {annotation}):\n    nl.store(y, nl.load(x))\n"
     assert broken(f"{text}    return y\n") == set()
     assert broken(f"{text}    return x\n") == {"NKT204"}

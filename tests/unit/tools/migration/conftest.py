@@ -1,5 +1,7 @@
-"""LibCST is an extra: what rewrites is tested where it is installed, as every tox environment has
-it; that the command says what to install is tested everywhere (tests/unit/cli/test_migrate.py)."""
+"""Skip these tests unless LibCST is installed, which is the case in every tox environment.
+
+The message without LibCST is tested everywhere (tests/unit/cli/test_migrate.py).
+"""
 
 from importlib.util import find_spec
 

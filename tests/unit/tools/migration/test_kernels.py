@@ -1,4 +1,4 @@
-"""Kernels as people wrote them in the classic dialect: carried over whole, and proven."""
+"""Realistic classic kernels are migrated completely and validated."""
 
 import ast
 import textwrap

@@ -1,4 +1,4 @@
-"""How far the project's own classic kernels come: figures of docs/how-to/migrate.md."""
+"""Migration of the project's own classic kernels: the figures of docs/how-to/migrate.md."""
 
 from pathlib import Path
 
@@ -45,7 +45,7 @@ PROVEN = {
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory):
-    """The folder with its new form beside it, in a folder of the same name."""
+    """Migrate the classic kernels into a new folder ``kernels/nki``."""
     output = tmp_path_factory.mktemp("new") / "kernels" / "nki"
     package = Package(CLASSIC, output, CLASSIC.rglob("*.py"))
     for place, result in package.migrated().items():
@@ -56,7 +56,7 @@ def package(tmp_path_factory):
 
 
 def _dtypes(place):
-    """The rungs convolve alike: one dtype each, both among them."""
+    """Return one dtype for each step of the ladder, because the steps compute the same function."""
     return DTYPES[len(place) % 2 :][:1] if "ladder" in place else DTYPES
 
 

@@ -67,7 +67,7 @@ def test_a_difference_is_told(tmp_path, changes, said):
 
 def test_rounding_is_told_from_another_algorithm(tmp_path):
     rounds = {"between": "nl.bfloat16", "count": 9}  # some are of small integers, which hide it
-    with pytest.raises(ValidationError, match="--rounding accepts what rounding alone explains"):
+    with pytest.raises(ValidationError, match="--rounding accepts differences due to rounding"):
         proven(tmp_path, **rounds)
     proof = proven(tmp_path, may_round=True, **rounds)
     assert proof.rounded
