@@ -1,4 +1,4 @@
-"""Values that aim at the conditions a kernel asks of sizes: where each of them changes.
+"""Find sizes at which the conditions in a kernel change, and aim drawn cases at them.
 
 The kernel's Python runs on sizes that remember what is computed of them. Where a condition would
 come out otherwise for few values of its names, such as ``rows == 217``, it runs once more with one

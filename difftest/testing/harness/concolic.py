@@ -1,4 +1,4 @@
-"""A kernel's Python, run without a machine on sizes that remember what is computed of them.
+"""Run a kernel's Python without a machine, on sizes that record their computations.
 
 What is of NKI or of another package takes anything, and gives the like. What is left are the
 conditions that the kernel and functions of its author ask of sizes, as text, such as

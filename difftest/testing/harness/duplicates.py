@@ -1,4 +1,4 @@
-"""Drawn cases that were drawn before: another one is drawn in their place."""
+"""Replace cases that were drawn before by new ones."""
 
 from __future__ import annotations
 

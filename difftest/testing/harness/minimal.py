@@ -1,4 +1,4 @@
-"""Examples of a strategy, the same each time, and the plainest, which Hypothesis tries first."""
+"""Reproducible examples of a strategy, and the minimal one, which Hypothesis tries first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies of what a kernel's author wrote, made without a word to it: no hook of the author's runs.
+"""Copies of the objects of a kernel's author, made without running any of the author's hooks.
 
 What a copy holds is what ``stand_in`` makes of what there was. Each function tells ``made``, by the
 number of what is copied, of a copy that is not whole yet: it may hold itself.
