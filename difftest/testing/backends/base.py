@@ -173,11 +173,11 @@ class Backend(Protocol):
 
     @property
     def name(self) -> str:
-        """One word, for tables and messages."""
+        """The name of the backend for tables and messages: a single word."""
 
     @property
     def description(self) -> str:
-        """One line: its kind and its version."""
+        """The kind and the version of the backend, in one line."""
 
     def run(self, call: KernelCall) -> Outcome:
         """Run the kernel once. An error of the kernel becomes part of the outcome."""

@@ -49,7 +49,7 @@ PACKAGES = {CLASSIC: "neuronxcc.nki", NEWER: "nki"}
 """The package that each generation's kernels import."""
 
 SIMULATE = {CLASSIC: "simulate_kernel", NEWER: "simulate"}
-"""The function with which each generation simulates a kernel."""
+"""The simulation function of each generation."""
 
 _STUB_MARK = "WRONG PACKAGE"
 """A text in the description of the stubs that AWS placed on PyPI under these names."""
@@ -183,7 +183,7 @@ def close_backend(backend: Backend) -> None:
 
 
 def refusal_of(backend: Backend, kernel: Callable[..., Any]) -> DialectError | None:
-    """Return the error with which a backend rejects a kernel's dialect, or None."""
+    """Return a backend's error if it rejects a kernel's dialect, else None."""
     refusal: Callable[..., DialectError | None] | None = getattr(backend, "refusal", None)
     return None if refusal is None else refusal(kernel)
 

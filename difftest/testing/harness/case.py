@@ -1,4 +1,4 @@
-"""One case: drawn values that give the same arrays each time.
+"""Cases: drawn values that give the same arrays each time.
 
 A Case holds values, not its spec. So its repr can be pasted into ``@example`` or ``examples=`` of
 the test that found it, and its JSON into ``pytest --case``.

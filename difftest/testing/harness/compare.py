@@ -59,7 +59,7 @@ def are_equal(ours: Sequence[Array], theirs: Sequence[Array]) -> bool:
 
 
 class Expected(NamedTuple):
-    """One output as expected: its dtype, and the two bounds of its values.
+    """The expectation of an output: its dtype, and the two bounds of its values.
 
     Attributes
     ----------

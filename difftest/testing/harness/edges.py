@@ -148,7 +148,7 @@ def defaults_of(spec: KernelSpec) -> dict[str, Any]:
 
 
 def _other_values(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
-    """Yield calls in which one integer is one step off, or just beyond its range."""
+    """Yield calls with one integer one step off, or just beyond its range."""
     for name, value in base.items():
         if isinstance(value, bool) or not isinstance(value, int) or name == spec.ranks:
             continue
@@ -162,7 +162,7 @@ def _other_values(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
 
 
 def _other_shapes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
-    """Yield calls in which one of several axes of equal size has twice that size."""
+    """Yield calls with twice the size on one axis, where several axes have equal sizes."""
     arrays = spec.arrays
     tokens = [token for name in arrays for token in spec.dimensions(name)]
     for name in arrays:
@@ -175,7 +175,7 @@ def _other_shapes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
 
 
 def _other_dtypes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
-    """Yield calls in which one operand has another dtype: one of the spec's, or a foreign one."""
+    """Yield calls with another dtype for one operand: of the spec's dtypes, or a foreign dtype."""
     foreign = _FOREIGN[not is_float_dtype(np.dtype(spec.dtypes[0]))]
     free = [name for name in spec.inputs if not spec.input(name).dtypes]
     for name in free:

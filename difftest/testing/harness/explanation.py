@@ -205,8 +205,8 @@ class CaseHistory:
     ----------
     largest : each backend's mismatch with the most elements, and its case. It shows more than the
         smallest mismatch, which is reported.
-    visible : the smallest case in which the kernel's own values are wrong, with its number of
-        elements. None if only values of exact runs were wrong.
+    visible : the smallest case with wrong values of the kernel's own, and its number of elements.
+        None if only values of exact runs were wrong.
     """
 
     spec: KernelSpec

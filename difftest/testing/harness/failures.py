@@ -68,7 +68,7 @@ class Reproduction(NamedTuple):
     edges: str = ""
 
     def arguments(self, case: Case) -> list[str]:
-        """Return the arguments with which pytest runs exactly this case."""
+        """Return the arguments of pytest for exactly this case."""
         if self.edges:
             return [*self.options, f"{self.node}[edges]"]
         text = case.to_json()
@@ -334,7 +334,7 @@ class DifferentialFailure(CaseFailure):
         return failure
 
     def in_own_dtype(self, run: Callable[[Case], object]) -> DifferentialFailure:
-        """Return a failure of this kind in which the kernel's own values are wrong.
+        """Return a failure of this kind with wrong values of the kernel's own.
 
         ``run`` runs a case of the test that has shown wrong values, or else random data in sizes
         that failed. The failure returns itself if its own values are wrong, or if no case shows

@@ -51,7 +51,7 @@ class ReferenceDefect(Exception):
 
 
 def as_float64(outputs: tuple[Array, ...]) -> tuple[Float64, ...]:
-    """Return a reference's outputs as float64, in which they are compared."""
+    """Return a reference's outputs as float64, the dtype of comparisons."""
     return tuple(array.astype(np.float64, copy=False) for array in outputs)
 
 

@@ -85,7 +85,7 @@ class Trial:
 
     Attributes
     ----------
-    reference : the reference's outputs, or the error with which it rejected the case.
+    reference : the reference's outputs, or its error if it rejected the case.
     settings : the settings of exact runs; None without exact runs.
     verdicts : the verdict of each backend that ran.
     findings : the hazards that backends found.
@@ -402,7 +402,7 @@ class Runner:
             raise BrokenReferenceError(spec, case, defect, self.reproduction) from defect.__cause__
 
     def reference(self, spec: KernelSpec, case: Case) -> ReferenceResult | Exception:
-        """Return the reference's outputs, or the error with which it rejects the case."""
+        """Return the reference's outputs, or its error if it rejects the case."""
         self.now = spec, case
         with self.defects(spec, case):
             try:

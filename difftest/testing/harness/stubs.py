@@ -65,7 +65,7 @@ def copy_object(value: Any, stand_in: StandIn, made: dict[int, Any]) -> Any:
 
 
 def copy_attributes(value: Any, stand_in: StandIn) -> dict[str, Any]:
-    """Copies of what an object holds."""
+    """Copy the attributes of an object."""
     copies = {}
     for kind in type(value).__mro__:
         for name, slot in vars(kind).items():

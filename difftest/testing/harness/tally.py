@@ -68,7 +68,7 @@ class Tally:
     doubts: set[str] = field(default_factory=set)
     broken: set[str] = field(default_factory=set)
     agreements: dict[tuple[str, str, str], Counts] = field(default_factory=dict)
-    """``exact`` counts cases in which both kernels have equal outputs."""
+    """``exact`` counts cases with equal outputs of both kernels."""
     homes: dict[str, str] = field(default_factory=dict)
     coverage: Coverage = field(default_factory=Coverage)
 

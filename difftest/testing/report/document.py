@@ -54,9 +54,9 @@ SUMMARY = "GITHUB_STEP_SUMMARY"
 
 
 def details(runner: Runner, failure: CaseFailure | None, *, page: bool) -> str:
-    """What a report says of the kernel test that has run, as JSON.
+    """Return the details of the kernel test that has run, as JSON.
 
-    ``page`` asks for what only a page shows: how long the largest case is predicted to take.
+    With ``page`` they include the predicted time of the largest case, which only a page shows.
     """
     document: dict[str, Any] = {"failure": failure and failure_document(failure)}
     document["hazards"] = findings_with_lines(finding for *_, finding in runner.hazards.values())

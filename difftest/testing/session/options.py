@@ -195,7 +195,7 @@ class Request(NamedTuple):
 
     @property
     def wants_backends(self) -> bool:
-        """Whether the session runs kernel tests."""
+        """True if the session runs kernel tests."""
         return self.simulate is not None or self.device
 
     @property

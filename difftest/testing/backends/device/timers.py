@@ -262,7 +262,7 @@ class StageResult:
 
     @property
     def result(self) -> str:
-        """One of "full", "relaxed" and "missed"."""
+        """The limit that is met: "full", "relaxed" or "missed"."""
         return self.test.result(self.p99_us)
 
     def lines(self) -> list[str]:
