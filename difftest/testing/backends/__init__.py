@@ -1,1 +1,1 @@
-"""What runs kernels: the embedded simulator, the SDK's simulators, the device."""
+"""The backends that run kernels: the embedded simulator, the SDK's simulators, the device."""

@@ -1,8 +1,8 @@
-"""Imports of kernels whose dialect is not installed, beside the other dialect's SDK.
+"""Imports of kernels whose dialect the installed SDK lacks.
 
-A test of two kernels imports both dialects, and an SDK of 2.21 to 2.26 has the classic one alone.
-The embedded modules take the place of the missing dialect while such a file is imported. What they
-decorate can be named in a test and cannot be run.
+A test of two kernels imports both dialects, and an SDK of 2.21 to 2.26 has only the classic one.
+While such a file is imported, the embedded modules replace the missing dialect. A kernel that they
+decorate can be used in a test, but not run.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LAUNCHERS = {
 
 
 class AbsentKernel:
-    """A kernel whose dialect is not installed: it can be imported, and calling it raises."""
+    """A kernel whose dialect is not installed: its import works, its call raises."""
 
     def __init__(self, function: Callable[..., Any], detection: SdkProbe) -> None:
         functools.update_wrapper(self, function)
@@ -47,11 +47,11 @@ class AbsentKernel:
         self._detection = detection
 
     def __getitem__(self, grid: object) -> AbsentKernel:
-        """Return the same kernel: no grid makes it run."""
+        """Return the kernel itself, which runs with no grid."""
         return self
 
     def __call__(self, *args: object, **kwargs: object) -> NoReturn:
-        """Raise a DialectError that says what is missing."""
+        """Raise a DialectError that names the missing dialect."""
         raise _absence(self._detection)
 
 
@@ -73,7 +73,7 @@ def absent_in(sdk: Sdk) -> SdkProbe | None:
 
 @contextmanager
 def importable(detection: SdkProbe) -> Iterator[None]:
-    """Let files import a dialect that is not installed, within the block."""
+    """Make a dialect that is not installed importable within the block."""
     package = PACKAGES[detection.dialect]
     parent, _, name = package.rpartition(".")
     table = modules()
@@ -103,7 +103,7 @@ def _is_within(module: str, package: str) -> bool:
 
 
 def _keep_from_running(placed: dict[str, ModuleType], detection: SdkProbe) -> None:
-    """Put functions that make kernels which do not run in the place of the simulator's."""
+    """Replace the simulator's decorators and launchers by functions that run no kernel."""
 
     def decorate(kernel: Any = None, *_: object, **options: Any) -> Any:
         function = kernel or options.get("func") or options.get("fn")

@@ -1,7 +1,7 @@
-"""The one interface between the harness and whatever runs a kernel.
+"""The interface between the harness and the backends, which run kernels.
 
-A backend gets a :class:`KernelCall` and gives an :class:`Outcome`; it judges nothing. Each backend
-passes ``tests/unit/testing/backends/test_contract.py``.
+A backend takes a :class:`KernelCall` and returns an :class:`Outcome`. It does not judge the result.
+Each backend passes ``tests/unit/testing/backends/test_contract.py``.
 """
 
 from __future__ import annotations
@@ -23,33 +23,34 @@ if TYPE_CHECKING:
 _CANARY = 0xA5
 """Each byte of an integer output before a run."""
 _NAN_MARK = 0x25
-"""Bits that mark the NaN in a floating-point output before a run."""
+"""The payload bits of the NaN in a floating-point output before a run."""
 
 
 class KernelCall(NamedTuple):
-    """A kernel and all it is called with.
+    """A kernel and all arguments of its call.
 
     Attributes
     ----------
-    inputs : arrays that the kernel reads. It may change those that are among the ``targets``.
-    outputs : arrays that the kernel writes and does not read, poisoned (see :func:`poisoned`).
+    inputs : arrays that the kernel reads. It may change inputs that are among the ``targets``.
+    outputs : arrays that the kernel writes and does not read, poisoned (see
+        :func:`poisoned_array`).
     targets : the places, in ``arrays``, of the arguments that the kernel writes and that are
         compared, in order; None for all ``outputs``.
-    results : how many arrays the reference has for the returned arrays and the targets together;
-        None where that is not known. It tells an argument that the kernel returns from another
-        array on backends that return copies.
+    results : the number of the reference's arrays, for returned arrays and targets together; None
+        if unknown. Some backends return copies. There it distinguishes a returned argument from
+        another array.
     parameters : Python values, passed by name.
-    grid : of an SPMD launch; empty without one.
-    machine : the generation that the embedded simulator stands for, by name; None for the kernel's
-        own. Other backends run what they are.
-    record : whether a trace is wanted of it. Only a simulator that has traces keeps one.
+    grid : the grid of an SPMD launch; empty without one.
+    machine : the name of the generation that the embedded simulator models; None for the kernel's
+        own. Other backends ignore it.
+    record : whether to record a trace. Only simulators with traces do.
     inspect : whether to look for hazards that a run in order hides. Only the embedded simulator
         does.
-    names : of the inputs, then of the outputs, as the kernel names them; empty to pass them by
-        position.
-    ranks, by_rank : how many ranks, or 0; the arrays of which each has its own, by the first axis.
-    exact : how an exact run beside it counts roundings; None if none is wanted. Only the embedded
-        simulator has one.
+    names : the kernel's names of the inputs, then of the outputs; empty to pass by position.
+    ranks : the number of ranks, or 0.
+    by_rank : the arrays whose first axis has a part for each rank.
+    exact : the settings of an exact run; None for no exact run. Only the embedded simulator has
+        one.
     """
 
     kernel: Callable[..., Any]
@@ -90,7 +91,7 @@ class KernelCall(NamedTuple):
         return tuple(self.names[place] for place in self.target_places) if self.names else ()
 
     def missing_writes(self, targets: Sequence[Array]) -> tuple[Mask | None, ...]:
-        """Return where each target was never written, as far as poison shows it."""
+        """Return a mask of the elements of each target that are still poisoned."""
         poisoned_from = len(self.inputs)
         places = zip(self.target_places, targets, strict=True)
         return tuple(
@@ -98,7 +99,7 @@ class KernelCall(NamedTuple):
         )
 
     def arguments(self, rank: int = 0) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What the kernel is called with, on a rank: by position and by name."""
+        """Return the arguments of the kernel on a rank: by position and by name."""
         if not self.names:
             return self.arrays, dict(self.parameters)
         named = zip(self.names, self.arrays, strict=True)
@@ -111,19 +112,18 @@ class Completed(NamedTuple):
 
     Attributes
     ----------
-    outputs : the arrays that the kernel returned, in order, then the call's targets. A target that
-        the kernel returned stands among the targets alone.
+    outputs : the arrays that the kernel returned, in order, then the call's targets. A returned
+        target is listed once, among the targets.
     unwritten : for each output None, or a mask that is True where it was never written; empty if
-        the backend cannot tell.
-    trace : what the kernel did; None if none was wanted, or the backend has none.
+        unknown.
+    trace : the trace of the kernel; None if it was not requested, or if the backend has none.
     exact : the exact run of the same call, with the same outputs; None as for the trace.
-    written : the arrays of the call that the kernel wrote to, whatever the values; empty if the
-        backend cannot tell.
-    returned : those that the kernel returned, written or not; empty if the backend cannot tell.
-    findings : the hazards that were found, the worst first; empty if nobody looked.
+    findings : the hazards that were found, the worst first; empty without an inspection.
+    written : the arrays of the call that the kernel wrote to, with any values; empty if unknown.
+    returned : the arrays of the call that the kernel returned; empty if unknown.
     unset : the names of poisoned arguments that the kernel read before it wrote to them; empty if
-        the backend cannot tell.
-    untouched : the names of targets that no instruction wrote to; empty if the backend cannot tell.
+        unknown.
+    untouched : the names of targets that no instruction wrote to; empty if unknown.
     """
 
     outputs: tuple[Array, ...]
@@ -145,18 +145,18 @@ class Refused:
 
 
 class Rejected(Refused):
-    """The kernel's contract, or a rule of the machine, refused the call."""
+    """The kernel's contract, or a rule of the machine, rejected the call."""
 
 
 class Unsupported(Refused):
-    """The backend lacks what the kernel uses: whether the kernel is correct is not known."""
+    """The backend lacks a feature that the kernel uses, so the kernel is not judged."""
 
 
 @dataclass(frozen=True)
 class Crashed(Refused):
-    """Something broke that is no rule: a bug, whatever the reference says.
+    """An error that does not state a rule: a bug, whatever the reference returns.
 
-    ``in_backend`` says that it is a bug of the backend itself, not of the kernel.
+    ``in_backend`` is True for a bug of the backend itself, not of the kernel.
     """
 
     in_backend: bool = False
@@ -165,26 +165,26 @@ class Crashed(Refused):
 Outcome: TypeAlias = Completed | Rejected | Unsupported | Crashed
 
 SLIPS = (NameError, AttributeError, ZeroDivisionError, ImportError)
-"""Errors of Python in which no backend states a rule: raised by a kernel, they are bugs in it."""
+"""Python's errors that no backend uses for a rule: raised by a kernel, they are its bugs."""
 
 
 class Backend(Protocol):
-    """Something that runs kernels."""
+    """A runner of kernels."""
 
     @property
     def name(self) -> str:
-        """One word, for tables and messages."""
+        """The name of the backend for tables and messages: a single word."""
 
     @property
     def description(self) -> str:
-        """One line: what it is, and which version."""
+        """The kind and the version of the backend, in one line."""
 
     def run(self, call: KernelCall) -> Outcome:
-        """Run the kernel once. Whatever the kernel raises becomes part of the outcome."""
+        """Run the kernel once. An error of the kernel becomes part of the outcome."""
 
 
 class BackendMissingError(Exception):
-    """A backend was asked for and is not here: what was found, and how to get it."""
+    """A requested backend is missing: the text states what was found, and how to get it."""
 
 
 class DialectError(BackendMissingError):
@@ -192,7 +192,7 @@ class DialectError(BackendMissingError):
 
 
 def poisoned_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """An array in which nothing is written yet: a marked NaN, or 0xA5 bytes in integers."""
+    """Return an array of poison: a marked NaN, or 0xA5 bytes in integers."""
     array: Array = np.full(shape, np.nan if is_float_dtype(dtype) else 1, dtype)
     if is_float_dtype(dtype):
         bits = array.view(f"u{dtype.itemsize}")
@@ -203,10 +203,10 @@ def poisoned_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 
 def still_poisoned(array: Array) -> Mask | None:
-    """Where ``array`` still holds the NaN that :func:`poisoned` put there; None if nowhere.
+    """Return a mask of the NaN of :func:`poisoned_array` in ``array``; None if there is none.
 
-    For backends that cannot tell what was written. Integers have no value to spare for a mark: an
-    unwritten integer shows as a wrong value instead.
+    It is for backends that do not know which elements were written. Integers have no spare value
+    for a mark, so an unwritten integer shows as a wrong value instead.
     """
     if not is_float_dtype(array.dtype):
         return None
@@ -216,7 +216,7 @@ def still_poisoned(array: Array) -> Mask | None:
 
 
 def as_outputs(returned: object) -> tuple[Array, ...]:
-    """What a kernel returned, as a tuple of arrays."""
+    """Return the result of a kernel as a tuple of arrays."""
     if returned is None:
         return ()
     several = returned if isinstance(returned, (tuple, list)) else (returned,)

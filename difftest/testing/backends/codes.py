@@ -1,10 +1,10 @@
-"""Codes and texts of the compiler and the runtime: what each means, and whose fault it is.
+"""Error codes and texts of the compiler and the runtime: the meaning and the blame of each.
 
 The rows are data (``codes.csv``), which the device and ``difftest explain`` read. Each row names
-its source. All pages are AWS's public documentation at the tag that the row names; the others are
-AWS's table of codes (aws-neuron/neuron-agentic-development,
-``skills/neuron-nki-debugging/references/compiler-error-codes.md``) and records of the compiler's
-answers in public threads and repositories.
+its source. Pages are AWS's public documentation at the tag in the row. Other sources are AWS's
+table of codes (aws-neuron/neuron-agentic-development,
+``skills/neuron-nki-debugging/references/compiler-error-codes.md``) and the compiler's output in
+public threads and repositories.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from typing import NamedTuple
 
 
 class Blame(Enum):
-    """Whose fault an error is."""
+    """The side to blame for an error."""
 
     KERNEL = "kernel"
     INFRASTRUCTURE = "infrastructure"
 
 
 class Cause(NamedTuple):
-    """What makes the compiler or the runtime report a code.
+    """The cause of a code of the compiler or the runtime.
 
     Attributes
     ----------
-    rules : the linter's, which look for it in a kernel.
-    number : of a status of the runtime; None for a code of the compiler.
+    rules : the linter's rules that find the cause in a kernel.
+    number : the number of a runtime status; None for a code of the compiler.
     """
 
     meaning: str
@@ -58,9 +58,9 @@ def _rows(is_text: bool) -> dict[str, Cause]:
 
 
 CODES = _rows(is_text=False)
-"""By code, with the prefix of its newest form."""
+"""Causes by code, with the prefix of its newest form."""
 TEXTS = _rows(is_text=True)
-"""By a pattern of a text that comes without a code."""
+"""Causes by a pattern of a text without a code."""
 BY_NUMBER = {cause.number: code for code, cause in CODES.items() if cause.number is not None}
 """The name of each status of the runtime by its number."""
 
@@ -72,16 +72,16 @@ _STATUS = re.compile(
     r"(?<!exit )\b(?:NRT|nrt_\w+|status(?:_code)?|ret(?:urned)?)\b[^\n\d]{0,24}?\b(\d{1,4})\b"
 )
 _DISTINCT = 1000
-"""A status from here on is the runtime's; smaller ones are so in a line that names the runtime."""
+"""Numbers from here on are runtime statuses; smaller ones only in a line on the runtime."""
 _NO_STATUS = re.compile(r"NRT_(?:SUCCESS|(?:STATE|DTYPE|OP|TENSOR|FRAMEWORK|MAJOR|MINOR)_.*)")
 """Names of the runtime that report no failure."""
 _LINE = re.compile(r"([\w./-]+\.py)(?:\", line |:)(\d+)")
 
 
 class Explanation(NamedTuple):
-    """What a log says: the code or text, its cause if it is known, and the kernel's lines.
+    """A code or text in a log, with its cause if known, and the kernel's lines near it.
 
-    ``times`` counts how often the log has it.
+    ``times`` is its number of occurrences in the log.
     """
 
     said: str
@@ -91,7 +91,7 @@ class Explanation(NamedTuple):
 
 
 def explain_log(log: str) -> Iterator[Explanation]:
-    """Yield each code and each known text of a log, once, with the lines of Python beside it."""
+    """Yield each code and each known text of a log once, with the Python lines near it."""
     found: dict[str, list[str]] = {}
     near: dict[str, list[str]] = {}
     rows = log.splitlines()
@@ -108,9 +108,9 @@ def explain_log(log: str) -> Iterator[Explanation]:
 
 
 def codes_in(row: str) -> list[str]:
-    """Return the codes of a line as it has them; a status by number only where no name is.
+    """Return the codes in a line as written; a status by number only if no status has a name.
 
-    A code without ``NCC_`` counts if it is known or stands in brackets: other words look like it.
+    A code without ``NCC_`` counts if it is known or in brackets, because other words look alike.
     """
     codes = []
     for match in _CODE.finditer(row):
@@ -138,7 +138,7 @@ def full_code(said: str) -> str:
 
 
 def cause_of(code: str) -> Cause | None:
-    """Return the row of a code, or of a text that is known."""
+    """Return the cause of a code, or of a known text; else None."""
     code = full_code(code)
     if code in CODES:
         return CODES[code]

@@ -1,4 +1,4 @@
-"""The embedded simulator, with and without its oracle: kernels run on NumPy, anywhere."""
+"""The embedded simulator in NumPy, with and without its oracle."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from difftest.testing.backends.base import (
 from difftest.testing.backends.sdk import PACKAGES, dialect_of, function_of, is_of
 
 SECONDS = 1800.0
-"""Simulating the course's largest image takes minutes on a small computer."""
+"""The most seconds of a run in a process of its own. Large images take minutes."""
 Reader = Callable[[Callable[..., Any], str | None, Trace], tuple[Finding, ...]]
-"""What is found in a kernel and its trace, at a level of NKI."""
+"""A function that returns the findings in a kernel and its trace, at a level of NKI."""
 
 
 class EmbeddedSimulator:
-    """Runs kernels that were imported while the embedded modules stood for ``neuronxcc``."""
+    """A backend for kernels that were imported while the embedded modules were installed."""
 
     name = "embedded"
     description = "the embedded simulator, in NumPy (trn2, unless a kernel names its platform)"
@@ -48,17 +48,17 @@ class EmbeddedSimulator:
 
     def __init__(self, level: str | None = None, strictness: str | None = None) -> None:
         self.level = level
-        """Of NKI, for kernels of today's dialect; None for all of them."""
+        """The level of NKI for kernels of the current dialect; None for all levels."""
         self.strictness = strictness
-        """Which broken rules are warnings; None for what is chosen elsewhere."""
+        """The rules whose violation is a warning; None for the default."""
         self.reader: Reader | None = None
-        """Who else looks at a run: the plugin lets the linter."""
+        """A further check of each run: the plugin sets the linter."""
 
     def run(self, call: KernelCall) -> Outcome:
         """Run the kernel; its own assertions and the machine's rules are rejections.
 
-        What the simulator does not model is neither right nor wrong. Any other error is a bug: of
-        the simulator, if it comes out of its code, else of the kernel's Python.
+        A feature that the simulator does not model is unsupported. Any other error is a bug: of the
+        simulator if its code raised it, else of the kernel's Python.
         """
         inspector = Inspector() if call.inspect else None
         machine = MACHINES[call.machine] if call.machine is not None else None
@@ -70,7 +70,7 @@ class EmbeddedSimulator:
                 result = merge_ranks(ran(runs, ranks=True)) if call.ranks else ran(runs)[0]
         except NotModelledError as error:
             return Unsupported(error)
-        except (SignatureError, MissingNameError) as error:  # a slip of the kernel's, and no rule
+        except (SignatureError, MissingNameError) as error:  # a bug of the kernel, not a rule
             return Crashed(error)
         except NkiError as error:
             forget_caller(error, __file__)
@@ -126,7 +126,7 @@ def unset_arguments(call: KernelCall, trace: Trace) -> tuple[str, ...]:
 
 
 def merge_ranks(ranks: Sequence[LaunchResult]) -> LaunchResult:
-    """What all ranks give back: outputs on a first axis, the arrays given, the first's trace."""
+    """Merge the results of all ranks: outputs along a first axis, and the first rank's trace."""
     outputs = tuple(map(np.stack, zip(*(rank.outputs for rank in ranks), strict=True)))
     masks = [
         np.stack([np.broadcast_to(mask is not None and mask, array.shape[1:]) for mask in several])
@@ -143,12 +143,12 @@ def merge_ranks(ranks: Sequence[LaunchResult]) -> LaunchResult:
 
 
 def _whole(array: Array) -> Array:
-    """Return the array of all ranks that a rank's own array is a part of."""
+    """Return the array of all ranks that contains a rank's array."""
     return array if array.base is None else array.base
 
 
 def run_embedded(call: KernelCall) -> Completed | str:
-    """The run of a kernel on the embedded simulator, or why there is none."""
+    """Run a kernel on the embedded simulator; return the reason if it does not complete."""
     outcome = EmbeddedSimulator().run(call)
     if isinstance(outcome, Completed):
         return outcome
@@ -156,16 +156,16 @@ def run_embedded(call: KernelCall) -> Completed | str:
 
 
 def forget_caller(error: NkiError, file: str) -> None:
-    """Take the line of the ``file`` that launched out of an error: no kernel's line is known."""
+    """Remove the location from an error if it is in ``file``, which is not the kernel's."""
     if error.location is not None and error.location.file == file:
         error.location = None
 
 
 def is_defect(error: Exception, kernel: Callable[..., Any]) -> bool:
-    """Whether an error comes out of the simulator: its code is nearer to it than the kernel's."""
+    """Return whether an error is the simulator's: its code raised it, not the kernel's."""
     for entry in inner_frames(error):
         if entry.tb_frame.f_code.co_filename == dispatch.__file__:
-            continue  # it only passes a call on, whose arguments may not fit
+            continue  # it only forwards a call; wrong arguments are the kernel's error
         if is_inside(entry.tb_frame.f_code):
             return True
         if is_own(entry, kernel):
@@ -182,11 +182,11 @@ class PlainSimulator(EmbeddedSimulator):
 
 
 def run_beside_sdk(call: KernelCall) -> Completed | str:
-    """Run a kernel that was imported with the SDK on the embedded simulator, or say why not.
+    """Run a kernel that was imported with the SDK on the embedded simulator.
 
-    The SDK's modules and the embedded ones have the same names, so that one process has either. A
-    forked process removes the SDK and every module that holds a part of it, and imports the kernel
-    again.
+    It returns the reason if the run does not complete. The SDK's modules and the embedded ones have
+    the same names, so one process can hold only one of them. A forked process removes the SDK and
+    every module with a part of it, and imports the kernel again.
     """
     if dialect_of(call.kernel) is None:
         return "the dialect of the kernel is unclear"
@@ -195,9 +195,7 @@ def run_beside_sdk(call: KernelCall) -> Completed | str:
         return "the kernel is not a function of a module"
     module, name = place
 
-    def within() -> (
-        Completed | str
-    ):  # forked with its call: that needs no pickling, closures among it
+    def within() -> Completed | str:  # a fork needs no pickling of the call and its closures
         forget_sdk()
         with embedded():
             kernel = getattr(importlib.import_module(module), name)
@@ -210,7 +208,7 @@ def run_beside_sdk(call: KernelCall) -> Completed | str:
         answer = worker.run(timeout=SECONDS)
     finally:
         worker.close()
-    if answer.error is not None:  # whatever keeps it from running is why it says nothing
+    if answer.error is not None:  # any error is the reason for no result
         return f"{type(answer.error).__name__}: {answer.error}"
     ran: Completed | str = answer.value
     return ran
@@ -234,7 +232,7 @@ def module_of(kernel: Callable[..., Any]) -> tuple[str, str] | None:
 
 
 def forget_sdk() -> None:
-    """Take every module that holds a part of an SDK out of ``sys.modules``."""
+    """Remove every module with a part of an SDK from ``sys.modules``."""
     packages = tuple(PACKAGES.values())
     for name, module in list(sys.modules.items()):
         values = list(getattr(module, "__dict__", {}).values())

@@ -1,14 +1,14 @@
-"""The Neuron SDK: which is installed, what of it works, and its simulators, one a generation.
+"""The installed Neuron SDK, its features, and its simulators, one for each generation.
 
-Two generations of NKI exist (AWS Neuron documentation, NKI migration guides): the classic one is
-the package ``neuronxcc.nki`` (SDK 2.21 to 2.26; still there later), the newer one the package
-``nki`` (from SDK 2.27; it runs NumPy arrays and has a simulator from 2.29). Features are probed;
-a version is read for the report, and where a documented defect cannot be seen from outside.
+NKI has two generations (AWS Neuron documentation, NKI migration guides). The classic one is the
+package ``neuronxcc.nki`` (SDK 2.21 to 2.26, and still in later releases). The newer one is the
+package ``nki`` (from SDK 2.27; it runs NumPy arrays and has a simulator from 2.29). Features are
+probed. The version is read for reports, and for documented defects that a probe cannot find.
 
-Written from AWS's public documentation: ``neuronxcc.nki.simulate_kernel`` at tag v2.26.0 (NumPy
-arrays in and out, SPMD as ``kernel[grid]``), and ``nki.simulate`` at tag v2.32.0 (a callable; what
-a kernel writes to an input in HBM is written back to the array). Neither has run against an SDK:
-none is at hand where this project is developed.
+The code follows AWS's public documentation: ``neuronxcc.nki.simulate_kernel`` at tag v2.26.0 (NumPy
+arrays in and out, SPMD as ``kernel[grid]``), and ``nki.simulate`` at tag v2.32.0 (a callable; a
+write to an input in HBM is written back to the array). It has not run against an SDK, because none
+is available to this project.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from difftest.testing.backends.base import (
 )
 
 SETUP_GUIDE = "awsdocs-neuron.readthedocs-hosted.com, Setup Guide"
-"""Where AWS says how to install the SDK; its Python packages are in AWS's own index alone."""
+"""AWS's instructions to install the SDK; its Python packages are only in AWS's own index."""
 
 CLASSIC = "classic"
 NEWER = "newer"
@@ -49,24 +49,24 @@ PACKAGES = {CLASSIC: "neuronxcc.nki", NEWER: "nki"}
 """The package that each generation's kernels import."""
 
 SIMULATE = {CLASSIC: "simulate_kernel", NEWER: "simulate"}
-"""The function with which each generation simulates a kernel."""
+"""The simulation function of each generation."""
 
 _STUB_MARK = "WRONG PACKAGE"
-"""What the packages that AWS placed on PyPI under these names say when they are imported."""
+"""A text in the description of the stubs that AWS placed on PyPI under these names."""
 _DISTRIBUTIONS = {CLASSIC: ("neuronx-cc", "neuronxcc"), NEWER: ("nki",)}
 """The first has the generation's version."""
 _ZEROS_SINCE = 30
-"""Minor number of the SDK from which on the classic ``baremetal`` is not to be trusted: with 2.32
-it returns zeros (public issue aws-neuron/nki-samples#134), and the compiler refuses the classic
-namespace in kernels since 2.30 (NKI migration guide, 0.3.0 to 0.4.0)."""
+"""The first minor number of the SDK with an unreliable classic ``baremetal``. With 2.32 it returns
+zeros (public issue aws-neuron/nki-samples#134). Since 2.30 the compiler rejects the classic
+namespace in kernels (NKI migration guide, 0.3.0 to 0.4.0)."""
 _COMPILER_TO_SDK = 5
 """neuronx-cc 2.21 is SDK 2.26, 2.22 is 2.27, 2.24 is 2.29, 2.27 is 2.32 (its release notes)."""
 
 
 class SdkProbe(NamedTuple):
-    """What was found where one generation of the SDK would be: a module that can be used, or None.
+    """The module of one generation of the SDK, or None if it cannot be used.
 
-    ``state`` is the ``version``, or why there is no module, in words.
+    ``state`` is the version, or the reason for no module, in words.
     """
 
     dialect: str
@@ -75,7 +75,7 @@ class SdkProbe(NamedTuple):
     version: str = ""
 
     def lack(self, function: str) -> str:
-        """Why the module's function of that name is not here; empty if it is."""
+        """Return why the module has no function of this name; empty if it has one."""
         if self.module is None:
             return self.state
         if callable(getattr(self.module, function, None)):
@@ -84,14 +84,14 @@ class SdkProbe(NamedTuple):
 
 
 class Sdk(NamedTuple):
-    """Both generations as they are installed here."""
+    """Both generations of the installed SDK."""
 
     classic: SdkProbe
     newer: SdkProbe
 
     @property
     def release(self) -> int | None:
-        """The minor number of the SDK's release, 26 for 2.26; None if no version tells."""
+        """The minor number of the SDK's release, 26 for 2.26; None if unknown."""
         nki = re.match(r"0\.(\d+)", self.newer.version)
         if nki and nki[0] in RELEASES:
             return RELEASES[nki[0]]
@@ -99,7 +99,7 @@ class Sdk(NamedTuple):
         return int(compiler[1]) + _COMPILER_TO_SDK if compiler else None
 
     def refuses_classic(self) -> str:
-        """Why classic kernels do not run on a device with this SDK; empty if they may."""
+        """Return why classic kernels do not run on a device with this SDK; empty if they may."""
         if self.release is None or self.release < _ZEROS_SINCE:
             return ""
         return (
@@ -110,7 +110,7 @@ class Sdk(NamedTuple):
 
 
 def detect_sdk() -> Sdk:
-    """Look for both generations; a stub or a part of one does not count."""
+    """Find both generations of the SDK; stubs and incomplete packages do not count."""
     return Sdk(_detect(CLASSIC), _detect(NEWER))
 
 
@@ -144,7 +144,7 @@ def _version(distribution: str) -> str:
 
 
 DECLARED = "__difftest_dialect__"
-"""The attribute in which a kernel that was only imported keeps its dialect."""
+"""The attribute with the dialect of a kernel that can only be imported."""
 
 
 def dialect_of(kernel: Callable[..., Any]) -> str | None:
@@ -171,19 +171,19 @@ def dialect_of(kernel: Callable[..., Any]) -> str | None:
 
 
 def is_of(value: object, package: str) -> bool:
-    """Whether a value is a module of a package, or comes from one."""
+    """Return whether a value is a module of a package, or defined in one."""
     home = getattr(value, "__name__" if isinstance(value, ModuleType) else "__module__", None)
     return isinstance(home, str) and f"{home}.".startswith(f"{package}.")
 
 
 def close_backend(backend: Backend) -> None:
-    """Give back what a backend holds, if it holds anything: processes, a NeuronCore."""
+    """Release the resources of a backend, if any: processes, a NeuronCore."""
     if (close := getattr(backend, "close", None)) is not None:
         close()
 
 
 def refusal_of(backend: Backend, kernel: Callable[..., Any]) -> DialectError | None:
-    """Return the error with which a backend refuses a kernel for its dialect, or None."""
+    """Return a backend's error if it rejects a kernel's dialect, else None."""
     refusal: Callable[..., DialectError | None] | None = getattr(backend, "refusal", None)
     return None if refusal is None else refusal(kernel)
 
@@ -192,16 +192,16 @@ REMEDIES = {
     CLASSIC: "port the kernel (NKI migration guide, 0.1.0 to 0.2.0), or use an SDK of 2.21 to 2.29",
     NEWER: "use an SDK from 2.29 on",
 }
-"""How to have the kernels of each dialect run."""
+"""The remedy for kernels of each dialect that cannot run."""
 
 B = TypeVar("B", bound=Backend)
 
 
 class ByDialect(Generic[B]):
-    """One backend of several generations: each kernel runs on that of its dialect.
+    """A backend of several generations: each kernel runs on the generation of its dialect.
 
-    One whose dialect does not show goes to the first. ``lacks`` says of a generation that is not
-    among the ``backends`` why.
+    A kernel of unknown dialect runs on the first. ``lacks`` has the reason for each generation that
+    is not among the ``backends``.
     """
 
     def __init__(self, backends: Mapping[str, B], lacks: Mapping[str, str]) -> None:
@@ -212,14 +212,14 @@ class ByDialect(Generic[B]):
         self.description = "; ".join(backend.description for backend in backends.values())
 
     def run(self, call: KernelCall) -> Outcome:
-        """Run the kernel on its generation; without that, say so and compile nothing."""
+        """Run the kernel on its generation; without one, return a crash and compile nothing."""
         if call.ranks:
             return Unsupported(NotImplementedError(f"{self.name} runs no ranks; the embedded does"))
         refusal = self.refusal(call.kernel)
         return self.backend_for(call.kernel).run(call) if refusal is None else Crashed(refusal)
 
     def refusal(self, kernel: Callable[..., Any]) -> DialectError | None:
-        """Return the error that says why no generation here runs the kernel, or None."""
+        """Return the error if no generation here runs the kernel, or None."""
         dialect = dialect_of(kernel)
         if dialect is None or dialect in self.backends:
             return None
@@ -244,7 +244,7 @@ class ByDialect(Generic[B]):
 
 
 class SdkSimulator:
-    """Runs kernels with ``neuronxcc.nki.simulate_kernel`` or ``nki.simulate``."""
+    """A backend that runs ``neuronxcc.nki.simulate_kernel`` or ``nki.simulate``."""
 
     name = "sdk"
 
@@ -256,11 +256,11 @@ class SdkSimulator:
         self.description = f"the Neuron SDK's simulator {what} ({detection.state})"
 
     def run(self, call: KernelCall) -> Outcome:
-        """Run the kernel; whatever the SDK raises is taken as its refusal.
+        """Run the kernel; most errors of the SDK count as rejections.
 
-        The SDK documents no base class for its errors, so that a rejection and a bug in the
-        kernel's Python cannot be told apart, but for some of Python's own (``SLIPS``); and a
-        NotImplementedError says that it lacks something.
+        The SDK documents no base class for its errors, so a rejection looks like a bug in the
+        kernel's Python. Some of Python's own errors (``SLIPS``) are bugs. A NotImplementedError
+        means that the SDK lacks a feature.
         """
         kernel = with_grid(call)
         args, kwargs = call.arguments()
@@ -270,7 +270,12 @@ class SdkSimulator:
 
 
 def sdk_simulator(sdk: Sdk | None = None) -> Backend:
-    """The simulators of the generations found here, as one backend; or a BackendMissingError."""
+    """Return the simulators of the installed generations as one backend.
+
+    Raises
+    ------
+    BackendMissingError : no generation with a simulator is installed.
+    """
     sdk = sdk or detect_sdk()
     simulators = {}
     lacks = {}
@@ -291,13 +296,13 @@ def sdk_simulator(sdk: Sdk | None = None) -> Backend:
 
 
 def with_grid(call: KernelCall) -> Callable[..., Any]:
-    """The kernel with its grid, as both generations write it: ``kernel[grid]``."""
-    # Kernels of an SDK have no type stubs: that they take a grid in brackets is AWS's convention.
+    """Return the kernel with its grid, in the syntax of both generations: ``kernel[grid]``."""
+    # Kernels of an SDK have no type stubs. A grid in brackets is AWS's convention.
     return call.kernel[call.grid] if call.grid else call.kernel  # type: ignore[index]
 
 
 def outcome_of(call: KernelCall, run: Callable[[], object]) -> Outcome:
-    """What came of running a kernel in this process."""
+    """Run a kernel in this process, and return the outcome."""
     before = tuple(array.copy() for array in call.written)
     try:
         returned = run()

@@ -1,4 +1,4 @@
-"""Which backends run: those that were asked for, each ready, or an error that says what lacks."""
+"""Select the requested backends, or raise an error that names the missing one."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from difftest.testing.backends.sdk import sdk_simulator
 def select_backends(
     simulate: str | None, device: bool, level: str | None = None, strictness: str | None = None
 ) -> tuple[Backend, ...]:
-    """The backends that were asked for, each ready to run; a BackendMissingError if one lacks.
+    """Return the requested backends, each ready to run.
 
-    ``simulate`` is one of those in difftest/support/choices.py, or None for no simulator; "auto"
-    is the SDK's where the SDK is installed, else the embedded one, which alone takes a level of
-    NKI and a strictness.
+    ``simulate`` is a choice of difftest/support/choices.py, or None for no simulator. "auto" is the
+    SDK's simulator if the SDK is installed, else the embedded one. Only the embedded simulator
+    takes a level of NKI and a strictness.
+
+    Raises
+    ------
+    BackendMissingError : a backend is missing, or the request contradicts itself.
     """
     backends: list[Backend] = []
     if device:
@@ -38,11 +42,11 @@ def select_backends(
 
         kind = EmbeddedSimulator if simulate == "embedded" else PlainSimulator
         backends.insert(0, kind(level, strictness))
-    alone = {"a level of NKI": level, "a strictness": strictness}
-    for what, value in alone.items():
+    embedded_only = {"a level of NKI": level, "a strictness": strictness}
+    for name, value in embedded_only.items():
         if value is not None and simulate not in ("embedded", "plain"):
             raise BackendMissingError(
-                f"{what} ({value}) is for the embedded simulator: the SDK and a device have their "
+                f"{name} ({value}) is for the embedded simulator: the SDK and a device have their "
                 "own.\n  remedy: --simulate=embedded"
             )
     return tuple(backends)

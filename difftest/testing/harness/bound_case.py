@@ -1,8 +1,8 @@
-"""A case in a test: what its function gets, how its kernels are checked; and one without pytest.
+"""The case that a test function gets, its check, and a check without pytest.
 
-A spec with ``others`` stands for as many specs of one contract, one of each kernel (:func:`alone`):
-each runs every case, and they are compared with each other. Where a backend runs kernels of some
-dialects only, it gets those of these dialects.
+A spec with ``others`` is split into one spec for each kernel (:func:`specs_by_kernel`). Each kernel
+runs every case, and the outputs are compared with each other. A backend that runs only some
+dialects gets the kernels of these dialects.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from difftest.testing.harness.writers import locate_writers
 Outputs = Mapping[str, tuple[Array, ...]]  # by the name of the backend
 
 
-@lru_cache(maxsize=16)  # each case of a test asks
+@lru_cache(maxsize=16)  # each case of a test calls it
 def specs_by_kernel(spec: KernelSpec) -> tuple[KernelSpec, ...]:
-    """The spec of each kernel by itself, named so that no two have one name."""
+    """Return a spec for each kernel, all with different names."""
     if not spec.others:
         return (spec,)
     kernels = (spec.kernel, *spec.others)
-    # A classic kernel runs on one core, whatever the logical cores have.
+    # A classic kernel runs on one core, for any number of cores in lnc.
     cores = [None if dialect_of(kernel) == CLASSIC else spec.lnc for kernel in kernels]
     return tuple(
         replace(spec, kernel=kernel, others=(), title=title, lnc=lnc)
@@ -48,7 +48,7 @@ def specs_by_kernel(spec: KernelSpec) -> tuple[KernelSpec, ...]:
 
 
 def kernel_titles(kernels: tuple[Callable[..., Any], ...]) -> tuple[str, ...]:
-    """What to call kernels beside each other: names, with the dialect or the module if need be."""
+    """Return distinct names for kernels: with the dialect or the module if names are equal."""
     packages = [PACKAGES.get(dialect_of(k) or "", "").partition(".")[0] for k in kernels]
     return distinct_names(
         [function_name(k) for k in kernels], packages, [module_name(k) for k in kernels]
@@ -63,8 +63,8 @@ def running(kernel: Callable[..., Any], backends: tuple[Backend, ...]) -> tuple[
 def runnable(spec: KernelSpec, backends: tuple[Backend, ...]) -> Iterator[tuple[KernelSpec, Any]]:
     """Yield the spec of each kernel with the backends that run its dialect.
 
-    If no backend runs any of the kernels, all of them get the first: they say why they cannot run
-    it.
+    If no backend runs any of the kernels, all backends get the first kernel. Then each reports why
+    it cannot run the kernel.
     """
     specs = specs_by_kernel(spec)
     pairs = [(part, running(part.kernel, backends)) for part in specs]
@@ -76,14 +76,14 @@ def runnable(spec: KernelSpec, backends: tuple[Backend, ...]) -> Iterator[tuple[
 
 
 def check_each(runner: Runner, spec: KernelSpec, case: Case) -> dict[str, Verdict]:
-    """Check a case of each kernel of a spec; see :meth:`Runner.check`.
+    """Check a case with each kernel of a spec; see :meth:`Runner.check`.
 
-    The others run although one is wrong: what came of them says where to look.
+    After a failure of one kernel the others still run: their results help to find the cause.
     """
     __tracebackhide__ = True
     runner.right = {}
     if not spec.others:
-        # Without any backend of its dialect, all of them say why.
+        # Without a backend of its dialect, each backend reports why it cannot run the kernel.
         with runner.on(running(spec.kernel, runner.backends) or runner.backends):
             return runner.check(spec, case)
     reference = runner.reference(spec, case)
@@ -93,12 +93,15 @@ def check_each(runner: Runner, spec: KernelSpec, case: Case) -> dict[str, Verdic
     for part, backends in runnable(spec, runner.backends):
         with runner.on(backends):
             try:
-                own = runner.check(part, case, reference)
+                by_backend = runner.check(part, case, reference)
             except DifferentialFailure as wrong:
-                failures[part.name], own = wrong, wrong.verdicts
+                failures[part.name] = wrong
+                by_backend = wrong.verdicts
         outputs[part.name] = runner.outputs
-        runner.right |= {b: (runner.outputs[b], v) for b, v in own.items() if isinstance(v, Match)}
-        verdicts |= {f"{part.name} on {backend}": verdict for backend, verdict in own.items()}
+        for backend, verdict in by_backend.items():
+            if isinstance(verdict, Match):
+                runner.right[backend] = runner.outputs[backend], verdict
+            verdicts[f"{part.name} on {backend}"] = verdict
     agreed = {
         (first, second, backend): are_equal(ours[backend], theirs[backend])
         for (first, ours), (second, theirs) in combinations(outputs.items(), 2)
@@ -106,29 +109,31 @@ def check_each(runner: Runner, spec: KernelSpec, case: Case) -> dict[str, Verdic
     }
     for pair, equal in agreed.items():
         row = runner.tally.agreements.setdefault(pair, Counts())
-        row.cases, row.exact = row.cases + 1, row.exact + equal
+        row.cases += 1
+        row.exact += equal
     for name, failure in failures.items():
-        alike = {k for (*two, _), equal in agreed.items() if equal and name in two for k in two}
-        failure.others = tuple(_said(k, failures, alike) for k in outputs if k != name)
+        equal_pairs = [pair for (*pair, _), equal in agreed.items() if equal]
+        same = {kernel for pair in equal_pairs if name in pair for kernel in pair}
+        failure.others = tuple(_describe_other(k, failures, same) for k in outputs if k != name)
         raise failure
     return verdicts
 
 
-def _said(other: str, failures: Collection[str], alike: Collection[str]) -> str:
-    """Of another kernel: whether it is wrong too, and in the same way."""
+def _describe_other(other: str, failures: Collection[str], same: Collection[str]) -> str:
+    """Return the result of another kernel: whether it is wrong too, and with the same bits."""
     if other not in failures:
         return f"{other} agrees with the reference"
-    if other in alike:
+    if other in same:
         return f"{other} is wrong too, with the same bits: look at the reference and the spec"
     return f"{other} is wrong too, and its outputs differ"
 
 
 @dataclass(repr=False)
 class BoundCase:
-    """A case in a test: what the test's function gets.
+    """The case that a test function gets.
 
-    ``verdicts`` are of the last :meth:`check`, by backend, and by kernel before it if there are
-    several; empty before it.
+    ``verdicts`` has the verdict of each backend in the last :meth:`check`. If there are several
+    kernels, its keys name the kernel before the backend. It is empty before the first check.
     """
 
     spec: KernelSpec
@@ -151,39 +156,39 @@ class BoundCase:
 
     @property
     def inputs(self) -> tuple[Array, ...]:
-        """The input arrays, made anew at each access."""
+        """The input arrays; each access makes new ones."""
         return self.spec.inputs_of(self.case)
 
     def check(self) -> None:
         """Run the case on each backend and compare it with the reference.
 
-        Several kernels of one contract run it one after the other; their outputs are compared with
-        each other too, and the summary counts how often all bits agree.
+        Several kernels of one contract run one after the other. Their outputs are also compared
+        with each other, and the summary counts how often all bits agree.
 
         Raises
         ------
-        DifferentialFailure : they disagree.
-        BrokenReferenceError : the reference broke down, or wrote to its arguments.
+        DifferentialFailure : a kernel and its reference disagree.
+        BrokenReferenceError : the reference crashed, or wrote to its arguments.
         """
         __tracebackhide__ = True
         self.verdicts = check_each(self.runner, self.spec, self.case)
 
 
 def check(spec: KernelSpec, case: Case | Mapping[str, Any] | str) -> Verdict:
-    """Run a kernel, or the first of several, on the embedded simulator: what comes of a case.
+    """Check a case on the embedded simulator, and return the verdict on the first kernel.
 
     Parameters
     ----------
-    spec : of a kernel that was imported while the embedded modules were in place.
-    case : a Case; or the JSON of ``--case``; or a value for each name of the domain, of which the
-        data are random and the dtype is the first of the spec's.
+    spec : a spec whose kernel was imported while the embedded modules were installed.
+    case : a Case, or the JSON of ``--case``, or a value for each name of the domain. For values,
+        the data are random, and the dtype is the first of the spec's.
 
     Raises
     ------
-    CaseError : it is no case of the spec.
-    DifferentialFailure : they disagree; its text is the report that pytest would show.
-    HazardFailure : they agree, and the kernel does what is wrong on a device.
-    BrokenReferenceError : the reference can judge nothing.
+    CaseError : the case does not fit the spec.
+    DifferentialFailure : kernel and reference disagree. Its text is the report of pytest.
+    HazardFailure : they agree, but the kernel has an error that shows on a device.
+    BrokenReferenceError : the reference cannot judge the case.
     """
     runner = Runner((EmbeddedSimulator(),))
     case = case if isinstance(case, Case) else case_from_json(case, spec)

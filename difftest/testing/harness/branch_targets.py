@@ -1,4 +1,4 @@
-"""Values that aim at the conditions a kernel asks of sizes: where each of them changes.
+"""Find sizes at which the conditions in a kernel change, and aim drawn cases at them.
 
 The kernel's Python runs on sizes that remember what is computed of them. Where a condition would
 come out otherwise for few values of its names, such as ``rows == 217``, it runs once more with one
@@ -94,7 +94,7 @@ def draw_target(groups: Sequence[Sequence[Place]], seed: int) -> Place:
 def targets_in_domain(
     conditions: Sequence[Condition], ranges: Mapping[str, Any]
 ) -> list[list[Place]]:
-    """The places of each condition that are of the domain, each once."""
+    """Return the places of each condition that are in the domain, each once."""
     inside = [
         [place for place in places if all(at in ranges.get(n, (at,)) for n, at in place.items())]
         for *_, places in conditions
@@ -105,7 +105,7 @@ def targets_in_domain(
 
 
 def nearest_miss(places: Sequence[Place], cases: Sequence[Mapping[str, Any]]) -> tuple[int, str]:
-    """How far the nearest of some cases' values are from a condition, and which, in words."""
+    """Return the distance of the nearest case from a condition, and its values, in words."""
 
     def far(case: Mapping[str, int]) -> int:
         return min(sum(abs(case[name] - at) for name, at in place.items()) for place in known)
@@ -119,7 +119,7 @@ def nearest_miss(places: Sequence[Place], cases: Sequence[Mapping[str, Any]]) ->
 
 
 def float_constants(spec: KernelSpec) -> tuple[float, ...]:
-    """The floats that the kernels' code names, which values may be compared with."""
+    """Return the floats in the kernels' code, with which it may compare values."""
     functions = [f for k in (spec.kernel, *spec.others) if (f := function_of(k))]
     floats: list[float] = []
     for function in functions:  # they become more
@@ -135,7 +135,7 @@ def float_constants(spec: KernelSpec) -> tuple[float, ...]:
 
 
 def _head(key: str) -> str:
-    """The name of the domain whose choice has this key."""
+    """Return the name of the domain whose choice has this key."""
     return key.partition(_PART)[0]
 
 
@@ -393,13 +393,13 @@ def _integers(text: str) -> frozenset[int]:
 
 @functools.lru_cache(maxsize=4096)
 def _is_of_arrays(text: str) -> bool:
-    """Whether a condition can be asked of many values together: it calls nothing but NumPy."""
+    """Return whether a condition can be evaluated on arrays: it calls only NumPy."""
     called = (name.removeprefix("np.") for name in re.findall(r"([\w.]+)\(", text))
     return all(isinstance(getattr(np, name, None), np.ufunc) for name in called)
 
 
 def _held(text: str, values: Values, points: Points) -> Array:
-    """Whether a condition holds at each of some points; False where it cannot be told."""
+    """Return whether a condition holds at each of some points; False where it is unknown."""
 
     def told(own: Mapping[str, Any]) -> Any:
         try:

@@ -1,7 +1,7 @@
-"""One case: the drawn values, from which the same arrays come each time.
+"""Cases: drawn values that give the same arrays each time.
 
-A Case holds values alone and not its spec, so that its repr can be pasted into ``@example`` or
-``examples=`` of the very test that found it, and its JSON into ``pytest --case``.
+A Case holds values, not its spec. So its repr can be pasted into ``@example`` or ``examples=`` of
+the test that found it, and its JSON into ``pytest --case``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from difftest.testing.harness.recipes import Recipe
 _RARE = ("dtypes", "shapes")
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _NAMES_APART: dict[int, tuple[Any, str]] = {}
-"""Values that share a name with another value of their choice, and what tells them apart."""
+"""The distinct names of values that share a name with another value of their choice."""
 _NO_LITERAL = re.compile(r"(?<!')\b(inf|nan)\b")
 
 
@@ -26,8 +26,8 @@ _NO_LITERAL = re.compile(r"(?<!')\b(inf|nan)\b")
 class Case:
     """Values for the names of a spec's domain, a dtype, and a recipe for each input.
 
-    ``dtypes`` has those inputs whose dtype is not the case's, ``shapes`` those arrays that are not
-    as their dimensions say.
+    ``dtypes`` has the inputs whose dtype is not the case's. ``shapes`` has the arrays whose shape
+    differs from their dimensions.
     """
 
     values: Mapping[str, Any]
@@ -37,7 +37,7 @@ class Case:
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def dtype_of(self, name: str) -> str:
-        """The dtype of an input."""
+        """Return the dtype of an input."""
         return self.dtypes.get(name, self.dtype)
 
     def __repr__(self) -> str:
@@ -45,21 +45,21 @@ class Case:
         return _NO_LITERAL.sub(r"float('\1')", f"Case({text})")
 
     def label(self) -> str:
-        """A test id: values and dtype."""
+        """Return a test id: values and dtype."""
         parts = [f"{name}={to_jsonable(value)}" for name, value in self.values.items()]
         return "-".join([*parts, self.dtype, *self.dtypes.values()])
 
     def to_json(self) -> str:
-        """One line, for ``pytest --case``."""
+        """Return the case as one line, for ``pytest --case``."""
         return json.dumps(self._fields(), default=to_jsonable, separators=(",", ":"))
 
     def _fields(self) -> dict[str, Any]:
-        """Those of all cases, and those that this one has."""
+        """Return the fields, without empty ``dtypes`` and ``shapes``."""
         return {name: of for name, of in vars(self).items() if of or name not in _RARE}
 
 
 def to_jsonable(value: Any) -> Any:
-    """What JSON lacks: recipes, NumPy's numbers, and by its name what is no data, as nl.add is."""
+    """Encode a value that JSON lacks: recipes, NumPy's numbers, and operators by name."""
     if isinstance(value, (Recipe, Mapping)):
         return value.to_json() if isinstance(value, Recipe) else dict(value)
     if hasattr(value, "tolist"):
@@ -73,7 +73,7 @@ def _own_name(value: Any) -> str:
 
 
 def tell_apart(choices: Iterable[Any]) -> None:
-    """Give values of one choice that share a name, such as lambdas, a number beside it."""
+    """Number the values of one choice that share a name, such as lambdas."""
     functions = [value for value in choices if callable(value) and not hasattr(value, "tolist")]
     names = [_own_name(value) for value in functions]
     for value, own, name in zip(functions, names, distinct_names(names), strict=True):
@@ -82,7 +82,7 @@ def tell_apart(choices: Iterable[Any]) -> None:
 
 
 def meant(choices: Sequence[Any], text: Any) -> Any:
-    """Return the value of a choice that stands in a text as :func:`plain` has it, or the text."""
+    """Return the value that :func:`to_jsonable` encoded as a text, or the text itself."""
     if isinstance(choices, range):  # of integers alone, and maybe many
         return text
     named = {json.dumps(value, default=to_jsonable): value for value in choices}
@@ -91,10 +91,14 @@ def meant(choices: Sequence[Any], text: Any) -> Any:
 
 @dataclass(frozen=True)
 class Edge:
-    """A call near the contract's edge; ``why`` is what sets it apart, e.g. ``"K=129"``.
+    """A call near the contract's edge.
 
-    One ``inside`` the domain has to be accepted; the reference of one that ``fills`` a memory may
-    take too long.
+    Attributes
+    ----------
+    case : the case of the call.
+    why : the property that makes it special, e.g. ``"K=129"``.
+    inside : whether it lies in the domain. Then the kernel must accept it.
+    fills : whether it fills a memory. Then its reference may take too long.
     """
 
     case: Case

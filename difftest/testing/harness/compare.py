@@ -1,12 +1,12 @@
-"""Compare what a kernel wrote with what its reference says. Pure functions on arrays.
+"""Compare a kernel's outputs with its reference's: pure functions on arrays.
 
-The checks come in this order, and the first that fails speaks: number of outputs, shape, dtype
-(strict: nothing is cast to the expected dtype first), elements never written, places of NaN,
-places of infinities, values. To compare no element at all is a failure. The sign of a zero and the
+The checks run in this order, and the first failure is reported: number of outputs, shape, dtype
+(strict: no output is cast to the expected dtype), elements never written, places of NaN, places of
+infinities, values. A comparison without any element is a failure. The sign of a zero and the
 payload of a NaN are not compared.
 
-How far a value may lie from the reference's is derived, not chosen (docs/explanation/bound.md). Of
-n roundings of size u each, gamma is the smaller of
+The tolerance of a value is derived, not chosen (docs/explanation/bound.md). For n roundings of size
+u each, gamma is the smaller of
 
 - n u / (1 - n u), which always holds (Higham, Accuracy and Stability of Numerical Algorithms, 2002,
   lemma 3.1);
@@ -43,11 +43,11 @@ from difftest.testing.harness.verdict import (
 )
 
 FAILURE_PROBABILITY = 1e-9
-"""That a right result is called wrong, at most, in one case: once in a thousand million cases."""
+"""The largest probability that a right case is called wrong: one in a thousand million cases."""
 
 
 def are_equal(ours: Sequence[Array], theirs: Sequence[Array]) -> bool:
-    """Whether all bits of outputs agree; any NaN is as any other, and a zero as one of its sign."""
+    """Return whether two sets of outputs are equal in shapes, dtypes and bits, or in values."""
     return len(ours) == len(theirs) and all(
         (array.shape, array.dtype) == (other.shape, other.dtype)
         and (
@@ -59,10 +59,16 @@ def are_equal(ours: Sequence[Array], theirs: Sequence[Array]) -> bool:
 
 
 class Expected(NamedTuple):
-    """One output that must lie between two bounds, rounded into the dtype that it must have.
+    """The expectation of an output: its dtype, and the two bounds of its values.
 
-    ``value`` is exact, float64; ``question`` is which of the two is asked, empty for both; with
-    ``exact`` only equality will do; ``doubt`` says why nothing can be told, if so.
+    Attributes
+    ----------
+    value : the exact values, float64.
+    dtype : the dtype that the output must have. The bounds are rounded into it.
+    low, high : the bounds.
+    question : "algorithm" or "arithmetic" if it is judged alone; empty for both together.
+    exact : whether only equal values are right.
+    doubt : the reason if nothing can be decided; else empty.
     """
 
     value: Float64
@@ -74,24 +80,24 @@ class Expected(NamedTuple):
     doubt: str = ""
 
     def interval(self) -> tuple[Array, Array]:
-        """The smallest and the largest correct value of each element, in ``dtype``."""
+        """Return the smallest and the largest correct value of each element, in ``dtype``."""
         return round_once(self.low, self.dtype), round_once(self.high, self.dtype)
 
 
 def around(
     value: Float64, dtype: np.dtype[Any], error: Float64 | float, question: str = "", **how: Any
 ) -> Expected:
-    """An output that lies no farther than ``error`` from its value."""
+    """Return the expectation of an output that lies within ``error`` of its value."""
     return Expected(value, dtype, value - error, value + error, question, **how)
 
 
 def worst_case_gamma(n: int, u: float) -> float:
-    """Higham's n u / (1 - n u); infinite where n u >= 1 and no bound exists."""
+    """Return Higham's n u / (1 - n u); infinite if n u >= 1, where no bound exists."""
     return n * u / (1 - n * u) if n * u < 1 else math.inf
 
 
 def probabilistic_gamma(n: int, u: float, elements: int) -> float:
-    """Higham and Mary's bound, for n roundings in each of ``elements`` elements of a case."""
+    """Return Higham and Mary's bound for n roundings in each of ``elements`` elements."""
     if n == 0 or elements == 0:
         return 0.0
     factor = math.sqrt(2 * math.log(2 * n * elements / FAILURE_PROBABILITY)) / (1 - u)
@@ -105,15 +111,20 @@ def tolerated(
     roundings: tuple[int, np.dtype[Any]],
     random: bool = False,
 ) -> Expected:
-    """An output within the bound of so many ``roundings`` into a dtype on the way to an element.
+    """Return the expectation of an output, with the error bound of its roundings.
 
-    ``magnitude`` is the same computation over absolute values. With ``random`` inputs alone the
-    probabilistic bound applies.
+    Parameters
+    ----------
+    value : the exact values, float64.
+    dtype : the dtype of the output.
+    magnitude : the same computation over absolute values.
+    roundings : the number of roundings of an element, and the dtype into which they round.
+    random : whether all inputs are random. Then the probabilistic bound applies.
     """
     n, accumulation = roundings
     gamma = worst_case_gamma(n, u := unit_roundoff(accumulation))
     gamma = min(gamma, probabilistic_gamma(n, u, value.size)) if random else gamma
-    # Roundings whose results are subnormal: half a unit for each.
+    # A rounding whose result is subnormal adds half a unit.
     underflow = n * float(float_info(accumulation).smallest_subnormal) / 2
     with np.errstate(invalid="ignore", over="ignore"):
         error = gamma * magnitude + underflow
@@ -131,10 +142,10 @@ Answer = Match | Mismatch | Inconclusive
 def compare(
     expected: Sequence[Expected], outputs: Sequence[Array], unwritten: Sequence[Mask | None] = ()
 ) -> Answer:
-    """The verdict on all outputs of one run, which the kernel returned or wrote in its own dtypes.
+    """Return the verdict on all outputs of one run, in the kernel's own dtypes.
 
-    ``unwritten`` has for each None, or a mask of its shape that is True where the kernel never
-    wrote; it is empty if the backend cannot tell.
+    ``unwritten`` has None or a mask for each output. The mask is True where the kernel never wrote.
+    ``unwritten`` is empty if the backend does not know.
     """
     forms = [(output.value, output.dtype) for output in expected]
     wrong = check_shapes(forms, outputs, unwritten)
@@ -146,7 +157,10 @@ def check_shapes(
     outputs: Sequence[Array],
     unwritten: Sequence[Mask | None],
 ) -> Answer | None:
-    """What is wrong with outputs for values and dtypes like these, whatever their values are."""
+    """Return the first error in the number, shapes, dtypes or written elements; None without one.
+
+    ``forms`` are the expected values and dtypes. The values themselves are not compared.
+    """
     if len(outputs) != len(forms):
         message = f"the kernel returned {counted(len(outputs))}, the reference {len(forms)}"
         return Mismatch("outputs", None, message)
@@ -166,9 +180,10 @@ NAN_BESIDE_NAN = "the reference is finite nowhere, and NaN beside NaN proves not
 
 
 def merge_verdicts(verdicts: Sequence[Answer | None], undecided: str = NAN_BESIDE_NAN) -> Answer:
-    """The verdict on outputs with these; a mismatch if they have no element.
+    """Return the verdict on a run from the verdicts on its outputs.
 
-    Where no element proves anything, the case is inconclusive for the reason ``undecided``.
+    It is a mismatch if the outputs have no element. If no element decides anything, it is
+    inconclusive for the reason ``undecided``.
     """
     if wrong := first_mismatch(verdicts):
         return wrong
@@ -183,9 +198,12 @@ def merge_verdicts(verdicts: Sequence[Answer | None], undecided: str = NAN_BESID
 
 
 def first_mismatch(verdicts: Sequence[Answer | None]) -> Mismatch | Inconclusive | None:
-    """The first mismatch, or else the first that tells nothing; None if all match."""
-    kinds = (Mismatch, Inconclusive)
-    return next((one for kind in kinds for one in verdicts if isinstance(one, kind)), None)
+    """Return the first mismatch, else the first inconclusive verdict, else None."""
+    for kind in (Mismatch, Inconclusive):
+        for verdict in verdicts:
+            if isinstance(verdict, kind):
+                return verdict
+    return None
 
 
 def _check_form(
@@ -197,7 +215,7 @@ def _check_form(
     *,
     many: bool,
 ) -> Mismatch | None:
-    """Return what is wrong with an output whatever its values are, if anything.
+    """Return the error in an output's shape, dtype or written elements; None without one.
 
     The message names the output if there are ``many``.
     """
@@ -215,8 +233,8 @@ def _check_form(
 
 
 def check_values(index: int, expected: Expected, got: Array) -> Answer:
-    """The verdict on the values of output ``index``, which has the expected form."""
-    with np.errstate(invalid="ignore"):  # a signalling NaN is a value to judge, not an accident
+    """Return the verdict on the values of output ``index``, which has the expected form."""
+    with np.errstate(invalid="ignore"):  # a signalling NaN is a value to judge, not an error
         low, high, values = as_float64((*expected.interval(), got))
     inside = (low <= values) & (values <= high)
     outside: Mask = ~(inside | (np.isnan(values) & np.isnan(low)))
@@ -284,7 +302,7 @@ def _mismatch(
 
 
 def error_in_ulp(got: float, expected: float, dtype: np.dtype[Any]) -> str:
-    """How far a number lies from the expected one, in units in the last place of a dtype."""
+    """Return the distance from the expected number in units in the last place, as text."""
     if not (np.isfinite(got) and np.isfinite(expected)):
         return "not finite"
     if is_float_dtype(dtype) and abs(expected) < float(float_info(dtype).smallest_normal):

@@ -1,4 +1,4 @@
-"""A kernel's Python, run without a machine on sizes that remember what is computed of them.
+"""Run a kernel's Python without a machine, on sizes that record their computations.
 
 What is of NKI or of another package takes anything, and gives the like. What is left are the
 conditions that the kernel and functions of its author ask of sizes, as text, such as
@@ -88,7 +88,7 @@ class ConcolicRun:
         self._own = ""  # the package of the kernel, which may be an installed one
 
     def raises(self, kernel: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-        """Call a kernel; whether its author lets it raise."""
+        """Call a kernel, and return whether its author's code raised."""
         self._own = str(getattr(function_of(kernel), "__module__", "")).partition(".")[0]
         try:
             self.stub_for(kernel)(*map(self.stub_for, args), **self.stub_for(kwargs))
@@ -100,7 +100,7 @@ class ConcolicRun:
         return False
 
     def record_branch(self, text: str, held: bool) -> bool:
-        """Note what the author's code asks."""
+        """Record a condition of the author's code."""
         frame = sys._getframe(1)
         is_key = False
         while frame.f_code.co_filename in (__file__, stubs.__file__) and frame.f_back:
@@ -132,7 +132,7 @@ class ConcolicRun:
         return number
 
     def stub(self, real: Any = None, **known: Any) -> Any:
-        """What stands for something of NKI, such as an array, of which something may be known."""
+        """Return a stub for an object of NKI, such as an array with some known properties."""
         self._step()
         return _Stub(self, real, known)
 
@@ -230,14 +230,14 @@ class ConcolicRun:
         return stubs.copy_builtin(value, self.stub_for, self._made)
 
     def _is_foreign(self, home: str, *others: str) -> bool:
-        """Whether a module is NKI's, of another package, or one that changes what is around."""
+        """Return whether a module is NKI's, another package's, or one with side effects."""
         root = home.partition(".")[0]
         file = getattr(sys.modules.get(root), "__file__", None) or ""
         is_installed_one = root not in {*_CALLED, self._own} and is_installed(file)
         return root in {*_STOOD_FOR, *others} or is_installed_one or "numpy.random" in home
 
     def _function(self, value: Any, function: types.FunctionType) -> Any:
-        """The author's function with stand-ins for what it names."""
+        """Return the author's function with stubs for the names that it uses."""
         names = function.__globals__
         closure = function.__closure__ or ()
         _, world = self._made.setdefault(id(names), (names, stubs.StubGlobals(self, names)))
@@ -297,7 +297,7 @@ class _Function:
 
 
 class _Stub:
-    """What stands for something of NKI: it takes anything, and gives the like."""
+    """A stub for an object of NKI: it accepts any use, and returns further stubs."""
 
     def __init__(self, run: ConcolicRun, real: Any, known: Mapping[str, Any]) -> None:
         self.__dict__.update(_run=run, _real=real, **known)
@@ -379,7 +379,7 @@ def _length(size: Any, part: slice) -> Any:
 
 
 def concrete_value(value: Any) -> Any:
-    """A number, without what is known of it."""
+    """Return a number without its recorded text."""
     return value.plain if isinstance(value, _ConcolicNumber) else value
 
 

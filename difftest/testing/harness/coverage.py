@@ -1,14 +1,14 @@
-"""Which branches and loops of the kernels' own code no case took: a bug there would not be seen.
+"""Coverage of the branches and loops in the kernels' own code, where bugs would stay hidden.
 
-A fork is an ``if`` or a loop whose body stands on lines of its own, so that the lines that run tell
-what happened there. Conditional expressions and comprehensions are none. Watched is a kernel's own
-code: its file, its package, and what else is no library.
+A branch is an ``if`` or a loop with a body on its own lines. So the lines that run show which way
+was taken. Conditional expressions and comprehensions do not count. The kernel's own code is traced:
+its file, its package, and all other code outside libraries.
 
-From Python 3.12 on ``sys.monitoring`` tells, beside any debugger or coverage tool. A function whose
-forks have shown all that they can is watched no longer, so that a session soon pays nothing.
+From Python 3.12 on ``sys.monitoring`` traces, together with any debugger or coverage tool. A
+function is traced until all its branches are covered, so the cost soon falls to zero.
 
-Before that there is ``sys.settrace``, where nobody else traces. Every call of any function costs
-then, so that the simulator turns it off within itself.
+Older Pythons use ``sys.settrace`` if no other tool traces. It makes every call of any function
+slower, so the simulator turns it off within itself.
 """
 
 from __future__ import annotations
@@ -33,18 +33,17 @@ from difftest.support.tracebacks import is_installed, is_library
 TURNS = ("it never ran", "never a second turn", "never a third turn")
 BRANCHES = ("never true", "never false")
 SAYINGS = {True: TURNS, False: BRANCHES}
-"""What is said of what loops and made no turn, or one, or two; and of a branch that was always
-passed over, or always taken."""
+"""The texts for a missed outcome, by whether it is a loop: iterations, or the sides of a branch."""
 _MONITORING: Any = getattr(sys, "monitoring", None)
 _TOOL = "difftest"
 _AFTERWARDS = os.path.join("difftest", "inspection", "inspector.py")
-"""What looks at a launch when the kernel has run."""
+"""The file that inspects a launch after the kernel has run: the trace stops there."""
 FREE_TOOLS = (5, 4)
-"""Ids of ``sys.monitoring``: that of optimizers, and one that has no name, which HypoFuzz takes."""
+"""Ids of ``sys.monitoring``: the one of optimizers, and one without a name, which HypoFuzz uses."""
 
 
 class Branch(NamedTuple):
-    """An ``if`` or a loop: the line where it begins, and those of its body."""
+    """An ``if`` or a loop: its first line, and the lines of its body."""
 
     line: int
     body: range
@@ -52,37 +51,42 @@ class Branch(NamedTuple):
 
 
 def branches_of(code: CodeType) -> dict[int, Branch]:
-    """The forks of a function, by each line of their heads."""
-    return _forks_at(code.co_filename, code)
+    """Return the branches of a function, by each line of their heads."""
+    return _branches_at(code.co_filename, code)
 
 
 @functools.cache
-def _forks_at(file: str, code: CodeType) -> dict[int, Branch]:
-    """With the file, for code that is equal in two files."""
+def _branches_at(file: str, code: CodeType) -> dict[int, Branch]:
+    """Return the branches of a function in a file: equal code may be in two files."""
     lines = {line for *_, line in code.co_lines() if line is not None}
-    return {line: fork for line, fork in _forks_in(file).items() if line in lines}
+    return {line: branch for line, branch in _branches_in(file).items() if line in lines}
 
 
 @functools.cache
-def _forks_in(file: str) -> dict[int, Branch]:
+def _branches_in(file: str) -> dict[int, Branch]:
+    """Return all branches in a file, by each line of their heads."""
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except SyntaxError:
         return {}
-    forks: dict[int, Branch] = {}
+    branches: dict[int, Branch] = {}
     for node in ast.walk(tree):
-        if isinstance(node, (ast.If, ast.While, ast.For)) and not _is_settled(node):
+        if isinstance(node, (ast.If, ast.While, ast.For)) and not _is_constant(node):
             head = node.iter if isinstance(node, ast.For) else node.test
             last = head.end_lineno or head.lineno
             body = range(node.body[0].lineno, (node.body[-1].end_lineno or 0) + 1)
             if body.start > last:
-                fork = Branch(node.lineno, body, not isinstance(node, ast.If))
-                forks.update(dict.fromkeys(range(node.lineno, last + 1), fork))
-    return forks
+                branch = Branch(node.lineno, body, not isinstance(node, ast.If))
+                branches.update(dict.fromkeys(range(node.lineno, last + 1), branch))
+    return branches
 
 
-def _is_settled(node: ast.If | ast.While | ast.For) -> bool:
-    """Whether no case has a say: a loop over constants, or a refusal, which rejections demand."""
+def _is_constant(node: ast.If | ast.While | ast.For) -> bool:
+    """Return whether a branch does not depend on the case.
+
+    It is a loop over constants, a constant condition, or a check that raises. Rejections test
+    checks.
+    """
     if isinstance(node, ast.For):
         parts = node.iter.args if isinstance(node.iter, ast.Call) else [node.iter]
         is_row = isinstance(node.iter, (ast.Tuple, ast.List))
@@ -92,12 +96,14 @@ def _is_settled(node: ast.If | ast.While | ast.For) -> bool:
 
 @dataclass
 class Coverage:
-    """What cases did at the forks of the code that they ran: facts, each a row of a table.
+    """The branches in the code that cases ran, and the outcomes that they covered.
 
-    ``forks`` are (file, line, whether it loops, kernel that ran its function); what is ``done`` is
-    (file, line, index of ``BRANCHES`` or ``TURNS``) and not to be said of it; ``unknown`` says why
-    nothing is known of some cases; what was ``tried`` at a branch is (file, line, how far from its
-    condition, in words).
+    Attributes
+    ----------
+    branches : (file, line, whether it loops, kernel that ran its function).
+    done : covered outcomes: (file, line, index into ``BRANCHES`` or ``TURNS``).
+    unknown : reasons why some cases were not traced.
+    tried : the nearest values at a branch: (file, line, distance from the condition, text).
     """
 
     branches: set[tuple[str, int, bool, str]] = field(default_factory=set)
@@ -105,32 +111,37 @@ class Coverage:
     unknown: set[str] = field(default_factory=set)
     tried: set[tuple[str, int, int, str]] = field(default_factory=set)
 
-    def add_function(self, kernel: str, forks: Collection[tuple[str, int, bool]]) -> None:
-        """A kernel ran functions with these forks."""
-        self.branches.update((*fork, kernel) for fork in forks)
+    def add_function(self, kernel: str, branches: Collection[tuple[str, int, bool]]) -> None:
+        """Add the branches of functions that a kernel ran."""
+        self.branches.update((*branch, kernel) for branch in branches)
 
     def merge(self, other: Coverage, names: Mapping[str, str] | None = None) -> None:
-        """Add what other cases did, with other names for some kernels."""
+        """Add the coverage of other cases, with other names for some kernels."""
         forks = {(*fork, (names or {}).get(kernel, kernel)) for *fork, kernel in other.branches}
         for name, facts in vars(self).items():
             facts.update({**vars(other), "forks": forks}[name])
 
     def to_list(self) -> list[Any]:
-        """What travels as JSON; :func:`coverage_from_list` takes it."""
+        """Return the coverage as lists for JSON; :func:`coverage_from_list` reads them."""
         return [sorted(facts) for facts in vars(self).values()]
 
 
 def coverage_from_list(document: list[Any]) -> Coverage:
-    """What :meth:`Coverage.to_list` wrote."""
+    """Return the coverage that :meth:`Coverage.to_list` wrote."""
     tables: list[Any] = [{r if isinstance(r, str) else tuple(r) for r in rows} for rows in document]
     return Coverage(*tables)
 
 
 class UncoveredBranch(NamedTuple):
-    """What no case did at a fork: the first thing that never happened there.
+    """A branch that no case took.
 
-    ``kernels`` ran its function; ``file`` is from the working directory, ``source`` the line;
-    ``tried`` is what came nearest to a branch, where that is known.
+    Attributes
+    ----------
+    file, line : its place; the file is relative to the working directory.
+    kernels : the kernels that ran its function.
+    what : the outcome that never happened.
+    source : the text of its line.
+    tried : the values that came nearest to its condition; empty if unknown.
     """
 
     file: str
@@ -142,14 +153,14 @@ class UncoveredBranch(NamedTuple):
 
 
 def uncovered_branches(coverage: Coverage) -> list[UncoveredBranch]:
-    """What no case did, by file and line. Of a loop without a second turn a third is not said."""
-    from difftest.simulator.errors import relative_path  # a run without a backend is spared NumPy
+    """Return the outcomes that no case took, by file and line; for a loop only the first."""
+    from difftest.simulator.errors import relative_path  # a run without a backend needs no NumPy
 
     ran = defaultdict[Any, list[str]](list)
     places = list[UncoveredBranch]()
     tried = {tuple(at): text for *at, _, text in sorted(coverage.tried, reverse=True)}
-    for *fork, kernel in sorted(coverage.branches):
-        ran[tuple(fork)].append(kernel)
+    for *branch, kernel in sorted(coverage.branches):
+        ran[tuple(branch)].append(kernel)
     for (file, line, loops), kernels in ran.items():
         texts = enumerate(SAYINGS[loops])
         left = [text for what, text in texts if (file, line, what) not in coverage.done]
@@ -163,51 +174,52 @@ def uncovered_branches(coverage: Coverage) -> list[UncoveredBranch]:
 
 
 class BranchTrace:
-    """What one run of a kernel did: ``forks`` and what is ``done`` as :class:`Coverage` has it."""
+    """The ``branches`` and the covered outcomes (``done``) of one run, as in :class:`Coverage`."""
 
     def __init__(self, kernel: Callable[..., Any]) -> None:
-        # by ``id``, those that have forks
         self.kernel = kernel
         self.codes = set[int]()
+        """The ``id`` of each code object that has branches."""
         self.branches: set[tuple[str, int, bool]] = set()
         self.done: set[tuple[str, int, int]] = set()
         self._frames: dict[int, tuple[dict[int, Branch], dict[int, int]]] = {}
-        """By ``id`` their forks, and at 0 the line that runs, at a loop's line its turns so far."""
+        """By the ``id`` of a frame: its branches, and its state. The state has the current line at
+        key 0, and the number of iterations so far at the line of each loop."""
 
     def start(self, frame: FrameType) -> None:
-        """A function begins."""
-        forks = branches_of(frame.f_code)
+        """Note that a function begins."""
+        branches = branches_of(frame.f_code)
         file = frame.f_code.co_filename
         self.codes.add(id(frame.f_code))
-        self.branches.update((file, fork.line, fork.loops) for fork in forks.values())
-        self._frames[id(frame)] = forks, {0: 0}  # to ask for them at each line takes longer
+        self.branches.update((file, branch.line, branch.loops) for branch in branches.values())
+        self._frames[id(frame)] = branches, {0: 0}  # kept, as a lookup at each line is slow
 
     def line(self, frame: FrameType, line: int) -> None:
-        """A line of a function is about to run; 0 where it returns."""
+        """Note the next line of a function; 0 if the function returns."""
         if id(frame) not in self._frames:
-            return  # it began before anybody watched
-        forks, state = self._frames[id(frame)]
+            return  # it began before the trace
+        branches, state = self._frames[id(frame)]
         before = state[0]
         state[0] = line
-        left = forks.get(before)
-        fork = forks.get(line)
-        if left is not None and left is not fork:
-            what = 0 if line in left.body else 1
+        left = branches.get(before)
+        entered = branches.get(line)
+        if left is not None and left is not entered:
+            outcome = 0 if line in left.body else 1
             if left.loops:
-                what = len(TURNS) if what else state.get(left.line, 0)
-                state[left.line] = what + 1
-            if what < len(TURNS):
-                self.done.add((frame.f_code.co_filename, left.line, what))
-        if fork is not None and fork.loops and not fork.line <= before < fork.body.stop:
-            state[fork.line] = 0
+                outcome = len(TURNS) if outcome else state.get(left.line, 0)
+                state[left.line] = outcome + 1
+            if outcome < len(TURNS):
+                self.done.add((frame.f_code.co_filename, left.line, outcome))
+        if entered is not None and entered.loops and not entered.line <= before < entered.body.stop:
+            state[entered.line] = 0
         if not line:
             del self._frames[id(frame)]
 
 
 class BranchTracer:
-    """Watches calls of kernels, one at a time; ``unknown`` says why it cannot, or is empty.
+    """A tracer of kernel calls, one at a time. ``unknown`` is the reason if it cannot trace.
 
-    ``monitoring`` is ``sys.monitoring``, or None for ``sys.settrace``, as in Pythons that lack it.
+    ``monitoring`` is ``sys.monitoring``. None means ``sys.settrace``, for Pythons without it.
     """
 
     def __init__(self, monitoring: Any = _MONITORING) -> None:
@@ -215,15 +227,16 @@ class BranchTracer:
         self.unknown = ""
         self._homes: set[str] = set()
         self._left: dict[int, tuple[CodeType, set[tuple[str, int, int]]]] = {}
-        """By ``id`` the codes that ran, and what their forks have not shown."""
+        """By ``id``: the code objects that ran, and their outcomes not covered yet."""
         self._ran: dict[int, tuple[Callable[..., Any], set[int]]] = {}
-        """By ``id``, as not all have a hash, kernels that ran to their end, with their codes."""
+        """By ``id``: kernels that ran to their end, and the ids of their code objects. The key is
+        an ``id`` because some kernels have no hash."""
         self._seen: BranchTrace | None = None
         self._tool: int | None = None
 
     @contextlib.contextmanager
     def call(self, kernel: Callable[..., Any]) -> Iterator[BranchTrace]:
-        """Watch what is called within the scope."""
+        """Trace the calls within the block."""
         self._seen = seen = BranchTrace(kernel)
         home = str(getattr(kernel, "__module__", ""))
         root = home.partition(".")[0]  # the kernel's own package counts, installed or not
@@ -241,7 +254,7 @@ class BranchTracer:
             self._seen = None
 
     def record(self, seen: BranchTrace, kernel: str, coverage: Coverage) -> None:
-        """Add what a case of a kernel did; functions with no more to show are left alone."""
+        """Add the trace of a case, and stop tracing functions whose outcomes are all covered."""
         coverage.add_function(kernel, seen.branches)
         coverage.done |= seen.done
         self._ran.setdefault(id(seen.kernel), (seen.kernel, set()))[1].update(seen.codes)
@@ -252,7 +265,7 @@ class BranchTracer:
                     self._monitor.set_local_events(self._tool, code, 0)
 
     def close(self) -> None:
-        """Watch no more."""
+        """Stop tracing, and free the tool id."""
         if self._tool is not None:
             for code, _ in self._left.values():
                 self._monitor.set_local_events(self._tool, code, 0)
@@ -261,7 +274,7 @@ class BranchTracer:
             self._tool = None
 
     def _is_own(self, frame: FrameType) -> bool:
-        """Whether its function is the author's, and has forks that have not shown all."""
+        """Return whether a frame runs the author's code with outcomes not covered yet."""
         code = frame.f_code
         file = frame.f_code.co_filename
         if id(code) in self._left:
@@ -272,23 +285,29 @@ class BranchTracer:
         return (root in self._homes or not is_installed(file)) and bool(branches_of(code))
 
     def _start(self, frame: FrameType, seen: BranchTrace) -> None:
+        """Note that a function begins, and trace its lines."""
         code = frame.f_code
         file = frame.f_code.co_filename
         if id(code) not in self._left:
-            forks = branches_of(code).values()
-            left = {(file, of.line, n) for of in forks for n in range(len(SAYINGS[of.loops]))}
-            self._left[id(code)] = code, left
+            outcomes = {
+                (file, branch.line, outcome)
+                for branch in branches_of(code).values()
+                for outcome in range(len(SAYINGS[branch.loops]))
+            }
+            self._left[id(code)] = code, outcomes
             if self._tool is not None:
                 events = self._monitor.events
                 self._monitor.set_local_events(self._tool, code, events.LINE | events.PY_RETURN)
         seen.start(frame)
 
     def _install(self) -> None:
+        """Register with ``sys.monitoring``, if a tool id is free."""
         free = [tool for tool in FREE_TOOLS if self._monitor.get_tool(tool) is None]
         if not free:
             self.unknown = "other tools take all places of sys.monitoring"
             return
-        self._tool, events = free[0], self._monitor.events
+        self._tool = free[0]
+        events = self._monitor.events
         self._monitor.use_tool_id(self._tool, _TOOL)
         self._monitor.register_callback(self._tool, events.PY_START, self._on_start)
         self._monitor.register_callback(self._tool, events.LINE, self._on_event)
@@ -308,7 +327,10 @@ class BranchTracer:
 
     @contextlib.contextmanager
     def _tracing(self, seen: BranchTrace) -> Iterator[None]:
-        """Every call costs while somebody traces: a kernel that has shown all goes untraced."""
+        """Trace by ``sys.settrace`` within the block.
+
+        A kernel whose outcomes are all covered runs untraced: a trace slows down every call.
+        """
         _, codes = self._ran.get(id(seen.kernel), (None, None))
         shown = codes is not None and not any(self._left[at][1] for at in codes)
         if shown or sys.gettrace() is not None:
@@ -331,16 +353,16 @@ class BranchTracer:
                 if frame.f_code.co_filename.endswith(_AFTERWARDS):
                     sys.settrace(None)
                 return None
-            if frame.f_lineno == frame.f_code.co_firstlineno:  # else a generator goes on
+            if frame.f_lineno == frame.f_code.co_firstlineno:  # else a generator resumes
                 self._start(frame, seen)
             return local
 
-        start.of_kernels = True  # type: ignore[attr-defined] # the simulator spares itself
+        start.of_kernels = True  # type: ignore[attr-defined] # the simulator pauses such traces
         sys.settrace(start)
         threading.settrace(start)
         try:
             yield
         finally:
-            if sys.gettrace() is start:  # a breakpoint in the kernel starts a debugger
+            if sys.gettrace() is start:  # a breakpoint in the kernel may have started a debugger
                 sys.settrace(None)
             threading.settrace(None)

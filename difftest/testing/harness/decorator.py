@@ -1,4 +1,4 @@
-"""``@kernel_test``: a KernelSpec and a few lines of test become a Hypothesis test."""
+"""``@kernel_test``: turn a KernelSpec and a test function into a Hypothesis test."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from difftest.testing.harness.spec import KernelSpec
 from difftest.testing.harness.spec_arguments import SpecError
 from difftest.testing.harness.strategies import cases
 
-__tracebackhide__ = True  # a failure's text says all: pytest shows no frame of this module
+__tracebackhide__ = True  # the text of a failure is complete: pytest shows no frame of this module
 
 TestFunction = Callable[..., None]
 Decorator = Callable[[TestFunction], TestFunction]
@@ -32,14 +32,14 @@ RUNNER_FIXTURE = "difftest_runner"
 ATTRIBUTE = "difftest"
 """The attribute of a decorated test that holds its :class:`KernelTest`."""
 OBSERVED = "HYPOTHESIS_EXPERIMENTAL_OBSERVABILITY"
-"""How the environment variables begin by which Hypothesis writes what it ran."""
+"""The prefix of the environment variables for Hypothesis's observability."""
 
 
 class KernelTest(NamedTuple):
-    """What the plugin needs to know of a decorated test: checks, which take the runner.
+    """The spec and the checks of a decorated test, for the plugin.
 
-    Beside it they take ``case`` and what fixtures the test's function asks for, or ``rejection``,
-    or ``calls``, those near the contract's edge.
+    Each check takes the runner. ``check_case`` also takes ``case`` and the fixtures of the test
+    function, ``check_rejection`` takes ``rejection``, and ``check_edges`` takes ``calls``.
     """
 
     spec: KernelSpec
@@ -49,21 +49,21 @@ class KernelTest(NamedTuple):
 
 
 def kernel_test_of(function: object) -> KernelTest | None:
-    """The :class:`KernelTest` of a test function that ``@kernel_test`` decorated, or None."""
+    """Return the :class:`KernelTest` of a function that ``@kernel_test`` decorated, or None."""
     test = getattr(function, ATTRIBUTE, None)
     return test if isinstance(test, KernelTest) else None
 
 
-def _test_of(make: Callable[Arguments, KernelSpec]) -> Callable[Arguments, Decorator]:
-    """The decorator that takes what a spec takes: editors show it."""
+def _make_decorator(make: Callable[Arguments, KernelSpec]) -> Callable[Arguments, Decorator]:
+    """Return the decorator, with the signature of a spec, which editors show."""
 
     def kernel_test(*none: Arguments.args, **arguments: Arguments.kwargs) -> Decorator:
         """Test a kernel against its reference on drawn cases; the arguments are a KernelSpec's.
 
-        The decorated function takes ``case`` (a :class:`BoundCase`), and any fixtures; it calls
-        ``case.check()``. The result is a Hypothesis test: ``@settings``, ``@seed``, ``@example``
-        and ``@reproduce_failure`` go on top. The plugin adds a test for each explicit case and
-        rejection.
+        The decorated function takes ``case`` (a :class:`BoundCase`), and any fixtures. It calls
+        ``case.check()``. The result is a Hypothesis test: put ``@settings``, ``@seed``,
+        ``@example`` and ``@reproduce_failure`` on top. The plugin adds a test for each explicit
+        case and rejection.
 
         Raises
         ------
@@ -72,50 +72,52 @@ def _test_of(make: Callable[Arguments, KernelSpec]) -> Callable[Arguments, Decor
         try:
             signature.bind(*none, **arguments)
         except TypeError as error:
-            told = f"kernel_test: received {', '.join(arguments) or 'nothing'}: {error}"
-            raise SpecError(f"{told}; accepted: {', '.join(signature.parameters)}") from None
+            received = f"kernel_test: received {', '.join(arguments) or 'nothing'}: {error}"
+            raise SpecError(f"{received}; accepted: {', '.join(signature.parameters)}") from None
         try:
             return functools.partial(decorate, make(*none, **arguments))
-        except SpecError as error:  # whose text says what lines of ours do not
+        except SpecError as error:  # its text is complete without the lines of this package
             raise error.with_traceback(None) from None
 
     kernel_test.__signature__ = signature = inspect.signature(make)  # type: ignore[attr-defined]
     return kernel_test
 
 
-kernel_test = _test_of(KernelSpec)
+kernel_test = _make_decorator(KernelSpec)
 
 
 def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
-    """The Hypothesis test of ``spec`` whose body is ``function``."""
+    """Return the Hypothesis test of ``spec`` with the body ``function``."""
     signature = signature_shown(function)
     names = tuple(signature.parameters)
     received = f"kernel_test: received {function.__qualname__}{signature}"
     owner, _, _ = function.__qualname__.rpartition(".")
     is_method = owner and not owner.endswith("<locals>")  # it is defined in the body of a class
     is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
-    for is_so, what in (
+    for is_wrong, problem in (
         (is_method, ", a method; accepted: a function outside classes, def test(case)"),
         (is_async, ", which is async; accepted: def, for nothing awaits its case"),
         ("case" not in names, "; accepted: a function that takes an argument named case"),
     ):
-        if is_so:
-            raise SpecError(received + what)
+        if is_wrong:
+            raise SpecError(received + problem)
 
-    tell = observe if any(name.startswith(OBSERVED) for name in os.environ) else lambda _: None
+    is_observed = any(name.startswith(OBSERVED) for name in os.environ)
+    report = observe if is_observed else lambda _: None
 
     def run(case: Case, **fixtures: Any) -> BoundCase:
         bound = BoundCase(spec, case, fixtures.pop(RUNNER_FIXTURE))
-        bound.runner.now = spec, case  # also of what the function does before it checks it
+        bound.runner.now = spec, case  # for errors of the function before its check
         try:
             guarded(lambda: function(case=bound, **fixtures))
-        except (MemoryError, OSError) as error:  # where an input is made in the test, too
+        except (MemoryError, OSError) as error:  # a test may make the inputs itself
             if not fault_of_machine(error):
                 raise
             bound.verdicts = bound.runner.undecided(spec, case, error)
         if not bound.verdicts:
-            told = f"the test of {spec.name} compared nothing: its function must call case.check()"
-            raise NothingComparedError(told)
+            raise NothingComparedError(
+                f"the test of {spec.name} compared nothing: its function must call case.check()"
+            )
         return bound
 
     def run_drawn(case: Case, **fixtures: Any) -> None:
@@ -123,7 +125,7 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
         if runner.repeats.is_duplicate(spec, case):
             return
         data = {f"data of {name}": type(recipe).__name__ for name, recipe in case.data.items()}
-        tell({**case.values, "dtype": case.dtype, **data})
+        report({**case.values, "dtype": case.dtype, **data})
         verdicts = dict[str, Any]()
         expired = LIMITS.expired
         try:
@@ -136,12 +138,12 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
                 runner.repeats.over = case, error
             if isinstance(error, DifferentialFailure) and runner.repeats.is_last:
                 again = functools.partial(run, **fixtures)
-                told = error.on_plain_data(again).in_own_dtype(again)
-                if told is not error:
-                    raise told from told.__cause__
+                clearer = error.on_plain_data(again).in_own_dtype(again)
+                if clearer is not error:
+                    raise clearer from clearer.__cause__
             raise
         finally:
-            tell({f"verdict on {on}": type(v).__name__ for on, v in verdicts.items()})
+            report({f"verdict on {on}": type(v).__name__ for on, v in verdicts.items()})
 
     def each(check: Callable[..., None], name: str) -> TestFunction:
         def run_each(**fixtures: Any) -> None:
@@ -164,7 +166,7 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
 
 
 def observe(features: Mapping[str, Any]) -> None:
-    """Tell Hypothesis's observability what to group cases by, where it was asked for."""
+    """Report the features of a case as events of Hypothesis, for its observability."""
     for name, value in features.items():
         hypothesis.event(name, payload=value if isinstance(value, int | float) else str(value))
 
@@ -172,14 +174,14 @@ def observe(features: Mapping[str, Any]) -> None:
 def _with_signature(
     run: Callable[..., object], function: TestFunction, names: tuple[str, ...]
 ) -> TestFunction:
-    """A function that calls ``run``, looks like ``function``, and asks for the runner too."""
+    """Return a function that calls ``run``, looks like ``function``, and also takes the runner."""
 
     def wrapper(**arguments: Any) -> None:
         run(**arguments)
 
     kind = inspect.Parameter.KEYWORD_ONLY
     parameters = [inspect.Parameter(name, kind) for name in (*names, RUNNER_FIXTURE)]
-    # Hypothesis shows the place of this code as the test's; so it is the test's.
+    # Hypothesis reports the place of this code as the test's place.
     wrapper.__code__ = wrapper.__code__.replace(
         co_filename=function.__code__.co_filename, co_firstlineno=function.__code__.co_firstlineno
     )

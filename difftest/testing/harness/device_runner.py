@@ -1,8 +1,8 @@
-"""The runner of a session with a device: what takes minutes there is done as seldom as possible.
+"""The runner of a session with a device. It compiles, which takes minutes, as rarely as possible.
 
-Simulators judge a case first, and one on which they fail never reaches the device. A failure of the
-device is shrunk on a simulator if it fails there too. If not, it is a difference that the device
-alone shows: it is reported as it is, for each step of shrinking would compile for minutes.
+Simulators judge a case first. A case on which they fail never runs on the device. A failure of the
+device is shrunk on a simulator if it fails there too. Otherwise only the device shows it. Then it
+is reported without shrinking, because each step would compile for minutes.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from difftest.testing.harness.spec import KernelSpec
 from difftest.testing.harness.verdict import Inconclusive, Match, Mismatch, Verdict, is_failure
 
 _SEEDS = (1001, 2002)
-"""Of further data for each case, in the same shapes: the kernel is compiled already."""
+"""Seeds of further data for each case. The shapes stay, so the kernel is compiled already."""
 
 
 class DeviceRunner(Runner):
-    """Runs cases on simulators, then on the device, which is among the ``backends``.
+    """A runner that runs cases on simulators, then on the device, which is among ``backends``.
 
-    The ``arbiter`` is a simulator that was not asked for: it is asked when the device fails.
+    The ``arbiter`` is a simulator that is not among the backends. It runs when the device fails.
     """
 
     def __init__(
@@ -58,20 +58,24 @@ class DeviceRunner(Runner):
         self._difference: Difference | None = None
 
     def start(self, reproduction: Reproduction | None) -> None:
-        """Begin a test: forget what the test before it found."""
+        """Begin a test: reset the results of the test before."""
         super().start(reproduction)
         self._shrinking_on = ()
         self._difference = None
         if (rest := getattr(self.device, "rest", None)) is not None:
-            rest()  # a module may be patched between two tests
+            rest()  # a test may patch a module before the next one runs
 
     def check(
         self, spec: KernelSpec, case: Case, reference: ReferenceResult | Exception | None = None
     ) -> dict[str, Verdict]:
         """Compare the case, and more data in its shapes, with the reference.
 
-        What is known of the ``reference`` is of the case alone, and asked anew for all of them. A
-        failure is a Difference where no simulator is wrong.
+        ``reference`` is ignored: the reference runs for each of the data.
+
+        Raises
+        ------
+        Difference : the device is wrong, and no simulator is.
+        DifferentialFailure : a simulator is wrong.
         """
         __tracebackhide__ = True
         if self._difference is not None:
@@ -89,7 +93,7 @@ class DeviceRunner(Runner):
         return verdicts
 
     def _check(self, trial: Trial) -> dict[str, Verdict]:
-        """One case: simulators first; then the device, and the arbiter where that fails."""
+        """Check one case: on simulators, then on the device, and on the arbiter if that fails."""
         __tracebackhide__ = True
         others = tuple(backend for backend in self.backends if backend.name != DEVICE)
         simulators = self._shrinking_on or others
@@ -106,13 +110,13 @@ class DeviceRunner(Runner):
         return self.conclude(trial)
 
     def run(self, spec: KernelSpec, backend: Backend, call: KernelCall) -> Outcome:
-        """Run a call. A device has limits of its own, and forks."""
+        """Run a call without the limits of a case: a device has its own limits, and forks."""
         return backend.run(call)
 
     def suspected(
         self, trial: Trial, backend: Backend, call: KernelCall, ran: Completed
     ) -> Mismatch | None:
-        """What the guard suspects of a run on the device, too."""
+        """Return the misuse of inputs, or for a device the guard's suspicion; None without any."""
         wrong = super().suspected(trial, backend, call, ran)
         if wrong or backend is not self.device or not isinstance(trial.reference, ReferenceResult):
             return wrong
@@ -121,13 +125,13 @@ class DeviceRunner(Runner):
         return Mismatch(kind="guard", output=None, message=suspicion) if suspicion else None
 
     def failure(self, trial: Trial) -> DifferentialFailure:
-        """The error of a case; a Difference if the device alone is wrong."""
+        """Return the error of a case; a Difference if only the device is wrong."""
         alone = [name for name, entry in trial.verdicts.items() if is_failure(entry)] == [DEVICE]
         return Difference(self, trial) if alone else super().failure(trial)
 
 
 def arbiter_for(backends: tuple[Backend, ...]) -> Backend | None:
-    """The SDK's simulator, where it is installed and no simulator was asked for."""
+    """Return the SDK's simulator if it is installed and no simulator is among the backends."""
     if any(backend.name != DEVICE for backend in backends):
         return None
     try:
@@ -137,9 +141,9 @@ def arbiter_for(backends: tuple[Backend, ...]) -> Backend | None:
 
 
 class Difference(DifferentialFailure):
-    """The device disagrees with the reference where no simulator does.
+    """The device disagrees with the reference, and no simulator does.
 
-    The data of the ``drawn`` case, or further ones in its shapes, show it.
+    ``drawn`` is the drawn case. Its data show the difference, or further data in its shapes.
     """
 
     def __init__(self, runner: DeviceRunner, trial: Trial) -> None:
@@ -157,7 +161,7 @@ class Difference(DifferentialFailure):
 
 
 def _draws(spec: KernelSpec, case: Case) -> Sequence[Case]:
-    """The case, and the same one with other random data."""
+    """Return the case, and the case with other random data."""
 
     def recipe(name: str, seed: int) -> Recipe:
         if spec.input(name).data is not None:

@@ -1,9 +1,9 @@
-"""Two questions asked apart of a kernel that has run beside its exact run.
+"""Compare a kernel with its reference in two steps: its algorithm, then its arithmetic.
 
-*Is the algorithm correct?* What the kernel computes without rounding is compared with the
-reference, within what float64 may lose. *Is the arithmetic good enough?* What the machine has
-computed is compared with the exact run, within the error that its instructions' roundings may come
-to. Neither needs a number from the user.
+*Is the algorithm correct?* The exact run computes the kernel without rounding. It is compared with
+the reference, within the error that float64 may cause. *Is the arithmetic good enough?* The
+machine's result is compared with the exact run, within the error bound of the instructions'
+roundings. Neither comparison needs a tolerance from the user.
 """
 
 from __future__ import annotations
@@ -56,18 +56,20 @@ from difftest.testing.harness.verdict import Inconclusive, Match, Mismatch, Verd
 FLOAT64_UNIT = 2.0**-53
 FLOAT32_UNIT = 2.0**-24
 REFERENCE_FREEDOM = 2.0**10
-"""How many times the exact run's own float64 error the reference may differ from it: its formulas
-are others, and may lose three digits more. What is left of float64 still tells 1 in 2**43 apart."""
+"""The reference may differ from the exact run by this many times the run's own float64 error.
+
+Its formulas differ from the kernel's, and may lose three more digits. The remaining digits of
+float64 still show a relative difference of 2**-43."""
 FLUSHED = 2.0**-126
-"""Float32's smallest normal number: what rounds to less may be 0, as exp below -87 is on a trn1
-(public record)."""
+"""Float32's smallest normal number. A result that rounds to less may be 0, as exp below -87 is on
+a trn1 (public record)."""
 NOISE = 2.0**-26
-"""Of the bound: what float64 leaves of a number where float32 may err by the bound. An exact value
-below that is a 0 that float64 could not meet, such as the variance of a constant."""
+"""The error that float64 may have, as a share of a float32 error bound. A smaller exact value
+counts as a 0 that float64 could not compute, such as the variance of a constant."""
 EXCUSE = 2.0**-6
 EXCUSED_UNITS = 2.0**5
-"""How much of the median element a bound may excuse, relative to it, and in units of the output's
-dtype: a float32 sum of 8,192 terms of both signs, and attention in bfloat16, stay below both."""
+"""The largest error that a bound may allow in the median element: relative, and in units of the
+output's dtype. A float32 sum of 8,192 terms of both signs and attention in bfloat16 stay below."""
 OPEN = "no element is sure: a rounding may change each of these integers"
 ALGORITHM = "algorithm"
 ARITHMETIC = "arithmetic"
@@ -75,7 +77,7 @@ ARITHMETIC = "arithmetic"
 
 @dataclass(frozen=True)
 class ReferenceResult:
-    """What the reference says of one case, in the dtypes in which it says it."""
+    """The reference's outputs for one case, in the reference's own dtypes."""
 
     spec: KernelSpec
     case: Case
@@ -84,17 +86,17 @@ class ReferenceResult:
 
     @cached_property
     def values(self) -> tuple[Float64, ...]:
-        """Its outputs, float64."""
+        """The outputs as float64."""
         return as_float64(self.outputs)
 
     @cached_property
     def forms(self) -> list[tuple[Float64, np.dtype[Any]]]:
-        """Its outputs, float64, each with the dtype of the kernel's."""
+        """The outputs as float64, each with the dtype of the kernel's result."""
         dtypes = self.spec.result_dtypes(self.case, len(self.values))
         return list(zip(self.values, dtypes, strict=False))
 
     def argument_of(self, index: int) -> str:
-        """Return the argument that result ``index`` is; empty for a returned array."""
+        """Return the name of the argument of result ``index``; empty for a returned array."""
         written = list(self.spec.outputs)
         place = index - (len(self.outputs) - len(written))
         return written[place] if 0 <= place < len(written) else ""
@@ -106,7 +108,7 @@ class ReferenceResult:
         return replace(verdict, argument=self.argument_of(verdict.output))
 
     def wrong_count(self, results: int) -> Mismatch | None:
-        """Say that the kernel has another number of results than the reference, if it has."""
+        """Return a mismatch if kernel and reference differ in their number of results."""
         if results == len(self.outputs):
             return None
         declared = list(self.spec.outputs)
@@ -130,7 +132,7 @@ class ReferenceResult:
 
     @cached_property
     def bounds(self) -> tuple[Expected, ...]:
-        """Its outputs with the bound that follows from the spec alone."""
+        """The outputs with the error bound that follows from the spec alone."""
         spec = self.spec
         case = self.case
         roundings = spec.reduction_length(case.values), np.dtype(spec.accumulation)
@@ -142,74 +144,79 @@ class ReferenceResult:
 
     @cached_property
     def in_float64(self) -> tuple[Array, ...] | None:
-        """Its outputs for the same inputs in float64; None if it refuses those.
+        """The outputs for float64 inputs; None if the reference rejects these.
 
-        A reference on NumPy computes in the dtype that it is given: ``a + b`` of float32 rounds.
+        A NumPy reference computes in the dtype of its inputs: ``a + b`` of float32 rounds.
         """
-        return self._of(lambda array: array)
+        return self._evaluate(lambda array: array)
 
     @cached_property
     def precise(self) -> tuple[Array, ...]:
-        """Its outputs in float64, if it has such."""
+        """The outputs computed in float64 if possible, else the outputs as they are."""
         is_wide = all(a.dtype == np.float64 or not is_float_dtype(a.dtype) for a in self.outputs)
         return self.outputs if is_wide or self.in_float64 is None else self.in_float64
 
     @cached_property
     def input_sensitivity(self) -> tuple[float, ...] | None:
-        """How far each output moves where the inputs move by a unit of float32; None as above.
+        """The largest change of each output if the inputs change by one unit of float32.
 
-        The most of all elements: that one stays where it is may be chance.
+        It is the maximum over all elements, because a single element may stay equal by chance.
+        None if the reference rejects float64 inputs.
         """
         signs = np.random.default_rng(0)
 
-        def shaken(array: Float64) -> Float64:
+        def perturb(array: Float64) -> Float64:
             return array * (1 + FLOAT32_UNIT * signs.choice((-1.0, 1.0), array.shape))
 
-        moves = self._moves(shaken, times=2)
-        return None if moves is None else tuple(float(move.max(initial=0)) for move in moves)
+        changes = self._largest_changes(perturb, times=2)
+        if changes is None:
+            return None
+        return tuple(float(change.max(initial=0)) for change in changes)
 
     @cached_property
     def noise(self) -> tuple[Float64, ...]:
-        """How far float64's own roundings may lead each element of each output; 0 if unknown.
+        """The error of each element that float64's own roundings may cause; 0 if unknown.
 
         A reference rounds too: ``1 + (-1 + 1e-38)`` is 0 in float64. Roundings of relative size
-        ``2**-53`` lead an element about as far as such changes of the inputs do. The changes are
-        larger here by ``2**29``, so that roundings do not hide them. They are of any size, so that
-        those of two terms that cancel do not cancel.
+        ``2**-53`` change an element about as much as input changes of that size do. The input
+        changes here are larger by ``2**29``, so that roundings do not hide them. Their sizes are
+        random, so that the changes of two terms that cancel do not cancel.
         """
         sizes = np.random.default_rng(0)
 
-        def shaken(array: Float64) -> Float64:
+        def perturb(array: Float64) -> Float64:
             return array * (1 + FLOAT32_UNIT * sizes.standard_normal(array.shape))
 
-        moves = self._moves(shaken, times=3)
-        if moves is None:
+        changes = self._largest_changes(perturb, times=3)
+        if changes is None:
             return tuple(np.zeros(value.shape) for value in self.values)
         scale = REFERENCE_FREEDOM * FLOAT64_UNIT / FLOAT32_UNIT
-        return tuple(move * scale for move in moves)
+        return tuple(change * scale for change in changes)
 
-    def _moves(
-        self, shaken: Callable[[Float64], Float64], times: int
+    def _largest_changes(
+        self, perturb: Callable[[Float64], Float64], times: int
     ) -> tuple[Float64, ...] | None:
-        """How far each element of each output moves, at most, where inputs change so.
+        """Return the largest change of each output element over some perturbed inputs.
 
-        None if the reference refuses such inputs. Elements that are not finite count as 0.
+        None if the reference rejects such inputs. Elements that are not finite count as 0.
         """
         if self.in_float64 is None:
             return None
-        at = as_float64(self.in_float64)
-        most = [np.zeros(value.shape) for value in at]
+        original = as_float64(self.in_float64)
+        largest = [np.zeros(value.shape) for value in original]
         for _ in range(times):
-            moved = self._of(shaken)
-            if moved is None:
+            perturbed = self._evaluate(perturb)
+            if perturbed is None:
                 return None
             with np.errstate(invalid="ignore"):
-                moves = [abs(far - near) for far, near in zip(as_float64(moved), at, strict=True)]
-            finite = [np.where(np.isfinite(move), move, 0.0) for move in moves]
-            most = [np.maximum(move, so_far) for move, so_far in zip(finite, most, strict=True)]
-        return tuple(most)
+                pairs = zip(as_float64(perturbed), original, strict=True)
+                changes = [abs(other - value) for other, value in pairs]
+            finite = [np.where(np.isfinite(change), change, 0.0) for change in changes]
+            largest = [np.maximum(new, old) for new, old in zip(finite, largest, strict=True)]
+        return tuple(largest)
 
-    def _of(self, change: Callable[[Float64], Float64]) -> tuple[Array, ...] | None:
+    def _evaluate(self, change: Callable[[Float64], Float64]) -> tuple[Array, ...] | None:
+        """Return the reference's outputs for changed float64 inputs; None if it rejects them."""
         inputs = {
             name: change(array.astype(np.float64)) if is_float_dtype(array.dtype) else array
             for name, array in self.inputs.items()
@@ -224,12 +231,12 @@ class ReferenceResult:
 
 
 def evaluate_reference(spec: KernelSpec, case: Case) -> ReferenceResult:
-    """What the reference says of a case.
+    """Return the reference's outputs for a case.
 
     Raises
     ------
     ReferenceRefusal : see :func:`difftest.testing.harness.reference.call_reference`.
-    ReferenceDefect : see there; or it runs one of the kernels that it is to judge.
+    ReferenceDefect : see there; also if the reference runs a kernel that it has to judge.
     """
     arrays = dict(zip(spec.inputs, spec.inputs_of(case), strict=True))
     launched: list[object] = []
@@ -247,7 +254,11 @@ def evaluate_reference(spec: KernelSpec, case: Case) -> ReferenceResult:
 
 
 def _magnitudes(reference: ReferenceResult) -> tuple[Float64, ...]:
-    """The magnitudes, at least as large as the values; where they are not finite, the values'."""
+    """Return the magnitudes of all elements.
+
+    A magnitude is at least the absolute value of the element. It replaces a magnitude that is not
+    finite.
+    """
     spec = reference.spec
     case = reference.case
     values = reference.values
@@ -284,9 +295,10 @@ def _magnitudes(reference: ReferenceResult) -> tuple[Float64, ...]:
 
 
 def compare_exact(reference: ReferenceResult, ran: Completed) -> Answer:
-    """The verdict on all outputs of a run that has an exact run beside it.
+    """Return the verdict on all outputs of a run that has an exact run.
 
-    Both questions of each output; one of integers, and where a rounded value has decided.
+    Algorithm and arithmetic are judged separately for each floating-point output. They are judged
+    together for integers, and where a decision of the kernel depends on a rounded value.
     """
     exact = ran.exact
     assert exact is not None
@@ -298,8 +310,8 @@ def compare_exact(reference: ReferenceResult, ran: Completed) -> Answer:
     each = enumerate(zip(reference.forms, ran.outputs, exact.outputs, strict=True))
     verdicts = [
         _arithmetic(index, dtype, got, output)
-        if _are_two(exact, dtype)
-        else _as_a_whole(index, reference, got, output)
+        if _has_two_verdicts(exact, dtype)
+        else _compare_whole(index, reference, got, output)
         for index, ((_, dtype), got, output) in each
     ]
     is_open = any(_has_open_integers(*form, output) for form, output in forms)
@@ -307,46 +319,44 @@ def compare_exact(reference: ReferenceResult, ran: Completed) -> Answer:
 
 
 def _has_open_integers(value: Float64, dtype: np.dtype[Any], output: ExactOutput) -> bool:
-    """Return whether an output of integers has some that a rounding may change."""
+    """Return whether an integer output has elements that a rounding may change."""
     return not is_float_dtype(dtype) and output.error is not None and bool(output.error.any())
 
 
-def _are_two(exact: ExactRun, dtype: np.dtype[Any]) -> bool:
+def _has_two_verdicts(exact: ExactRun, dtype: np.dtype[Any]) -> bool:
     return not exact.doubts and is_float_dtype(dtype)
 
 
 def _algorithm(
     reference: ReferenceResult, exact: ExactRun, outputs: Sequence[Array]
 ) -> Mismatch | Inconclusive | None:
-    """The exact run against the reference; once more against a reference in float64.
+    """Compare the exact run with the reference, then with the reference in float64.
 
-    ``outputs`` are the kernel's own, for the report.
+    ``outputs`` are the kernel's outputs, for the report.
     """
     wrong = first_mismatch(_compare_algorithms(reference, "precise", exact))
-    if wrong is not None and not (
-        reference.in_float64 is None or reference.in_float64 is reference.precise
-    ):
-        if first_mismatch(_compare_algorithms(reference, "in_float64", exact)):
-            wrong = wrong
-        else:
-            wrong = None
-    return _beside_the_kernels(wrong, outputs) if isinstance(wrong, Mismatch) else wrong
+    if wrong is None:
+        return None
+    has_other = not (reference.in_float64 is None or reference.in_float64 is reference.precise)
+    if has_other and not first_mismatch(_compare_algorithms(reference, "in_float64", exact)):
+        return None
+    return _with_kernel_value(wrong, outputs) if isinstance(wrong, Mismatch) else wrong
 
 
-def _beside_the_kernels(wrong: Mismatch, outputs: Sequence[Array]) -> Mismatch:
-    """A mismatch of the exact run, whose first element shows the kernel's own number too."""
+def _with_kernel_value(wrong: Mismatch, outputs: Sequence[Array]) -> Mismatch:
+    """Return a mismatch of the exact run with the kernel's own value of the first wrong element."""
     first = wrong.first
-    seen = wrong.evidence
+    evidence = wrong.evidence
     index = wrong.output
-    if first is None or seen is None or index is None:
+    if first is None or evidence is None or index is None:
         return wrong
-    own = outputs[index]
+    output = outputs[index]
     at = first.index
-    judged = float(seen.got[at])
-    given = str(own[at])
-    error = error_in_ulp(judged, float(seen.value[at]), own.dtype)
-    exact = "" if judged == float(own[at]) else first.got
-    first = replace(first, got=given, exact=exact, error=error)
+    exact_value = float(evidence.got[at])
+    kernel_value = str(output[at])
+    error = error_in_ulp(exact_value, float(evidence.value[at]), output.dtype)
+    exact = "" if exact_value == float(output[at]) else first.got
+    first = replace(first, got=kernel_value, exact=exact, error=error)
     return replace(wrong, first=first)
 
 
@@ -356,84 +366,95 @@ def _compare_algorithms(
     verdicts: list[Answer | None] = []
     each = zip(reference.forms, exact.outputs, strict=True)
     for index, ((value, dtype), output) in enumerate(each):
-        if not _are_two(exact, dtype) or _has_bits(value, output.value):
+        if not _has_two_verdicts(exact, dtype) or _has_equal_bits(value, output.value):
             continue
         raw = getattr(reference, which)[index]
         value = raw.astype(np.float64, copy=False)
-        if _is_surely_free(value, output):
+        if _is_within_smallest_tolerance(value, output):
             continue
-        freedom = _earned(_freedom(raw, value, output), value, reference, index)
-        within = around(value, np.dtype(np.float64), freedom, ALGORITHM)
-        verdict = check_values(index, within, output.value)
-        if isinstance(verdict, Mismatch):  # unless the reference has lost these digits itself
-            within = around(value, within.dtype, freedom + reference.noise[index], ALGORITHM)
-            verdict = check_values(index, within, output.value)
-        if isinstance(verdict, Mismatch):  # in the output's own digits, if they show it
+        tolerance = _limited_tolerance(
+            _reference_tolerance(raw, value, output), value, reference, index
+        )
+        expected = around(value, np.dtype(np.float64), tolerance, ALGORITHM)
+        verdict = check_values(index, expected, output.value)
+        if isinstance(verdict, Mismatch):  # the reference itself may have lost these digits
+            tolerance = tolerance + reference.noise[index]
+            expected = around(value, expected.dtype, tolerance, ALGORITHM)
+            verdict = check_values(index, expected, output.value)
+        if isinstance(verdict, Mismatch):  # report the output's dtype if the error shows there
             got = round_once(output.value, dtype)
-            shown = check_values(index, within._replace(dtype=dtype), got)
-            verdict = shown if isinstance(shown, Mismatch) else replace(verdict, hidden=True)
+            rounded = check_values(index, expected._replace(dtype=dtype), got)
+            verdict = rounded if isinstance(rounded, Mismatch) else replace(verdict, hidden=True)
         verdicts.append(verdict)
     return verdicts
 
 
-def _has_bits(values: Float64, others: Float64) -> bool:
-    """Whether values have the bits of others, NaN too."""
-    # of most the first tell
+def _has_equal_bits(values: Float64, others: Float64) -> bool:
+    """Return whether two arrays agree in all bits, those of NaN too."""
+    # The first elements show most differences at a low cost.
     ours = values.view(np.int64)
     theirs = others.view(np.int64)
     return np.array_equal(ours.flat[:16], theirs.flat[:16]) and np.array_equal(ours, theirs)
 
 
-def _apart(values: Array, others: Float64) -> Float64:
-    """How far values lie from others; NaN from NaN."""
-    apart = np.empty(values.shape)
+def _distance(values: Array, others: Float64) -> Float64:
+    """Return the absolute differences; NaN where either value is NaN."""
+    distance = np.empty(values.shape)
     with np.errstate(all="ignore"):
-        return np.abs(np.subtract(values, others, apart), apart)
+        return np.abs(np.subtract(values, others, distance), distance)
 
 
-def _is_surely_free(value: Float64, output: ExactOutput) -> bool:
-    """Whether no more than the freedom that :func:`_earned` leaves is taken. Most take less."""
-    apart = _apart(value, output.value)
+def _is_within_smallest_tolerance(value: Float64, output: ExactOutput) -> bool:
+    """Return whether all elements lie within the least of :func:`_limited_tolerance`.
+
+    This quick check settles most outputs.
+    """
+    distance = _distance(value, output.value)
     sizes = np.abs(value)
-    left = ~(apart <= sizes * (REFERENCE_FREEDOM * FLOAT64_UNIT))
+    left = ~(distance <= sizes * (REFERENCE_FREEDOM * FLOAT64_UNIT))
     if output.error is None or not left.any():
         return not left.any()
     sizes = sizes[left]
-    freedom = output.error[left] * (REFERENCE_FREEDOM * 2.0**-29)
-    freedom = np.fmin(freedom + sizes * (REFERENCE_FREEDOM * FLOAT64_UNIT), EXCUSE * sizes)
-    return bool((apart[left] <= freedom).all())
+    tolerance = output.error[left] * (REFERENCE_FREEDOM * 2.0**-29)
+    tolerance = np.fmin(tolerance + sizes * (REFERENCE_FREEDOM * FLOAT64_UNIT), EXCUSE * sizes)
+    return bool((distance[left] <= tolerance).all())
 
 
-def _freedom(raw: Array, value: Float64, output: ExactOutput) -> Float64:
-    """How far a correct algorithm may lie from the reference's value."""
+def _reference_tolerance(raw: Array, value: Float64, output: ExactOutput) -> Float64:
+    """Return the largest distance of a correct algorithm from the reference's values."""
     units = REFERENCE_FREEDOM * FLOAT64_UNIT
     scale = REFERENCE_FREEDOM * 2.0**-29
     unit = unit_roundoff(raw.dtype) if is_float_dtype(raw.dtype) else 0.0
-    if unit > FLOAT64_UNIT:  # it has rounded, and at least once
+    if unit > FLOAT64_UNIT:  # the reference has rounded at least once
         units = units + 2 * unit
         scale = unit / FLOAT32_UNIT
     sizes = np.maximum(np.abs(value), np.abs(output.value))
     return _finite(value, sizes, units, output.error, scale)
 
 
-def _earned(freedom: Float64, value: Float64, reference: ReferenceResult, index: int) -> Float64:
-    """The freedom as far as the reference's data explain it.
+def _limited_tolerance(
+    tolerance: Float64, value: Float64, reference: ReferenceResult, index: int
+) -> Float64:
+    """Return a tolerance, limited to the error that the reference's data explain.
 
-    A wrong kernel can lose all digits, as one that hides all keys of a row by scores of -1e30 does.
-    Its own error says nothing of a result that does not depend on the last digits of the inputs.
+    A wrong kernel can lose all digits: for example, it masks all keys of a row by scores of -1e30.
+    Its error bound must not excuse that if the last digits of the inputs do not change the result.
     """
     sizes = np.abs(value)
     finite = sizes[np.isfinite(sizes)]
     least = EXCUSE * np.fmax(sizes, np.median(finite) if finite.size else 0.0)
-    if not (freedom > least).any() or reference.input_sensitivity is None:
-        return freedom
-    return np.fmin(freedom, least + EXCUSED_UNITS * reference.input_sensitivity[index])
+    if not (tolerance > least).any() or reference.input_sensitivity is None:
+        return tolerance
+    return np.fmin(tolerance, least + EXCUSED_UNITS * reference.input_sensitivity[index])
 
 
 def _finite(
     value: Float64, sizes: Float64, units: float, error: Float64 | None, scale: float
 ) -> Float64:
-    """So much of the sizes and of the error: the bound of what is finite. NaN bounds nothing."""
+    """Return ``units`` of the sizes plus ``scale`` of the error; 0 where ``value`` is not finite.
+
+    A bound that would be NaN is infinite.
+    """
     bound = np.where(np.isfinite(sizes), sizes, 0.0) * units
     if error is not None:
         bound = bound + scale * error
@@ -442,39 +463,39 @@ def _finite(
 
 
 def _arithmetic(index: int, dtype: np.dtype[Any], got: Array, output: ExactOutput) -> Answer:
-    """The machine's values against the exact ones, within the bound of their errors."""
+    """Compare the machine's values with the exact ones, within the bound of their errors."""
     exact = output.error is None or not output.error.any()
-    if exact and _has_bits(got.astype(np.float64), output.value):
+    if exact and _has_equal_bits(got.astype(np.float64), output.value):
         finite = int(np.isfinite(output.value).sum())
         return Match(finite, True, got.size - finite)
     if _is_sure(got, output):
         return _unless_excused(Match(got.size, exact), index, dtype, output)
-    # What the bound counts of the rounding into the output's dtype, which its ends get once more:
-    # half a unit, or all where less would make infinities of what rounds to the largest number.
+    # The ends of the interval are rounded into the output's dtype. The bound counts this rounding
+    # already, so subtract it here: half a unit, or the whole rounding beyond the largest number.
     sizes = np.abs(output.value)
     largest = float(float_info(dtype).max)
     last = np.where(sizes > largest, sizes * unit_roundoff(dtype), ulp(sizes, dtype) / 2)
     flushed = (got == 0) & (sizes < FLUSHED) & (not exact)
     bound = np.fmax(_bound(output) - last, np.where(flushed, sizes, 0.0))
-    within = around(output.value, dtype, bound, ARITHMETIC, exact=exact)
-    return _unless_excused(check_values(index, within, got), index, dtype, output)
+    expected = around(output.value, dtype, bound, ARITHMETIC, exact=exact)
+    return _unless_excused(check_values(index, expected, got), index, dtype, output)
 
 
 def _is_sure(got: Array, output: ExactOutput) -> bool:
-    """Whether all lie within the error itself of the exact values, far from infinity."""
+    """Return whether all values lie within the error of the exact ones, far from infinity."""
     if not got.size or not is_float_dtype(got.dtype):
         return False
     value = output.value
     error = 0.0 if output.error is None else output.error
     most = max(value.max(), -value.min()) + 2 * np.max(error)
     far = float(float_info(got.dtype).max) / 2
-    return bool(most < far and (_apart(got, value) <= error).all())
+    return bool(most < far and (_distance(got, value) <= error).all())
 
 
 def _unless_excused(
     verdict: Answer, index: int, dtype: np.dtype[Any], output: ExactOutput
 ) -> Answer:
-    """The verdict; inconclusive if it is a match that a bound without digits gives away."""
+    """Return the verdict; inconclusive for a match whose bound leaves too few sure digits."""
     if not isinstance(verdict, Match) or output.error is None or not is_float_dtype(dtype):
         return verdict
     sizes = np.abs(output.value)
@@ -482,7 +503,7 @@ def _unless_excused(
     most = max(EXCUSE, EXCUSED_UNITS * unit_roundoff(dtype))
     least = float(float_info(dtype).smallest_normal)
     sure = (error <= min(most, 0.5) * sizes) & (sizes >= least) & np.isfinite(sizes)
-    if 2 * np.count_nonzero(sure) > sure.size:  # more than half of those below, too
+    if 2 * np.count_nonzero(sure) > sure.size:  # then more than half of ``decisive`` is sure too
         return verdict
     zero = np.isfinite(error) & (sizes <= NOISE * error)
     decisive = np.isfinite(sizes) & (sizes > 0) & ~zero
@@ -503,31 +524,33 @@ def _unless_excused(
 
 
 def _bound(output: ExactOutput) -> Float64:
-    """The bound of each element, with what float64 itself may lose on the way."""
+    """Return the error bound of each element, including the error of float64 itself."""
     return _finite(output.value, np.abs(output.value), 4 * FLOAT64_UNIT, output.error, 1 + 2.0**-20)
 
 
-def _as_a_whole(index: int, reference: ReferenceResult, got: Array, output: ExactOutput) -> Answer:
-    """The machine's values against the reference's.
+def _compare_whole(
+    index: int, reference: ReferenceResult, got: Array, output: ExactOutput
+) -> Answer:
+    """Compare the machine's values with the reference's.
 
-    So they are compared where a rounded value has decided something, and where they are integers.
+    It is for integers, and for runs in which a rounded value has decided something.
     """
     raw = reference.precise[index]
     dtype = reference.forms[index][1]
     value = raw.astype(np.float64)
-    error = _freedom(raw, value, output) + _bound(output)
+    error = _reference_tolerance(raw, value, output) + _bound(output)
     exact = not is_float_dtype(dtype) and (output.error is None or not output.error.any())
     verdict = check_values(index, around(value, dtype, error, exact=exact), got)
     if isinstance(verdict, Match) and not is_float_dtype(dtype):
-        return _of_sure_integers(verdict, output)
+        return _count_sure_integers(verdict, output)
     if isinstance(verdict, Mismatch) and is_float_dtype(dtype):
         error = error + reference.noise[index]
         verdict = check_values(index, around(value, dtype, error, exact=exact), got)
     return _unless_excused(verdict, index, dtype, output)
 
 
-def _of_sure_integers(verdict: Match, output: ExactOutput) -> Match:
-    """Return a match that counts sure integers only: of an open decision several are right."""
+def _count_sure_integers(verdict: Match, output: ExactOutput) -> Match:
+    """Return a match that counts sure integers only: an open decision allows several values."""
     if output.error is None:
         return verdict
     decided = int(np.count_nonzero(np.broadcast_to(output.error, output.value.shape) < 1))

@@ -1,4 +1,4 @@
-"""Drawn cases that were drawn before: another one is drawn in their place."""
+"""Replace cases that were drawn before by new ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class PassedCases:
         """The case whose time was over, and its failure: each smaller one would take as long."""
 
     def is_duplicate(self, spec: KernelSpec, case: Case) -> bool:
-        """Whether the case agreed before, and none is drawn in its place: it need not run again.
+        """Return whether the case agreed before and was not replaced: it need not run again.
 
         Raises
         ------
@@ -60,7 +60,7 @@ class PassedCases:
 
     @property
     def is_last(self) -> bool:
-        """Whether the case that failed is the one that Hypothesis has shrunk it to."""
+        """True if the failing case is the result of Hypothesis's shrinking."""
         return self.over is None and current_build_context().is_final
 
 

@@ -1,16 +1,15 @@
-"""Calls one step outside a spec's domain, and cases that fill a memory: refused, or correct.
+"""Calls one step outside a spec's domain, and cases that fill a memory.
 
-A contract is what a kernel promises, and a check that is missing shows nowhere inside the domain.
-So a spec that has rejections is taken at its word: from the plainest case each name takes one step
-down and one up, and one beyond the end of its range; each array gets another size, alone; each
-operand another dtype. Which of these the contract allows, nobody has to say: whoever accepts a call
-must be correct.
+A check that is missing in a kernel does not show inside the domain. So a spec with rejections is
+also tested outside it. From the minimal case, each name takes one step down, one step up, and one
+step beyond its range. Each array gets another size, one at a time, and each operand another dtype.
+The spec need not say which of these calls are valid: the kernel must reject a call or be correct.
 
-And cases that fill a memory to just under its limit, and to just over it. Drawn sizes are small,
-and no memory is ever full of them. So each name of the domain on which a kernel's footprint in SBUF
-or PSUM depends grows, alone, in the plainest case, until the kernel refuses it or its tensors no
-longer fit; one such name for each memory. What comes of the last case that fits and of the first
-that does not must be a refusal, or correct.
+Drawn sizes are small and never fill a memory. So further cases fill a memory to just under its
+limit, and to just over it. In the minimal case one name of the domain grows on which the kernel's
+footprint in SBUF or PSUM depends. It grows until the kernel rejects the call or its tensors do not
+fit. One name is enough for each memory. The last case that fits and the first that does not must be
+rejected or correct.
 """
 
 from __future__ import annotations
@@ -62,32 +61,37 @@ from difftest.testing.harness.verdict import Inconclusive, Verdict, is_failure
 _FOREIGN = ("int32", "float32")
 """Dtypes for kernels of floats, and for kernels of integers."""
 MOST_ELEMENTS = 2**23
-"""Of all arrays of a case together: no kernel is grown beyond that."""
+"""The most elements of all arrays of a grown case."""
 MOST_WORK = 2**27
-"""Elements that all instructions of a case together touch, as far as they can be foreseen."""
+"""The most elements that all instructions of a grown case may touch, by extrapolation."""
 WORK_OF_A_CASE = 3 * 2**19
-"""So many for each case that the profile of Hypothesis draws: who waits for few waits for less."""
+"""The same limit for each case in the profile of Hypothesis, so that short profiles stay short."""
 INSTRUCTION = 2**12
-"""Elements that NumPy computes in the time that an instruction takes beside."""
+"""The overhead of an instruction, in elements that NumPy computes in that time."""
 _LIMITS = tuple(limit_of(space, TRN2) for space in MEMORIES) * 2
-"""Of each figure of a footprint."""
+"""The limit of each figure of a footprint."""
 _LOOKS = (1, 2, 4)
-"""How many times its plainest value a name has, when it is seen whether the footprint grows."""
+"""The multiples of a name's minimal value that show whether the footprint grows with it."""
 _NEAR = 2
-"""Steps of a footprint from its limit, at most, of a memory that counts as full."""
-_DEVICE, _TRACING = "device", "embedded"
-"""The backend on which such calls are not made; the one that knows what a kernel's tensors take."""
-MOST_SECONDS, MOST_MEMORY = 20.0, 2**10
-"""That a reference may take where a memory is full, and MiB."""
+"""A memory counts as full if its footprint is at most this many steps from the limit."""
+_DEVICE = "device"
+"""The backend that does not run edge calls."""
+_TRACING = "embedded"
+"""The backend whose traces show the footprint of a kernel."""
+MOST_SECONDS = 20.0
+"""The most seconds of a reference in a case that fills a memory."""
+MOST_MEMORY = 2**10
+"""The most MiB of a reference in a case that fills a memory."""
 _plainest = functools.lru_cache(maxsize=8)(
     lambda spec: minimal_example(lambda: values_of(spec, {}))
 )
 
 
 def edge_cases(spec: KernelSpec) -> Iterator[Edge]:
-    """The plainest case, the kernel's defaults; and if the spec has rejections, calls outside.
+    """Yield the minimal case, the kernel's defaults, and calls outside the domain.
 
-    Of a kernel that is wrong in the plainest case the others tell nothing.
+    Calls outside need rejections in the spec. The minimal case comes first, because other calls of
+    a kernel that fails it show nothing.
     """
     base = minimal_values(spec, {})
     defaults = defaults_of(spec)
@@ -95,9 +99,8 @@ def edge_cases(spec: KernelSpec) -> Iterator[Edge]:
     if defaults:
         shown = ", ".join(f"{name}={value}" for name, value in defaults.items())
         sizes = {name: value for name, value in defaults.items() if is_size(value)}
-        values = minimal_values(spec, defaults) or minimal_values(
-            spec, sizes
-        )  # beside 0, which is no size
+        # A default that is no size, such as 0, may have no values of the other names.
+        values = minimal_values(spec, defaults) or minimal_values(spec, sizes)
         values = values and {**values, **defaults}
         yield from _edge(values, spec, f"the defaults, {shown}", inside=True)
     if spec.rejects and base is not None:
@@ -106,7 +109,7 @@ def edge_cases(spec: KernelSpec) -> Iterator[Edge]:
 
 
 def is_size(value: object) -> bool:
-    """Whether a value of the domain may be one of an array."""
+    """Return whether a value of the domain may be the size of an array."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
@@ -119,32 +122,33 @@ def _edge(
     inside: bool = False,
     **own: Any,
 ) -> Iterator[Edge]:
-    """The call of these values, if the spec has data for them."""
+    """Yield the call with these values, if the spec has data for them."""
     with contextlib.suppress(NoDataError):
         if values is not None:
             yield Edge(minimal_case(spec, values, dtype, **own), why, inside)
 
 
 def minimal_values(spec: KernelSpec, fixed: Mapping[str, Value]) -> dict[str, Any] | None:
-    """The plainest values of the domain that have the fixed ones; None if there are none."""
+    """Return the minimal values of the domain with some fixed values; None if there are none."""
     if not any(map(is_function_of_domain, spec.domain.values())):
         return (base := _plainest(spec)) and {**base, **fixed}
     try:
         return minimal_example(lambda: values_of(spec, fixed))
     except (SpecError, TypeError, LookupError):
-        if fixed:  # it has nothing for such a value
+        if fixed:  # a source fails for the fixed value
             return None
         raise
 
 
 def defaults_of(spec: KernelSpec) -> dict[str, Any]:
-    """The defaults of those of the kernel's parameters that the domain draws."""
+    """Return the defaults of the kernel's parameters that are names of the domain."""
     known = getattr(signature_of(spec.kernel), "parameters", {})
-    found = {name: one.default for name, one in known.items() if one.default is not one.empty}
+    found = {name: p.default for name, p in known.items() if p.default is not p.empty}
     return {name: found[name] for name in spec.parameters if name in found}
 
 
 def _other_values(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
+    """Yield calls with one integer one step off, or just beyond its range."""
     for name, value in base.items():
         if isinstance(value, bool) or not isinstance(value, int) or name == spec.ranks:
             continue
@@ -158,7 +162,7 @@ def _other_values(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
 
 
 def _other_shapes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
-    """Each size that several axes share is another one on each of them."""
+    """Yield calls with twice the size on one axis, where several axes have equal sizes."""
     arrays = spec.arrays
     tokens = [token for name in arrays for token in spec.dimensions(name)]
     for name in arrays:
@@ -171,7 +175,7 @@ def _other_shapes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
 
 
 def _other_dtypes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
-    """Each operand alone has another of the spec's dtypes, and one that is none of them."""
+    """Yield calls with another dtype for one operand: of the spec's dtypes, or a foreign dtype."""
     foreign = _FOREIGN[not is_float_dtype(np.dtype(spec.dtypes[0]))]
     free = [name for name in spec.inputs if not spec.input(name).dtypes]
     for name in free:
@@ -184,9 +188,9 @@ def _other_dtypes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
 
 @dataclass(frozen=True)
 class _FillAttempt:
-    """A run of a grown case; one that did not come to its end has no footprint.
+    """A run of a grown case. Its footprint is empty if the run did not end.
 
-    ``work`` is what it takes to simulate it, in elements that its instructions touch.
+    ``work`` is the cost of its simulation, in elements that its instructions touch.
     """
 
     count: int
@@ -201,14 +205,14 @@ class _FillAttempt:
 
 
 def filling_cases(spec: KernelSpec, run: Callable[[KernelSpec, Case], Outcome]) -> Iterator[Edge]:
-    """For each name on which the footprint depends, the last case that fits and the first not.
+    """Yield the last case that fits and the first that does not, for names that fill a memory.
 
     ``run`` runs a case and records its trace.
     """
     filled: set[int] = set()
     values = minimal_values(spec, {}) or {}
     for name, value in values.items():
-        # A list says which values there are. A spec without rejections promises none beyond it.
+        # A list names all values. Without rejections the spec promises nothing for other values.
         if not (
             is_size(value) and (spec.rejects or not is_choice(strategy_of(spec, name, values)))
         ):
@@ -217,10 +221,11 @@ def filling_cases(spec: KernelSpec, run: Callable[[KernelSpec, Case], Outcome]) 
         looks = list(itertools.takewhile(lambda look: look.fits, filter(None, map(grown, _LOOKS))))
         figures = enumerate(zip(*(look.footprint for look in looks), strict=True))
         growing = {place % len(MEMORIES) for place, sizes in figures if len(set(sizes)) > 1}
-        is_one = len(looks) == len(_LOOKS) and not growing <= filled
-        pair = _limit_of(grown, *looks[-2:]) if is_one else None
+        is_useful = len(looks) == len(_LOOKS) and not growing <= filled
+        pair = _limit_of(grown, *looks[-2:]) if is_useful else None
         if pair is not None:
-            # The next counts overfill what is full: a kernel's own limit may come long before.
+            # A memory is full if the next counts overfill it. The limit that was found may be the
+            # kernel's own, long before the memory is full.
             near = 1 + _NEAR / pair[0].count
             ends = enumerate(zip(pair[0].footprint, _LIMITS, strict=True))
             full = {at % len(MEMORIES) for at, (size, end) in ends if near * size > end}
@@ -236,12 +241,12 @@ def _grown(
     name: str,
     value: int,
     count: int,
-    foreseen: float = 0,
+    expected_work: float = 0,
 ) -> _FillAttempt | None:
-    """The run with ``count`` times the value; None if there is none, or it is too large."""
+    """Run the case with ``count`` times the value; None if there is none, or it is too large."""
     values = minimal_values(spec, {name: count * value})
     most_work = min(MOST_WORK, WORK_OF_A_CASE * settings().max_examples)
-    if values is None or count_elements(spec, values) > MOST_ELEMENTS or foreseen > most_work:
+    if values is None or count_elements(spec, values) > MOST_ELEMENTS or expected_work > most_work:
         return None
     if (edge := next(_edge(values, spec, name), None)) is None:
         return None
@@ -255,9 +260,10 @@ def _grown(
 def _limit_of(
     grown: Callable[..., _FillAttempt | None], first: _FillAttempt, under: _FillAttempt
 ) -> tuple[_FillAttempt, _FillAttempt] | None:
-    """The last multiple that fits, and the next; None if the limit is out of reach.
+    """Return the last multiple that fits, and the next; None if the limit is out of reach.
 
-    It lies where the footprint foretells it, or in the middle: a kernel may have its own limit.
+    The search tries the count that the footprint predicts. It also halves the interval, because a
+    kernel may have its own limit.
     """
     second = under
     over = None
@@ -282,7 +288,7 @@ def _limit_of(
 
 
 def _crossing(first: _FillAttempt, second: _FillAttempt) -> int:
-    """The first count that is too large, if what is needed grows on as between two looks."""
+    """Return the first count that is too large, by linear extrapolation of two footprints."""
     counts = [1.0 * MOST_ELEMENTS]
     for least, most, end in zip(first.footprint, second.footprint, _LIMITS, strict=True):
         growth = (most - least) / (second.count - first.count)
@@ -292,9 +298,9 @@ def _crossing(first: _FillAttempt, second: _FillAttempt) -> int:
 
 
 def has_edges(spec: KernelSpec, backends: Iterable[Backend]) -> bool:
-    """Whether there are calls to make on one of the backends.
+    """Return whether one of the backends has edge calls to run.
 
-    All that a spec without rejections or defaults has is a memory to fill.
+    A spec without rejections or defaults only has cases that fill a memory.
     """
     names = {backend.name for backend in backends} - {_DEVICE}
     tokens = {token for name in spec.arrays for token in spec.dimensions(name)}
@@ -304,10 +310,9 @@ def has_edges(spec: KernelSpec, backends: Iterable[Backend]) -> bool:
 
 
 def check_edges(runner: Runner, spec: KernelSpec) -> None:
-    """Calls near the contract's edge and near a memory's limit are refused or correct.
+    """Check that calls near the contract's edge or a memory's limit are rejected or correct.
 
-    They run on each simulator of the runner; those near a memory's limit only where there are
-    traces.
+    They run on each simulator of the runner. Cases that fill a memory need a backend with traces.
     """
     __tracebackhide__ = True
     for backend in (simulator for simulator in runner.backends if has_edges(spec, (simulator,))):
@@ -330,17 +335,16 @@ def _check_edge(runner: Runner, spec: KernelSpec, edge: Edge, backend: Backend) 
     outcome = run_kernel(backend, make_call(spec, edge.case, exact=exact))
     if isinstance(outcome, Crashed) and fault_of_machine(outcome.error):
         raise outcome.error
-    # Where a memory is full the reference is not waited for without end: np.eye(n)[indices] is a
-    # fine one-hot encoding of all sizes that are drawn, and takes 21 GiB where the kernel's tile
-    # fills SBUF.
+    # A reference may need too much time or memory for a full memory: np.eye(n)[indices] is a good
+    # one-hot encoding of all drawn sizes, but takes 21 GiB if the kernel's tile fills SBUF.
     memory = MOST_MEMORY if USED.exists() else None
     with limit(MOST_SECONDS, memory) if edge.fills else contextlib.nullcontext():
         judge_edge(runner, spec, edge, backend, outcome)
 
 
 def run_recorded(runner: Runner, backend: Backend, spec: KernelSpec, case: Case) -> Outcome:
-    """What comes of a case on a backend that keeps its trace, without an exact run."""
-    # No trace depends on random numbers, and to draw them takes longer than to compute with them.
+    """Run a case on a backend with a trace and without an exact run, and return the outcome."""
+    # A trace does not depend on random data, which take longer to draw than to compute with.
     data = {name: Ones() if isinstance(r, Random) else r for name, r in case.data.items()}
     runner.now = spec, case
     return run_kernel(backend, make_call(spec, replace(case, data=data), record=True))
@@ -349,22 +353,23 @@ def run_recorded(runner: Runner, backend: Backend, spec: KernelSpec, case: Case)
 def judge_edge(
     runner: Runner, spec: KernelSpec, edge: Edge, backend: Backend, outcome: Outcome
 ) -> None:
-    """Count an outcome that is a refusal, or correct."""
+    """Count the outcome of an edge call; raise an EdgeFailure if it is wrong."""
     __tracebackhide__ = True
     runner.tally.homes[spec.name] = module_name(spec.kernel)
     if isinstance(outcome, Rejected) and not edge.inside:
         runner.tally.rows[spec.name, backend.name].rejections += 1
     elif not isinstance(outcome, Unsupported):
-        verdict = _verdict(runner, spec, edge, outcome)
+        verdict = _verdict_on_edge(runner, spec, edge, outcome)
         runner.tally.count(spec.name, backend.name, verdict)
         if is_failure(verdict):
             raise EdgeFailure(spec, edge, (backend.name, verdict), runner.reproduction)
 
 
-def _verdict(runner: Runner, spec: KernelSpec, edge: Edge, outcome: Outcome) -> Verdict:
+def _verdict_on_edge(runner: Runner, spec: KernelSpec, edge: Edge, outcome: Outcome) -> Verdict:
+    """Return the verdict on an edge call that was not rejected, or that must not be."""
     if isinstance(outcome, Completed):
         own = {np.dtype(edge.case.dtype_of(name)) for name in spec.inputs}
-        if spec.output_dtype is None:  # that of any operand will do
+        if spec.output_dtype is None:  # the dtype of any operand is right
             dtypes = (array.dtype.name if array.dtype in own else None for array in outcome.outputs)
             spec = replace(spec, output_dtype=tuple(dtypes))
     elif not edge.inside:

@@ -1,9 +1,9 @@
-"""Why an output is wrong, in lines for people: what it looks like, and how its errors came about.
+"""Explain a wrong output in a few lines: its likely mistake, and the origin of its errors.
 
-A guess is which mistake would have left just these values there. It is made only where it accounts
-for every wrong element, within the bounds that the right values have, and where the values tell:
-zeros and ones are transposed, shifted and scaled all alike. How errors came about, and what the
-data did, is from what the exact run of a case has noted.
+A guess names a mistake that would leave just these values. It is reported only if it explains every
+wrong element within the bounds of the right values. The values must also differ enough: zeros and
+ones look equal when they are transposed, shifted or scaled. The origin of the errors, and the
+effect of the data, come from the notes of the case's exact run.
 """
 
 from __future__ import annotations
@@ -43,24 +43,26 @@ from difftest.testing.harness.spec import KernelSpec
 from difftest.testing.harness.verdict import Inconclusive, Mismatch, Verdict, WrongOutput
 
 Again = Callable[[Mapping[str, Array]], Float64 | None]
-"""What the reference says of other inputs of the same shapes; None if it refuses them."""
+"""Return the reference's output for other inputs of the same shapes; None if it rejects them."""
 Guess = tuple[str, Float64, Float64, Mask]
-"""What is said if the values lie between bounds of their own, and at which elements they must."""
+"""A mistake: its text, the lower and upper bounds of its values, and the elements to compare."""
 
 TILES = (512, 128)
-"""Elements of a whole tile: of the free dimension of a matmul, and partitions."""
+"""The elements of a whole tile: the free dimension of a matmul, and the partitions."""
 _TELLING = 3
-"""How many different values there must be, for a guess that could be chance."""
+"""The least number of different values: with fewer, a guess could fit by chance."""
 _ROUNDINGS = 16
-"""Errors of so many units, or of so many times what is allowed, are roundings."""
+"""Errors up to this many units, or this many times the allowed error, count as roundings."""
 KEPT = 100
-"""Cases that agreed and are kept: a night of cases takes no more memory than a minute of them."""
+"""The number of agreeing cases that are kept, so that long runs need no more memory."""
 _NARROW = (np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16))
 
 
 def describe_mismatch(spec: KernelSpec, case: Case, mismatch: Mismatch) -> tuple[str, ...]:
-    """What a wrong output of a case looks like, and where; empty where nothing can be said."""
-    seen, index, parameters = mismatch.evidence, mismatch.output, spec.parameters_of(case.values)
+    """Return the pattern and the place of a wrong output, in words; empty if there is none."""
+    seen = mismatch.evidence
+    index = mismatch.output
+    parameters = spec.parameters_of(case.values)
     if seen is None or index is None:
         return ()
 
@@ -73,13 +75,14 @@ def describe_mismatch(spec: KernelSpec, case: Case, mismatch: Mismatch) -> tuple
     inputs = dict(zip(spec.inputs, spec.inputs_of(case), strict=True))
     sizes = [value for value in parameters.values() if type(value) is int]
     with np.errstate(all="ignore"):
-        content = next(_contents(mismatch, seen, inputs, again), "")
+        content = next(_patterns(mismatch, seen, inputs, again), "")
     return tuple(filter(None, (content, last_tile(seen.wrong, sizes))))
 
 
-def _contents(
+def _patterns(
     mismatch: Mismatch, seen: WrongOutput, inputs: Mapping[str, Array], again: Again
 ) -> Iterator[str]:
+    """Yield the mistakes that explain all wrong elements, the most certain first."""
     if mismatch.kind == "unwritten":
         yield "never written"
     values = seen.got.astype(np.float64)
@@ -88,13 +91,14 @@ def _contents(
         yield "all zero: each wrong element is 0"
     if not np.isfinite(wrong).all():
         return
-    if mismatch.question != "algorithm":  # the exact run has decided, and does not round
-        yield from _rounded(seen, values)
+    if mismatch.question != "algorithm":  # the exact run does not round
+        yield from _rounding_patterns(seen, values)
     if np.unique(wrong).size < _TELLING:
         return
     unit = ulp(np.where(np.isfinite(values), values, 1.0), seen.got.dtype)
-    computed = chain(_scaled(seen, values), _lacking(seen, inputs, again))
-    for guesses, slack in ((_rearranged(seen), 0.0), (computed, unit)):  # those round once more
+    # A computed guess rounds once more than the kernel does.
+    computed = chain(_scaled(seen, values), _missing_parts(seen, inputs, again))
+    for guesses, slack in ((_rearranged(seen), 0.0), (computed, unit)):
         for text, low, high, at in guesses:
             ends = low - slack, high + slack
             fits = [bool(((ends[0] <= v) & (v <= ends[1]))[at].all()) for v in (values, seen.value)]
@@ -102,8 +106,8 @@ def _contents(
                 yield text
 
 
-def _rounded(seen: WrongOutput, values: Float64) -> Iterator[str]:
-    """Errors as small as roundings, or values of a narrower dtype."""
+def _rounding_patterns(seen: WrongOutput, values: Float64) -> Iterator[str]:
+    """Yield a text if errors are as small as roundings, or values fit a narrower dtype."""
     at = seen.wrong
     expected = seen.value[at]
     got = values[at]
@@ -125,7 +129,7 @@ def _rounded(seen: WrongOutput, values: Float64) -> Iterator[str]:
 
 
 def _rearranged(seen: WrongOutput) -> Iterator[Guess]:
-    """Right values in other places."""
+    """Yield the right values in other places."""
     low = seen.low
     high = seen.high
     every = np.ones_like(seen.wrong)
@@ -142,7 +146,7 @@ def _rearranged(seen: WrongOutput) -> Iterator[Guess]:
 
 
 def _scaled(seen: WrongOutput, values: Float64) -> Iterator[Guess]:
-    """A factor too much."""
+    """Yield the right values times the median factor of the wrong ones."""
     at = seen.wrong & (seen.value != 0)
     factor = float(np.median(values[at] / seen.value[at])) if at.any() else 0.0
     if factor:
@@ -152,17 +156,17 @@ def _scaled(seen: WrongOutput, values: Float64) -> Iterator[Guess]:
         yield text, np.minimum(*ends), np.maximum(*ends), seen.wrong
 
 
-def _lacking(seen: WrongOutput, inputs: Mapping[str, Array], again: Again) -> Iterator[Guess]:
-    """What the reference gives if a part of an input is left out."""
+def _missing_parts(seen: WrongOutput, inputs: Mapping[str, Array], again: Again) -> Iterator[Guess]:
+    """Yield the reference's values without a part of an input."""
     half = (seen.high - seen.low) / 2
-    for name, array, text in _reduced(inputs):
+    for name, array, text in _reduced_inputs(inputs):
         without = again({**inputs, name: array})
         if without is not None and without.shape == half.shape:
             yield text, without - half, without + half, seen.wrong
 
 
-def _reduced(inputs: Mapping[str, Array]) -> Iterator[tuple[str, Array, str]]:
-    """Each input without a part of it: its name, what is left, and what that would mean."""
+def _reduced_inputs(inputs: Mapping[str, Array]) -> Iterator[tuple[str, Array, str]]:
+    """Yield each input without a part of it: its name, the rest, and the mistake in words."""
     for name, array in inputs.items():
         yield name, np.zeros_like(array), f"a missing term: as if {name} were all 0"
         yield name, np.ones_like(array), f"a missing factor: as if {name} were all 1"
@@ -171,16 +175,16 @@ def _reduced(inputs: Mapping[str, Array]) -> Iterator[tuple[str, Array, str]]:
         for axis, size in enumerate(array.shape):
             cuts = {size - 1: "the last"}
             cuts |= {(size - 1) // tile * tile: f"the last tile of {tile}" for tile in TILES}
-            for start, what in cuts.items():
+            for start, part in cuts.items():
                 if start:
-                    left = array.copy()
-                    left[(slice(None),) * axis + (slice(start, None),)] = 0
-                    text = f"a missing last term: as if {name} had not {what} of axis {axis}"
-                    yield name, left, text
+                    rest = array.copy()
+                    rest[(slice(None),) * axis + (slice(start, None),)] = 0
+                    text = f"a missing last term: as if {name} had not {part} of axis {axis}"
+                    yield name, rest, text
 
 
 def last_tile(wrong: Mask, sizes: Sequence[int] = ()) -> str:
-    """Whether the wrong elements are those of the last tile of an axis, in words; else empty."""
+    """Return the text for errors in the last tile of an axis only; else empty."""
     for axis, size in enumerate(wrong.shape):
         others = tuple(place for place in range(wrong.ndim) if place != axis)
         places = np.flatnonzero(wrong.any(axis=others))
@@ -195,11 +199,14 @@ def last_tile(wrong: Mask, sizes: Sequence[int] = ()) -> str:
 
 @dataclass
 class CaseHistory:
-    """The cases of one kernel in a test, by what came of them; of those that agreed the last ones.
+    """The cases of one kernel in a test: the last cases that agreed, and all that failed.
 
-    ``largest`` is each backend's mismatch of most elements, with its case: it tells more than the
-    smallest one, which is reported. ``visible`` is the case of fewest elements in which the
-    kernel's own numbers are wrong, with their count; None if the exact run's alone were.
+    Attributes
+    ----------
+    largest : each backend's mismatch with the most elements, and its case. It shows more than the
+        smallest mismatch, which is reported.
+    visible : the smallest case with wrong values of the kernel's own, and its number of elements.
+        None if only values of exact runs were wrong.
     """
 
     spec: KernelSpec
@@ -209,6 +216,7 @@ class CaseHistory:
     visible: tuple[Case, int] | None = None
 
     def failed(self, case: Case, backend: str, verdict: Mismatch) -> None:
+        """Record a case that failed on a backend."""
         self.failing.append(case)
         if not verdict.hidden and (self.visible is None or verdict.elements < self.visible[1]):
             self.visible = case, verdict.elements
@@ -216,24 +224,25 @@ class CaseHistory:
             self.largest[backend] = case, verdict
 
     def looks(self, case: Case, backend: str, verdict: Mismatch) -> str:
-        """What a wrong output looks like, in a line; empty where nothing can be said.
+        """Return the pattern of a wrong output in one line; empty if there is none.
 
-        Where the case tells nothing, the largest that failed may.
+        If the case shows no pattern, the largest case that failed is described instead.
         """
-        said = describe_mismatch(self.spec, case, verdict)
+        texts = describe_mismatch(self.spec, case, verdict)
         where = ""
-        if not said and backend in self.largest:
+        if not texts and backend in self.largest:
             other, larger = self.largest[backend]
-            said = describe_mismatch(self.spec, other, larger)
+            texts = describe_mismatch(self.spec, other, larger)
             sizes = ", ".join(f"{name}={size}" for name, size in other.values.items())
             where = f" (in {sizes}, which fails too)"
         dtype = one_dtype(case, self.agreed, self.failing)
-        said = (*(f"{text}{where}" for text in said[:1]), *said[1:])
-        return "; ".join(filter(None, (*said, dtype)))
+        if texts:
+            texts = (f"{texts[0]}{where}", *texts[1:])
+        return "; ".join(filter(None, (*texts, dtype)))
 
 
 def one_dtype(case: Case, agreed: Sequence[Case], failing: Sequence[Case]) -> str:
-    """Whether one dtype alone fails, though others were tried, in words; else empty."""
+    """Return the text if one dtype alone fails and others agree; else empty."""
     agree = {c.dtype for c in agreed}
     fail = {c.dtype for c in (case, *failing)}
     if not agree or agree & fail or len(fail) > 1:
@@ -242,11 +251,11 @@ def one_dtype(case: Case, agreed: Sequence[Case], failing: Sequence[Case]) -> st
 
 
 def explain_rounding(verdict: Mismatch, exact: ExactRun) -> tuple[str, ...]:
-    """What is known of a wrong output's rounding errors, the most telling first.
+    """Return the causes of a wrong output's rounding errors, the most important first.
 
-    Of a wrong algorithm they are nothing to know, but where a doubt lies.
+    For a wrong algorithm it returns only the caveats of the exact run and the narrowed values.
     """
-    lines = [_narrowing(narrowing) for narrowing in exact.narrowed]
+    lines = [_describe_narrowing(narrowing) for narrowing in exact.narrowed]
     if verdict.question == "algorithm":
         return (*describe_caveats(exact), *lines)
     over = [(loss, loss.overflow) for loss in exact.losses if loss.overflow is not None]
@@ -278,8 +287,8 @@ def explain_rounding(verdict: Mismatch, exact: ExactRun) -> tuple[str, ...]:
     return (*describe_caveats(exact), *lines)
 
 
-def _narrowing(narrowing: Narrowing) -> str:
-    """Say which rounding the kernel's contract does not have."""
+def _describe_narrowing(narrowing: Narrowing) -> str:
+    """Describe a rounding into a dtype that the kernel's contract does not need."""
     rounded = f"{narrowing.name} is rounded into {narrowing.dtype}"
     at = _at(narrowing.location)
     if narrowing.name == RUNNING_SUM:
@@ -290,7 +299,7 @@ def _narrowing(narrowing: Narrowing) -> str:
 
 
 def describe_caveats(exact: ExactRun) -> tuple[str, ...]:
-    """Where an exact run has no meaning or a rounded value has decided, and what follows."""
+    """Return the limits of an exact run: decisions on rounded values, and no meaning at all."""
     use = "both questions are asked as one"
     if not exact.has_meaning:
         use = "the bound that follows from the spec alone is used"
@@ -298,12 +307,12 @@ def describe_caveats(exact: ExactRun) -> tuple[str, ...]:
 
 
 def of_data(verdict: Verdict, reference: ReferenceResult | Exception) -> str:
-    """Whether a verdict is one on data too large for the reference, in words; else empty."""
+    """Return the text if the data are too large for the output's dtype; else empty."""
     if isinstance(verdict, Mismatch):
-        asked = verdict.kind in ("nan", "infinity") and verdict.question != "algorithm"
+        is_nonfinite = verdict.kind in ("nan", "infinity") and verdict.question != "algorithm"
     else:
-        asked = isinstance(verdict, Inconclusive) and verdict.nonfinite > 0
-    if not asked or isinstance(reference, Exception):
+        is_nonfinite = isinstance(verdict, Inconclusive) and verdict.nonfinite > 0
+    if not is_nonfinite or isinstance(reference, Exception):
         return ""
     if not all(np.isfinite(array.astype(np.float64)).all() for array in reference.inputs.values()):
         return ""
@@ -318,7 +327,7 @@ def of_data(verdict: Verdict, reference: ReferenceResult | Exception) -> str:
 
 
 def is_expected(reference: ReferenceResult | Exception, finding: Finding) -> bool:
-    """Whether the reference wants what was found: NaN or infinities in outputs of their dtypes."""
+    """Return whether the reference, too, has the NaN or the infinities that a finding reports."""
     if finding.id not in ("nan-made", "infinity-made") or isinstance(reference, Exception):
         return False
     floats = (form for form in reference.forms if is_float_dtype(form[1]))

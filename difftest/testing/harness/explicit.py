@@ -1,4 +1,4 @@
-"""Explicit cases: those that nobody draws, from a spec's examples or from ``pytest --case``."""
+"""Explicit cases, from a spec's examples or from ``pytest --case``."""
 
 from __future__ import annotations
 
@@ -28,16 +28,17 @@ class NoDataError(SpecError):
 
 
 def case_from_json(document: object, spec: KernelSpec) -> Case:
-    """The case that :meth:`Case.to_json` wrote, as text or read; values outside the domain, too.
+    """Return the case that :meth:`Case.to_json` wrote; ``document`` is JSON text or its object.
 
-    Or that of a value for each name alone: random data, the first dtype.
+    A value for each name of the domain is enough: then the data are random, and the dtype is the
+    spec's first. Values may lie outside the domain.
 
     Raises
     ------
-    CaseError : it names the field, what was received and what is accepted.
+    CaseError : it names the field, the received value and the accepted values.
     """
     try:
-        return _case_of(json.loads(document) if isinstance(document, str) else document, spec)
+        return _read_case(json.loads(document) if isinstance(document, str) else document, spec)
     except json.JSONDecodeError as error:
         raise CaseError(f"received {document!r}, which is not JSON: {error}") from None
     except RecipeError as error:
@@ -46,7 +47,8 @@ def case_from_json(document: object, spec: KernelSpec) -> Case:
         raise CaseError(f"values: {error}") from None
 
 
-def _case_of(document: object, spec: KernelSpec) -> Case:
+def _read_case(document: object, spec: KernelSpec) -> Case:
+    """Return the case in a document that was read from JSON."""
     if isinstance(document, Mapping) and set(document) == set(spec.domain):
         document = json.loads(minimal_case(spec, document).to_json())
     dtypes = {name: spec.input(name).dtypes for name in spec.inputs if spec.input(name).dtypes}
@@ -90,7 +92,7 @@ def _case_of(document: object, spec: KernelSpec) -> Case:
 
 
 def explicit_cases(spec: KernelSpec) -> Iterator[Case]:
-    """The spec's examples: each Case as it is, each mapping of values once in every dtype."""
+    """Yield the spec's examples: each Case as it is, each mapping of values once in every dtype."""
     for example in spec.examples:
         if isinstance(example, Case):
             yield example
@@ -102,15 +104,16 @@ def explicit_cases(spec: KernelSpec) -> Iterator[Case]:
 def minimal_case(
     spec: KernelSpec, values: Mapping[str, Any], dtype: str | None = None, **own: Mapping[str, Any]
 ) -> Case:
-    """A case of these values: random data, or the plainest of an input's own.
+    """Return the case of these values, with random data or minimal data of an input's own.
 
-    The ``dtype`` is the first of the spec's if it is None; ``dtypes`` and ``shapes`` of arrays that
-    differ may be the case's ``own``.
+    Parameters
+    ----------
+    dtype : the dtype of the inputs; None means the spec's first.
+    own : ``dtypes`` and ``shapes`` of arrays that differ from the spec.
 
     Raises
     ------
-    NoDataError : an input's own data are none for these values, as where a strategy of arrays has
-        an end to what it can draw.
+    NoDataError : an input has no data for these values: its strategy draws nothing.
     """
     dtypes = {name: kinds[0] for name in spec.inputs if (kinds := spec.input(name).dtypes)}
     dtypes |= own.pop("dtypes", {})

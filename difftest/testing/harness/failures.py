@@ -1,6 +1,6 @@
-"""How a kernel test fails, and what it warns of: errors whose text is the report.
+"""The failures and warnings of a kernel test: errors whose text is the report.
 
-It is for people: what, where, what was expected, and how to run it again.
+A report says what is wrong and where, which values were expected, and how to run the case again.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ Row = tuple[str, str]
 """A label and a text."""
 _LABEL = 13
 _RANDOM_SIZES = 8
-"""Of cases that failed, in which random data are tried."""
+"""The number of failed cases that are tried with random data."""
 _FEW_LINES = 2
-"""How much a report says of rounding errors, unless it is asked for all."""
+"""The number of lines on rounding errors in a report that is not verbose."""
 _ONE_SIDED = {
     ("kernel", "refused"): "the kernel alone refuses",
     ("reference", "refused"): "the reference alone refuses",
@@ -48,16 +48,18 @@ _ONE_SIDED = {
     ("backend", "crashed"): "the backend broke down; this is a bug of its own, not the kernel's",
     ("backend", "unsupported"): "the backend cannot run the kernel",
 }
-"""Who failed and how, in words."""
+"""The text of a one-sided failure, by the side that failed and the kind of failure."""
 _WRONG = {"unwritten": "unwritten elements", "nan": "NaN", "outputs": "number of outputs"}
-"""What a check that failed is called in a line, where that is not its kind."""
+"""The name of a failed check in a headline, if it differs from the kind."""
 
 
 class Reproduction(NamedTuple):
-    """How a test was run: its pytest node, and the options that chose the backends.
+    """The pytest node of a test, and the options that chose the backends.
 
-    ``case_key`` is the ini key that takes the case where ``--case`` is another plugin's; ``edges``
-    are words for a call that no case is: all calls at the edges run again.
+    Attributes
+    ----------
+    case_key : the ini key that takes the case if another plugin owns ``--case``.
+    edges : a description of a call that no case can express. Then all edge calls run again.
     """
 
     node: str
@@ -66,7 +68,7 @@ class Reproduction(NamedTuple):
     edges: str = ""
 
     def arguments(self, case: Case) -> list[str]:
-        """What pytest is told to run exactly this case."""
+        """Return the arguments of pytest for exactly this case."""
         if self.edges:
             return [*self.options, f"{self.node}[edges]"]
         text = case.to_json()
@@ -74,31 +76,35 @@ class Reproduction(NamedTuple):
         return [*self.options, self.node, *option]
 
     def command(self, case: Case) -> str:
-        """The shell line that runs exactly this case."""
+        """Return the shell command that runs exactly this case."""
         return quote_command(["pytest", *self.arguments(case)])
 
 
 def quote_command(words: Sequence[str], *, windows: bool = os.name == "nt") -> str:
-    """A command as this computer's shell reads it: POSIX shells, or the one of Windows."""
+    """Return a command quoted for a POSIX shell, or for the shell of Windows."""
     return subprocess.list2cmdline(words) if windows else shlex.join(words)
 
 
 def format_report(title: str, rows: Iterable[Row], findings: Iterable[Finding] = ()) -> str:
-    """A report: its title, its rows that say something, their lines below each other, hazards."""
-    some = [(label and f"{label}:", textwrap.indent(of, " " * _LABEL)) for label, of in rows if of]
-    told = "\n".join(f"{label:<{_LABEL}}{text.lstrip()}" for label, text in some)
-    return "\n".join([title, textwrap.indent(told, "  "), *map(finding_text, findings)])
+    """Return a report: its title, its rows that are not empty, and its findings."""
+    lines = []
+    for label, text in rows:
+        if text:
+            head = f"{label}:" if label else ""
+            lines.append(f"{head:<{_LABEL}}{textwrap.indent(text, ' ' * _LABEL).lstrip()}")
+    body = textwrap.indent("\n".join(lines), "  ")
+    return "\n".join([title, body, *map(finding_text, findings)])
 
 
 def case_rows(spec: KernelSpec, case: Case) -> list[Row]:
-    """What was run."""
+    """Return the rows that show a case: its values, and the data of each input."""
     values = [f"{name}={to_jsonable(value)}" for name, value in case.values.items()]
     data = [(name, f"{spec.shape_of(case, name)} {case.data[name]!r}") for name in spec.inputs]
     return [("case", ", ".join([*values, case.dtype])), *data]
 
 
 def rejection_text(spec: KernelSpec, rejection: Rejection, backend: str, outcome: Outcome) -> str:
-    """The report of a call that a backend should have refused, or refused for another reason."""
+    """Return the report of a call that a backend did not reject, or rejected for another reason."""
     values = ", ".join(f"{name}={to_jsonable(value)}" for name, value in rejection.values.items())
     values += "".join(f", {name} of shape {shape}" for name, shape in rejection.shapes.items())
     if isinstance(outcome, Completed):
@@ -114,21 +120,21 @@ def rejection_text(spec: KernelSpec, rejection: Rejection, backend: str, outcome
 
 
 def format_sizes(spec: KernelSpec, case: Case) -> str:
-    """The sizes of a case and its dtype: enough to know it by, in a line with other words."""
+    """Return the sizes and dtypes of a case, for use within a line."""
     sizes = [f"{name}={of}" for name, of in case.values.items() if name not in spec.parameters]
     own = [f"{name} of {of}" for name, of in (*case.dtypes.items(), *case.shapes.items())]
     return ", ".join([*sizes, case.dtype, *own])
 
 
 def element_name(spec: KernelSpec, mismatch: Mismatch) -> str:
-    """The first wrong element: ``out[128, 0]``."""
+    """Return the name of the first wrong element, such as ``out[128, 0]``."""
     returned = f"output {mismatch.output} at " if mismatch.output else "out"
     name = mismatch.argument or returned
     return f"{name}{list(mismatch.first.index) if mismatch.first else ''}"
 
 
-def _told(verdict: Verdict) -> str:
-    """What came of a case on a backend."""
+def _describe_verdict(verdict: Verdict) -> str:
+    """Return the verdict on one backend in words."""
     match verdict:
         case Match(elements, exact, nonfinite):
             how = "bit for bit" if exact else "within rounding"
@@ -145,16 +151,16 @@ def _told(verdict: Verdict) -> str:
 
 
 def unrounded(mismatch: Mismatch) -> str:
-    """Say which number is judged where that is not the kernel's own; empty where it is."""
+    """Return a note on the judged value if it is not the kernel's own; else empty."""
     first = mismatch.first
     if first is None or not first.exact:
         return ""
-    said = f"{first.exact} is what the kernel computes without rounding, and what is judged"
-    return f"{said}; rounding hides the difference" if mismatch.hidden else said
+    text = f"{first.exact} is what the kernel computes without rounding, and what is judged"
+    return f"{text}; rounding hides the difference" if mismatch.hidden else text
 
 
 def describe_box(mismatch: Mismatch) -> str:
-    """Where the wrong elements lie: the box that holds them, and which ends it touches."""
+    """Return the box that holds all wrong elements, and the axes whose tail it reaches."""
     if mismatch.wrong == mismatch.elements:
         return "which is all of them"
     slices = ", ".join(f"{start}:{stop}" for start, stop in mismatch.box)
@@ -166,12 +172,12 @@ def describe_box(mismatch: Mismatch) -> str:
 
 
 class ReportedFailure(AssertionError):
-    """A kernel test fails, and the text says all that a person needs: no traceback does."""
+    """The failure of a kernel test whose text is the whole report: it needs no traceback."""
 
     raised: BaseException | None = None
-    """The error of the kernel or of the reference, if that is the failure."""
+    """The error of the kernel or of the reference, if an error is the failure."""
     beside: Sequence[str] = ()
-    """The texts of the other kinds of failures of its test."""
+    """The texts of the test's other failures, one of each kind."""
 
     @property
     def headline(self) -> str:
@@ -179,10 +185,12 @@ class ReportedFailure(AssertionError):
 
 
 class CaseFailure(ReportedFailure):
-    """A case that fails its test; the text is the report, with the line that runs it again.
+    """A case that fails its test. The report ends with the command that runs it again.
 
-    ``fresh`` is what came of the case in a process of its own, if it was not the same; ``saved``
-    its file for ``difftest replay``, if any.
+    Attributes
+    ----------
+    fresh : the result in a process of its own, if it differs; else empty.
+    saved : the file of the case for ``difftest replay``; empty without one.
     """
 
     def __init__(
@@ -195,7 +203,7 @@ class CaseFailure(ReportedFailure):
         self.spec = spec
         self.case = case
         self.again = again
-        self.findings = tuple(one for one in findings if one.severity is not Severity.NOTE)
+        self.findings = tuple(hit for hit in findings if hit.severity is not Severity.NOTE)
         self.fresh = self.saved = ""
         super().__init__()
 
@@ -204,18 +212,18 @@ class CaseFailure(ReportedFailure):
         return f"{self.spec.name} {self.title()} at {format_sizes(self.spec, self.case)}"
 
     def title(self) -> str:
-        """The first line of the report."""
+        """Return the first line of the report, without the kernel's name."""
         raise NotImplementedError
 
     def rows(self) -> list[Row]:
-        """What it says between the case and how to run it again."""
+        """Return the rows between the case and the command that runs it again."""
         return []
 
     def end_in_kernel(self) -> None:
-        """Let the traceback end where the kernel or the reference raised, for a debugger to stop.
+        """Cut the traceback so that a debugger stops where the kernel or the reference raised.
 
-        Of wrong values nothing raised there: it ends in the author's test then. Not when it is
-        raised: Hypothesis takes failures at several lines for several bugs.
+        For wrong values it ends in the author's test. Call it after the failure was raised:
+        Hypothesis takes failures at different lines for different bugs.
         """
         steps = inner_frames(self)
         if self.raised is not None:
@@ -237,18 +245,22 @@ class CaseFailure(ReportedFailure):
 
 
 def _is_hidden(failure: Exception) -> bool:
-    """Whether the exact run alone shows what is wrong in a case."""
+    """Return whether only the exact run shows that a case is wrong."""
     verdict = getattr(failure, "verdict", None)
     return isinstance(verdict, Mismatch) and verdict.hidden
 
 
 class DifferentialFailure(CaseFailure):
-    """A kernel and its reference disagree on a case; the text says where.
+    """A disagreement of a kernel and its reference on a case; the text says where.
 
-    ``verdicts`` are those of backends, by name, ``wrong`` those that fail; ``others`` what came of
-    the other kernels of the contract, a line each; ``findings`` hazards, which may be the reason.
-    ``writers`` has, by backend, the instruction that wrote the first wrong element last. It is
-    empty until :func:`~difftest.testing.harness.writers.locate_writers` runs the case once more.
+    Attributes
+    ----------
+    verdicts : the verdict of each backend, by name.
+    wrong : the verdicts that fail.
+    others : a line for each other kernel of the contract.
+    findings : hazards, which may be the cause.
+    writers : for each backend, the instruction that wrote the first wrong element last. It is empty
+        until :func:`~difftest.testing.harness.writers.locate_writers` runs the case once more.
     """
 
     def __init__(
@@ -272,7 +284,7 @@ class DifferentialFailure(CaseFailure):
 
     @property
     def headline(self) -> str:
-        """In one line: the kernel, what is wrong, the case, the first wrong element."""
+        """The kernel, the kind of error, the case and the first wrong element, in one line."""
         verdict = self.verdict
         if isinstance(verdict, Mismatch):
             what = f"wrong {verdict.question or _WRONG.get(verdict.kind, verdict.kind)}"
@@ -289,21 +301,21 @@ class DifferentialFailure(CaseFailure):
 
     @property
     def verdict(self) -> Mismatch | OneSided:
-        """That of the first backend that is wrong."""
+        """The verdict of the first backend that is wrong."""
         return next(iter(self.wrong.values()))
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """What is wrong, whatever the case is."""
+        """The kind of error, which does not depend on the case."""
         wrong = self.verdict
         detail = wrong.output if isinstance(wrong, Mismatch) else type(wrong.error)
         return self.headline.partition(" at ")[0], detail
 
     def on_plain_data(self, run: Callable[[Case], object]) -> DifferentialFailure:
-        """The failure of this kind that has the plainest data, which ``run`` runs.
+        """Return the failure of this kind with the simplest data; ``run`` runs a case.
 
-        Zeros, ones or iota of all inputs that have no data of their own, or of one after another:
-        Hypothesis finds its way there only if each step on it fails.
+        It tries zeros, ones and iota: first for all inputs without data of their own, then for one
+        input at a time. Hypothesis gets there only if each step on the way fails.
         """
         failure = self
         order = list(RECIPES)
@@ -315,17 +327,18 @@ class DifferentialFailure(CaseFailure):
                     break
                 try:
                     run(replace(failure.case, data={**data, **dict.fromkeys(names, recipe)}))
-                except Exception as plainer:  # what is of another kind is another bug
-                    if isinstance(plainer, DifferentialFailure) and plainer.kind == self.kind:
-                        failure = plainer
+                except Exception as simpler:  # an error of another kind is another bug
+                    if isinstance(simpler, DifferentialFailure) and simpler.kind == self.kind:
+                        failure = simpler
                         break
         return failure
 
     def in_own_dtype(self, run: Callable[[Case], object]) -> DifferentialFailure:
-        """The failure of this kind whose wrong numbers are the kernel's own, which ``run`` runs.
+        """Return a failure of this kind with wrong values of the kernel's own.
 
-        A case of the test that has shown such numbers, or random data in the sizes that failed.
-        Itself, where its numbers are the kernel's own, or where none of these shows such numbers.
+        ``run`` runs a case of the test that has shown wrong values, or else random data in sizes
+        that failed. The failure returns itself if its own values are wrong, or if no case shows
+        wrong values.
         """
         if not _is_hidden(self):
             return self
@@ -333,15 +346,15 @@ class DifferentialFailure(CaseFailure):
         for case in [visible[0]] if visible else self._random_cases():
             try:
                 run(case)
-            except Exception as shown:  # what is of another kind is another bug
-                if _is_hidden(shown) or not isinstance(shown, DifferentialFailure):
+            except Exception as visible_failure:  # an error of another kind is another bug
+                if not isinstance(visible_failure, DifferentialFailure):
                     continue
-                if shown.kind == self.kind:
-                    return shown
+                if visible_failure.kind == self.kind and not _is_hidden(visible_failure):
+                    return visible_failure
         return self
 
     def _random_cases(self) -> list[Case]:
-        """Random data in the sizes of cases that failed, few elements first."""
+        """Return cases with random data in the sizes of failed cases, the smallest first."""
         free = [name for name in self.spec.inputs if self.spec.input(name).data is None]
         data: dict[str, Recipe] = {name: Random(seed) for seed, name in enumerate(free)}
         made = {
@@ -361,7 +374,7 @@ class DifferentialFailure(CaseFailure):
     def rows(self) -> list[Row]:
         rows: list[Row] = []
         for backend, verdict in self.verdicts.items():
-            rows.append((backend, _told(verdict)))
+            rows.append((backend, _describe_verdict(verdict)))
             if isinstance(verdict, Mismatch) and (first := verdict.first) is not None:
                 at = element_name(self.spec, verdict)
                 how = verdict.how if self._verbose else verdict.how[:_FEW_LINES]
@@ -385,13 +398,13 @@ class DifferentialFailure(CaseFailure):
 
     @cached_property
     def looks(self) -> dict[str, str]:
-        """By backend what its wrong values look like; of those that say something."""
+        """The pattern of the wrong values of each backend that shows one."""
         wrong = [(on, v) for on, v in self.wrong.items() if isinstance(v, Mismatch)]
         return {on: text for on, v in wrong if (text := self.history.looks(self.case, on, v))}
 
 
 class HazardFailure(CaseFailure):
-    """A kernel agrees with its reference, and does what can be wrong on a device: ``findings``."""
+    """A kernel that agrees with its reference here but has hazards on a device: ``findings``."""
 
     @property
     def headline(self) -> str:
@@ -403,7 +416,7 @@ class HazardFailure(CaseFailure):
 
 
 class BrokenReferenceError(CaseFailure):
-    """The reference cannot judge a case: it broke down, or wrote to its arguments (``defect``)."""
+    """A reference that cannot judge a case: it crashed, or wrote to its arguments (``defect``)."""
 
     def __init__(
         self, spec: KernelSpec, case: Case, defect: ReferenceDefect, again: Reproduction | None
@@ -420,24 +433,24 @@ class BrokenReferenceError(CaseFailure):
 
 
 class HazardWarning(UserWarning):
-    """A kernel does what may be wrong on some device, or in some release."""
+    """A kernel's hazard on some device, or in some release."""
 
 
 class NotRejectedError(ReportedFailure):
-    """A backend did not refuse what it must refuse."""
+    """A backend did not reject a call that it must reject."""
 
 
 class EdgeFailure(DifferentialFailure, NotRejectedError):
-    """A call near the contract's edge (``edge``) was neither refused nor correct."""
+    """A call near the contract's edge (``edge``) was neither rejected nor correct."""
 
     def __init__(
         self, spec: KernelSpec, edge: Edge, verdict: tuple[str, Verdict], again: Reproduction | None
     ) -> None:
-        # A line runs it alone only where the test's spec can say such a case.
-        own = {name for name in spec.inputs if spec.input(name).dtypes}
+        # One command can run this call alone only if a case of the spec can express it.
+        fixed = {name for name in spec.inputs if spec.input(name).dtypes}
         case = edge.case
         self.edge = edge
-        is_case = not case.shapes and case.dtype in spec.dtypes and own == set(case.dtypes)
+        is_case = not case.shapes and case.dtype in spec.dtypes and fixed == set(case.dtypes)
         super().__init__(spec, case, dict([verdict]), again)
         self.again = again and again._replace(edges="" if is_case else edge.why)
 
@@ -452,4 +465,4 @@ class EdgeFailure(DifferentialFailure, NotRejectedError):
 
 
 class NothingComparedError(ReportedFailure):
-    """A kernel test ended without having compared anything."""
+    """A kernel test ended without any comparison."""

@@ -1,10 +1,9 @@
-"""What one call of a kernel or a reference may take, and what it may leave behind.
+"""Limits of one call of a kernel or a reference, and the restoration of global state after it.
 
-Time and memory are limited where that was asked for. NumPy's settings and the random states are put
-back, and a warning says that they were changed. A call that forks is told, and its child ends here:
-it would run the other tests once more. One that calls ``os._exit`` would end the run as if all were
-well: it raises SystemExit here. Whether arrays fit in this computer's memory is asked before they
-are made.
+Options limit time and memory. NumPy's settings and the random states are restored, and a warning
+names those that changed. A call that forks is an error: its child ends here, because it would run
+the other tests once more. ``os._exit`` raises SystemExit, because it would end the run without a
+failure. Arrays that do not fit in this computer's memory are rejected before they are made.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ from difftest.support.signature import function_name
 from difftest.support.tracebacks import format_error
 
 USED = Path("/proc/self/statm")
-"""Pages that this process has. Where there is no such file, memory cannot be limited."""
+"""The file with the number of this process's pages. Without it, memory cannot be limited."""
 _SHARE = 2
-"""A run has its inputs at least twice: as they were drawn, and as the kernel gets them."""
+"""The copies of the inputs that a run holds at least: the drawn arrays, and the kernel's own."""
 AGAIN = 1.0
-"""Seconds after which a call is stopped once more whose time is over."""
+"""Seconds between two attempts to stop a call that is over its time."""
 _FORKS: list[int] = []
 EXIT = os._exit
 if hasattr(os, "register_at_fork"):
@@ -49,21 +48,21 @@ class CaseLimitError(RuntimeError):
 
 
 class ExpiredError(BaseException):
-    """Stops a call whose time is over; no Exception, which a kernel may catch."""
+    """The error that stops a call over its time; ``except Exception`` in a kernel misses it."""
 
 
 @dataclass
 class CaseLimits:
-    """Of one call: seconds, and MiB more than this process has; None for no limit."""
+    """Limits of one call: seconds, and MiB beyond the process's present size; None for no limit."""
 
     seconds: float | None = None
     memory: float | None = None
     case: Any = None
-    """What is called: its name, or a KernelCall; None where nobody said."""
+    """The name of the running call, or its KernelCall; None if unknown."""
     expired: int = 0
-    """Calls whose time was over, so far."""
+    """The number of calls over their time, so far."""
     stops: int = 0
-    """How often one was stopped that runs still: it catches BaseException, or Python does."""
+    """The number of attempts to stop the running call: code on its way caught BaseException."""
 
 
 LIMITS = CaseLimits()
@@ -74,27 +73,32 @@ _MACHINE = {
     errno.EMFILE: "open files",
     errno.ENFILE: "open files",
 }
-"""What a computer has too little of, by the number of the error that says so."""
+"""The resource that a computer lacks, by the error's number."""
 TOO_LITTLE = "this computer has too little "
-"""How the reason begins of a case that cannot be judged here."""
+"""The beginning of the reason why a case cannot be judged here."""
 NEEDS_LESS = "run fewer processes at once, or give the domain smaller sizes"
-"""What a person can do about it."""
+"""The remedy for such a case."""
 
 
 def fault_of_machine(error: BaseException | None) -> str:
-    """Return what this computer lacks, as an error says; empty if the error is another one.
+    """Return the resource that this computer lacks, according to an error; empty for other errors.
 
-    Such an error says nothing of a kernel or of its reference. A limit that a call broke is none:
-    a person chose it.
+    Such an error does not judge a kernel or its reference. A broken limit is no such error, because
+    the user chose the limit.
     """
     if isinstance(error, MemoryError):
         return f"{TOO_LITTLE}memory: {format_error(error)}"
-    what = _MACHINE.get(error.errno or 0) if isinstance(error, OSError) else None
-    return "" if error is None or what is None else f"{TOO_LITTLE}{what}: {format_error(error)}"
+    resource = _MACHINE.get(error.errno or 0) if isinstance(error, OSError) else None
+    if error is None or resource is None:
+        return ""
+    return f"{TOO_LITTLE}{resource}: {format_error(error)}"
 
 
 def limit(seconds: float | None, memory: float | None) -> contextlib.ExitStack:
-    """Hold calls to these limits, or to what is less already; what is returned takes that back."""
+    """Limit each call; close the returned stack to restore the limits before.
+
+    A lower limit that applies already stays.
+    """
     if memory is not None and not USED.exists():
         raise OSError("this system cannot limit a process; Linux can")
     undo = contextlib.ExitStack()
@@ -106,15 +110,17 @@ def limit(seconds: float | None, memory: float | None) -> contextlib.ExitStack:
 
 
 def within_limits(function: Callable[[], Any], case: Any = None) -> Any:
-    """What a function returns; ``case`` is what it calls, for :attr:`CaseLimits.case`.
+    """Call a function within the limits, and return its result.
+
+    ``case`` is the value of :attr:`CaseLimits.case` during the call.
 
     Raises
     ------
-    CaseLimitError : it took more than a case may, or forked. Its traceback ends in the function.
+    CaseLimitError : the call broke a limit, or forked. Its traceback ends in the function.
 
     Warns
     -----
-    UserWarning : it changed what is put back.
+    UserWarning : the call changed state that is restored.
     """
     process = os.getpid()
     forks = len(_FORKS)
@@ -130,7 +136,7 @@ def within_limits(function: Callable[[], Any], case: Any = None) -> Any:
                 result = function()
         finally:
             os._exit, sys.stdout, LIMITS.case = outer
-            _put_back(before, case)
+            _restore_settings(before, case)
     except BaseException as error:
         _check(process, forks, expired, error)
         raise
@@ -141,9 +147,9 @@ def within_limits(function: Callable[[], Any], case: Any = None) -> Any:
 def _check(
     process: int, forks: int, expired: threading.Event | None, error: BaseException | None
 ) -> None:
-    """Raise a CaseLimitError if a call that ended with this error, or with none, broke a limit.
+    """Raise a CaseLimitError if a call broke a limit; ``error`` is the one that ended it, or None.
 
-    What ends a session, such as a debugger's quit, ends it: it is a KeyboardInterrupt then.
+    An error that ends a session, such as a debugger's quit, becomes a KeyboardInterrupt.
     """
     text = ""
     if os.getpid() != process:
@@ -160,14 +166,14 @@ def _check(
         raise KeyboardInterrupt(str(error) or "a debugger was left") from error
     if text:
         frames = None if error is None else error.__traceback__
-        traceback.clear_frames(frames)  # they hold what has filled the memory
+        traceback.clear_frames(frames)  # frees the arrays that filled the memory
         raise CaseLimitError(text).with_traceback(frames) from None
 
 
 def _limit(after: contextlib.ExitStack, expired: threading.Event | None) -> None:
-    """Limit the memory and the time that are taken from here on; the end of ``after`` ends that."""
+    """Limit memory and time from here on, until ``after`` is closed."""
     if expired is not None:
-        _start_clock(after, expired)  # whose stack is not the call's
+        _start_clock(after, expired)  # before the memory limit: its thread needs a stack
     if LIMITS.memory is not None:
         import resource
 
@@ -182,7 +188,7 @@ def _limit(after: contextlib.ExitStack, expired: threading.Event | None) -> None
 _OF_PYTHON: Any = random.getstate.__self__  # type: ignore[attr-defined]
 _OF_NUMPY: Any = np.random.get_state.__self__  # type: ignore[attr-defined]
 _HEAD = object.__basicsize__
-"""Bytes of an object that begin with a count that changes."""
+"""The number of bytes before an object's own data; they hold a reference count that changes."""
 
 
 @functools.lru_cache(maxsize=8)
@@ -191,7 +197,7 @@ def _bytes_at(owner: Any) -> ctypes.Array[ctypes.c_char]:
 
 
 def _memory(owner: Any) -> object:
-    """What holds a random state, of which to ask takes far longer, as 624 numbers do."""
+    """Return a quick mark of a random state: its raw memory. To read the 624 numbers is slower."""
     return _bytes_at(owner).raw, {**getattr(owner, "__dict__", {})}
 
 
@@ -209,35 +215,38 @@ _SETTINGS: dict[str, tuple[Callable[[], object], Callable[[], Any], Callable[[An
     ),
     "Python's random state": (lambda: _memory(_OF_PYTHON), random.getstate, random.setstate),
 }
-"""What a call may change for those after it: a mark of it, what it is, and what puts it back."""
+"""Global state that a call may change: functions for a quick mark, for its value, to restore it."""
 _LAST: dict[str, tuple[object, Any]] = {}
-"""The last mark of each, and what it was then: it is asked for where another mark is seen."""
+"""The last mark and value of each state. The value is read again only if the mark differs."""
 
 
 def _settings() -> dict[str, tuple[object, Any]]:
-    """What each is now, with its mark."""
-    for name, (look, ask, _) in _SETTINGS.items():
-        mark = look()
+    """Return the mark and the value of each state."""
+    for name, (read_mark, read_value, _) in _SETTINGS.items():
+        mark = read_mark()
         if name not in _LAST or _LAST[name][0] != mark:
-            _LAST[name] = mark, ask()
+            _LAST[name] = mark, read_value()
     return {**_LAST}
 
 
-def _put_back(before: dict[str, tuple[object, Any]], case: Any) -> None:
-    """Put back what a call has changed, and warn of it."""
-    changed = [name for name, (look, _, _) in _SETTINGS.items() if look() != before[name][0]]
+def _restore_settings(before: dict[str, tuple[object, Any]], case: Any) -> None:
+    """Restore the state that a call has changed, and warn of the change."""
+    changed = [name for name, (mark, _, _) in _SETTINGS.items() if mark() != before[name][0]]
     for name in changed:
         _SETTINGS[name][2](before[name][1])
-    if changed:  # the lines above this call are of no use to its author
+    if changed:  # warn without a line: the lines of the harness do not help the author
         kernel = getattr(case, "kernel", case)
-        what = kernel if isinstance(kernel, str) else function_name(kernel)
-        what = "a reference" if case is None else what
-        text = f"{what} changed {' and '.join(changed)}, put back after the call"
+        caller = kernel if isinstance(kernel, str) else function_name(kernel)
+        caller = "a reference" if case is None else caller
+        text = f"{caller} changed {' and '.join(changed)}, put back after the call"
         warnings.warn_explicit(text, UserWarning, "difftest", 0)
 
 
 def exit_of(process: int) -> Any:
-    """What ``os._exit`` is in a scope that a process begins: an error. What it forks there ends."""
+    """Return a replacement of ``os._exit`` that raises SystemExit in this process.
+
+    In a forked child it ends the child.
+    """
 
     def instead(status: int) -> NoReturn:
         if os.getpid() != process:
@@ -248,13 +257,16 @@ def exit_of(process: int) -> Any:
 
 
 def _start_clock(after: contextlib.ExitStack, expired: threading.Event) -> None:
-    """Raise in this thread, and in those that it will start, when the time is over, and again.
+    """Raise ExpiredError when the time is over, in this thread and in the threads that it starts.
 
-    What is raised in a ``__del__`` or in a callback of the garbage collector goes no further.
-    Python reports it to a hook, where pytest would make it the test's failure.
+    It is raised again and again until the call ends. Python does not pass on an error in a
+    ``__del__`` or in a callback of the garbage collector. It calls a hook, where pytest would turn
+    the error into the test's failure. So the hook ignores ExpiredError.
     """
-    seconds, over = min(LIMITS.seconds or 0.0, threading.TIMEOUT_MAX), threading.Event()
-    me, before = threading.get_ident(), {thread.ident for thread in threading.enumerate()}
+    seconds = min(LIMITS.seconds or 0.0, threading.TIMEOUT_MAX)
+    over = threading.Event()
+    me = threading.get_ident()
+    before = {thread.ident for thread in threading.enumerate()}
     has_signal = hasattr(signal, "SIGALRM") and me == threading.main_thread().ident
 
     def stop(*_: object) -> NoReturn:
@@ -265,9 +277,10 @@ def _start_clock(after: contextlib.ExitStack, expired: threading.Event) -> None:
         wait = seconds
         while not over.wait(wait):
             expired.set()
-            for thread in {one.ident for one in threading.enumerate()} - before - {clock.ident}:
-                _raise_in(thread, ExpiredError)
-            if has_signal:  # ends a sleep, too
+            now = {thread.ident for thread in threading.enumerate()}
+            for started in now - before - {clock.ident}:
+                _raise_in(started, ExpiredError)
+            if has_signal:  # a signal ends a sleep, too
                 signal.pthread_kill(me, signal.SIGALRM)
             else:
                 _raise_in(me, ExpiredError)
@@ -275,7 +288,7 @@ def _start_clock(after: contextlib.ExitStack, expired: threading.Event) -> None:
 
     def end() -> None:
         while clock.is_alive():
-            with contextlib.suppress(ExpiredError):  # comes here, if at all: see _raise_in
+            with contextlib.suppress(ExpiredError):  # a late error arrives here: see _raise_in
                 over.set()
                 clock.join()
         LIMITS.stops = 0
@@ -291,30 +304,33 @@ def _start_clock(after: contextlib.ExitStack, expired: threading.Event) -> None:
     if has_signal:
         after.callback(signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, stop))
     clock = threading.Thread(target=expire)
-    for _ in range(2):  # the error may come before the first line of one
+    for _ in range(2):  # a late error may interrupt the first call before its first line
         after.callback(end)
     clock.start()
 
 
 def _raise_in(thread: int | None, error: type[BaseException]) -> None:
-    """Raise an error at a thread's next line of Python, and never take one back.
+    """Raise an error at a thread's next line of Python. It cannot be withdrawn.
 
-    While an error that was announced does not come, Python 3.11 begins each traced call anew.
+    Until the error arrives, Python 3.11 starts each traced call again.
     """
     raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
     raise_in(ctypes.c_ulong(thread or 0), ctypes.py_object(error))
 
 
 def too_large(arrays: Iterable[tuple[Sequence[int], int]]) -> str:
-    """Why arrays of these shapes and bytes an element cannot be made here; empty if they can."""
+    """Return why this computer cannot hold arrays of these shapes; empty if it can.
+
+    ``arrays`` has the shape and the bytes of an element of each.
+    """
     needed = sum(math.prod(shape) * width for shape, width in arrays)
     try:
-        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # Windows has no sysconf
         return ""
-    if _SHARE * needed <= there:
+    if _SHARE * needed <= available:
         return ""
     return (
         f"the arrays take {needed:,} bytes ({needed / 2**30:,.3g} GiB); accepted: at most "
-        f"1/{_SHARE} of the memory of this computer, {there / 2**30:,.3g} GiB"
+        f"1/{_SHARE} of the memory of this computer, {available / 2**30:,.3g} GiB"
     )

@@ -1,4 +1,4 @@
-"""Examples of a strategy, the same each time, and the plainest, which Hypothesis tries first."""
+"""Reproducible examples of a strategy, and the minimal one, which Hypothesis tries first."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TRIES = 4
 
 
 def examples(strategy: SearchStrategy[Example], count: int) -> list[Example]:
-    """So many examples of a strategy, the same each time."""
+    """Return a number of examples of a strategy, equal at each call."""
     drawn: list[Example] = []
 
     def collect(example: Example) -> None:  # Hypothesis reads this text each time: it is short

@@ -1,8 +1,8 @@
-"""Recipes: how the elements of one array are made, from the plainest to the wildest.
+"""Recipes for the elements of an array, from simple to complex.
 
-A recipe is small and says everything: it prints as code that runs, travels as JSON, and makes the
-same array each time. Hypothesis draws recipes, not elements, so that a shrunk failure shows data
-that a person can read. The order of the classes here is the order of shrinking.
+A recipe is small and complete: it prints as Python code, is stored as JSON, and makes the same
+array each time. Hypothesis draws recipes, not elements, so a shrunk failure shows readable data.
+The order of the classes here is the order of shrinking.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from difftest.support.rounding import Array, Float64, is_float_dtype, round_once
 Shape: TypeAlias = tuple[int, ...]
 
 _IOTA_PERIODS = (251, 127, 13, 7, 2)
-"""Primes, so that no tile size divides one, and each all that some dtype holds: 2 truth values."""
+"""Primes, so that no tile size divides them; small ones fit narrow dtypes, 2 fits booleans."""
 
 
 class RecipeError(ValueError):
@@ -30,7 +30,7 @@ class RecipeError(ValueError):
 
 
 RECIPES: dict[str, type[Recipe]] = {}
-"""By kind, in their order here and in :mod:`difftest.testing.harness.structured`."""
+"""Recipes by kind, in the order here and in :mod:`difftest.testing.harness.structured`."""
 
 
 @dataclass(frozen=True)
@@ -42,17 +42,17 @@ class Seeded:
 
 @dataclass(frozen=True)
 class Recipe:
-    """One way of filling an array; see the subclasses.
+    """A way to fill an array; see the subclasses.
 
     Raises
     ------
-    RecipeError : a field that has to be a number is none, or is out of range.
+    RecipeError : a field is not a number, or is out of range.
     """
 
     # Class attributes without annotations, so that they are no fields of the dataclass.
     kind = ""
     is_random = False
-    """Whether rounding errors on this data may be taken as independent (see ``compare``)."""
+    """Whether rounding errors on this data count as independent (see ``compare``)."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -61,7 +61,7 @@ class Recipe:
             for fits, accepted in filter(None, map(_FIELDS.get, (str(field.type), field.name))):
                 if not fits(value):
                     raise RecipeError(f"{name}: received {value!r:.80}; accepted: {accepted}")
-            if field.type == "int":  # of NumPy's, too: as JSON knows it
+            if field.type == "int":  # JSON does not encode NumPy's integers
                 object.__setattr__(self, field.name, int(value))
 
     def __init_subclass__(cls) -> None:
@@ -70,7 +70,7 @@ class Recipe:
 
     @classmethod
     def made(cls, /, *seed: int, **values: Any) -> Recipe:
-        """A recipe with these values of its fields."""
+        """Return a recipe with these field values; raise a RecipeError if they do not fit."""
         try:
             return cls(*seed, **values)
         except TypeError as error:
@@ -78,7 +78,7 @@ class Recipe:
             raise RecipeError(f"recipe {cls.kind}: {error}; accepted: {accepted}") from None
 
     def build(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """The array of this shape whose elements are rounded once into ``dtype``."""
+        """Return an array of this shape; its elements are rounded once into ``dtype``."""
         generator = np.random.default_rng(getattr(self, "seed", 0))
         return round_once(self._values(generator, shape or (1,), dtype).reshape(shape), dtype)
 
@@ -86,9 +86,9 @@ class Recipe:
         raise NotImplementedError
 
     def to_json(self) -> str | dict[str, Any]:
-        """The kind alone if there is nothing more to say, else {kind: fields}.
+        """Return the kind if the recipe has no fields, else {kind: fields}.
 
-        NaN and infinities, which JSON lacks, are their names.
+        NaN and infinities, which JSON lacks, are encoded by name.
         """
         values = {name: _as_json(value) for name, value in asdict(self).items()}
         return {self.kind: values} if values else self.kind
@@ -109,7 +109,7 @@ class Ones(Recipe):
 
 
 class Iota(Recipe):
-    """Element i, in row-major order, is i modulo a prime: 251, or less where a dtype holds less."""
+    """Element i, in row-major order, is i modulo a prime: 251, or less for narrow dtypes."""
 
     def _values(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
         turns = map(np.arange, _IOTA_PERIODS)
@@ -119,7 +119,7 @@ class Iota(Recipe):
 
 @dataclass(frozen=True)
 class Fill(Recipe):
-    """All elements ``value``, but for a few ``overrides``: (position, value) pairs.
+    """All elements ``value``, except a few ``overrides``: (position, value) pairs.
 
     A position counts elements in row-major order, modulo the size of the array, so -1 is the last.
     """
@@ -138,7 +138,7 @@ class Fill(Recipe):
 class Integers(Seeded, Recipe):
     """Random integers from ``-bound`` to ``bound`` (from 0 in an unsigned dtype).
 
-    Sums of their products are exact in float32 up to 2**24: a kernel must get each bit right.
+    Sums of their products are exact in float32 up to 2**24, so a kernel must be right to the bit.
     """
 
     is_random = True
@@ -151,9 +151,9 @@ class Integers(Seeded, Recipe):
 
 @dataclass(frozen=True)
 class Random(Seeded, Recipe):
-    """Normally distributed, each scaled by 2**e with e uniform in [-spread, spread].
+    """Normally distributed numbers, each scaled by 2**e with e uniform in [-spread, spread].
 
-    The values fill the dtype's mantissa: whatever rounds them to a narrower dtype shows.
+    The values fill the dtype's mantissa, so rounding to a narrower dtype shows.
     """
 
     is_random = True
@@ -168,10 +168,11 @@ class Random(Seeded, Recipe):
 
 @dataclass(frozen=True)
 class Outliers(Seeded, Recipe):
-    """Normally distributed, but for about one element in eight: there one of ``values`` stands.
+    """Normally distributed numbers, but about one element in eight is one of ``values``.
 
-    In a floating-point dtype each is scaled by a uniform number from 1/2 to 1, so that no two are
-    equal: the largest subnormal number gives subnormal numbers, a very large one very large ones.
+    In a floating-point dtype each of these is scaled by a uniform number from 1/2 to 1, so that no
+    two are equal. The largest subnormal number gives subnormal numbers, a very large number gives
+    very large numbers.
     """
 
     is_random = True
@@ -180,7 +181,7 @@ class Outliers(Seeded, Recipe):
     def _values(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
         drawn = generator.standard_normal(shape)
         places = np.flatnonzero(generator.random(drawn.size) < 1 / 8)
-        if drawn.size > 1 and places.size in (0, drawn.size):  # at least one, and one that is none
+        if drawn.size > 1 and places.size in (0, drawn.size):  # at least one of each kind
             places = np.arange(1)
         scales = generator.uniform(0.5, 1.0, places.size) if is_float_dtype(dtype) else 1.0
         np.put(drawn, places, generator.choice(np.array(self.values), places.size) * scales)
@@ -198,7 +199,7 @@ def _is_number(value: object, kind: type = Real) -> bool:
 
 
 def is_plain_integer(value: object) -> bool:
-    """Whether it is an integer of Python or NumPy, and no truth value."""
+    """Return whether a value is an integer of Python or NumPy, and not a boolean."""
     return _is_number(value, Integral)
 
 
@@ -221,7 +222,7 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "below": (lambda value: value >= 1, "at least 1"),
     "share": (lambda value: 0 <= value <= 1, "from 0 to 1"),
 }
-"""By its annotation, and by its name, what a field has to be."""
+"""The checks of a field, by its annotation and by its name: a predicate, and what it accepts."""
 
 
 def _from_json(value: Any) -> Any:
@@ -231,7 +232,7 @@ def _from_json(value: Any) -> Any:
 
 
 def recipe_from_json(document: Any) -> Recipe:
-    """The recipe that :meth:`Recipe.to_json` wrote."""
+    """Return the recipe that :meth:`Recipe.to_json` wrote."""
     is_pair = isinstance(document, dict) and len(document) == 1
     kind, values = next(iter(document.items())) if is_pair else (document, {})
     if not isinstance(kind, str) or kind not in RECIPES or not isinstance(values, dict):

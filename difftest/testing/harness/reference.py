@@ -1,8 +1,8 @@
-"""A call of the reference: on copies of what it may only read, and whose errors are told apart.
+"""Call a reference on copies of its arguments, and classify its errors.
 
-A reference may refuse a case: by an ``assert``, or by raising ValueError, in code of its own.
-Whatever else it raises is a defect of the reference, and so is a write to one of its arguments:
-nothing can be judged by it then.
+A reference may reject a case, by an ``assert`` or a ValueError in its own code. Any other error is
+a defect of the reference, and so is a write to an argument. Then the reference cannot judge the
+case.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ REFUSALS = (AssertionError, ValueError)
 
 
 class ReferenceRefusal(Exception):
-    """The reference refuses the case, by an ``error``."""
+    """The reference rejects the case by an ``error``."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -34,9 +34,10 @@ class ReferenceRefusal(Exception):
 
 @dataclass(eq=False, repr=False)
 class ReferenceDefect(Exception):
-    """The reference is wrong, so that it can judge nothing.
+    """A wrong reference, which cannot judge a case.
 
-    ``happened`` is one sentence that names it; ``where`` its source line, if an error shows one.
+    ``happened`` is one sentence that names the reference. ``where`` is its source line, if an error
+    shows one.
     """
 
     happened: str
@@ -50,7 +51,7 @@ class ReferenceDefect(Exception):
 
 
 def as_float64(outputs: tuple[Array, ...]) -> tuple[Float64, ...]:
-    """Outputs of a reference in the precision in which they are compared."""
+    """Return a reference's outputs as float64, the dtype of comparisons."""
     return tuple(array.astype(np.float64, copy=False) for array in outputs)
 
 
@@ -60,15 +61,19 @@ def call_reference(
     parameters: Mapping[str, Any],
     role: str = "reference",
 ) -> tuple[Array, ...]:
-    """The outputs of a reference, in its own dtypes, for private copies of its arguments.
+    """Call a reference on copies of its arguments, and return its outputs in its own dtypes.
 
-    It may read, return and make views of ``inputs``, and gets those of the kernel's ``parameters``
-    that it has; ``role`` is what it is called in an error.
+    Parameters
+    ----------
+    function : the reference. It may read, return and make views of its inputs.
+    inputs : the input arrays, by name.
+    parameters : the kernel's parameters. The reference gets those that it accepts.
+    role : the name of the function's role in errors.
 
     Raises
     ------
-    ReferenceRefusal : a check of the reference's own refuses the case.
-    ReferenceDefect : it wrote to an argument, broke down, or returned no array of numbers.
+    ReferenceRefusal : a check in the reference's own code rejects the case.
+    ReferenceDefect : it wrote to an argument, crashed, or did not return arrays of numbers.
     MemoryError, OSError : this computer cannot run it: see ``fault_of_machine``.
     """
     who = f"the {role} {function_name(function)}"
@@ -80,7 +85,7 @@ def call_reference(
         returned = within_limits(lambda: guarded(lambda: function(*args, **kwargs)))
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # pytest.skip too, which would end the test quietly
+    except BaseException as error:  # also pytest.skip, which would end the test quietly
         if isinstance(error, REFUSALS) and is_raised_by(error, function):
             raise ReferenceRefusal(error) from error
         if isinstance(error, CaseLimitError):
@@ -116,7 +121,7 @@ def call_reference(
 
 
 def _arrays(value: Any) -> Iterator[Array]:
-    """The arrays in a value, however deep in lists, tuples and dictionaries."""
+    """Yield the arrays in a value, at any depth of lists, tuples and dictionaries."""
     if isinstance(value, np.ndarray):
         yield value
     elif isinstance(value, (list, tuple, dict)):
@@ -132,17 +137,20 @@ def _differ(value: Any, other: Any) -> bool:
 
 
 def raising_line(error: BaseException, function: Callable[..., Any]) -> str:
-    """The innermost line of the author's own: file, line and its text; empty if there is none."""
-    own = (entry for entry in inner_frames(error) if is_own(entry, function))
-    return next((str(Location(e.tb_frame.f_code.co_filename, e.tb_lineno)) for e in own), "")
+    """Return the innermost line of the author's code: file, line and text; empty without one."""
+    for entry in inner_frames(error):
+        if is_own(entry, function):
+            return str(Location(entry.tb_frame.f_code.co_filename, entry.tb_lineno))
+    return ""
 
 
 def array_bytes(array: Array) -> Array:
-    """An array's bytes, without a copy where they lie together: NaN is equal to itself."""
+    """Return an array's bytes, without a copy if it is contiguous. Bytes of equal NaN are equal."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def _numbers(returned: object, who: str) -> Array:
+    """Return an output as an array of numbers; raise a ReferenceDefect if it is none."""
     try:
         array = np.asarray(returned)
     except ValueError:  # rows of several lengths

@@ -1,8 +1,8 @@
-"""What a reference does with its inputs, seen by calling it: so much may be drawn for its kernel.
+"""Infer properties of a reference by calling it, to choose the data that are drawn.
 
-The ends of a dtype, NaN and infinities tell much where values only move or are chosen from, and
-nothing where they are computed with: every sum overflows there. So the reference is called on a few
-samples of its domain. What it does on all of them is its nature.
+The ends of a dtype, NaN and infinities are good data if a kernel only moves or selects values. They
+are useless if it computes, because every sum overflows. So the reference is called on a few samples
+of its domain. A property must hold on all of them.
 """
 
 from __future__ import annotations
@@ -25,40 +25,41 @@ from difftest.testing.harness.reference import (
 from difftest.testing.harness.spec import KernelSpec, count_elements
 
 Filler = Callable[[np.random.Generator, Array], Array]
-"""Makes values in an array's place, the same each time."""
+"""A function that returns values for an array, the same each time."""
 
 FLOATS = "fV"  # kinds of dtypes: those of ml_dtypes are V to NumPy
 MOST_ELEMENTS = 2**15
-"""Of a sample, if any has so few, where the reference is called often."""
+"""The most elements of a sample for properties that need many calls, if a sample has so few."""
 MOST_TOGETHER = 2**22
-"""Of all samples: each has to show that values only move, or are chosen from."""
+"""The most elements of all samples for properties that each sample must show."""
 _KEEP_NAN = (None, "trn2", "trn3")
-"""Generations whose Tensor Engine spreads no NaN where it transposes (AWS ``nki.isa.nc_transpose``,
-v2.32.0)."""
+"""Generations whose Tensor Engine does not spread NaN in a transpose (AWS
+``nki.isa.nc_transpose``, v2.32.0)."""
 _VALUES = (np.nan, np.inf, -np.inf, *range(-13, 0))
-"""Each dtype holds them, and their places, which stand for them."""
+"""Values that each dtype can hold. It can also hold their places, which encode them."""
 _LARGE = 2.0**48  # no sum of products of few twos comes to it
 _SPARED = (0, 1, 2, 8, 16, 24)
 _WIDE = 4  # bytes of an integer that wraps around; narrower ones saturate, as in a reference
 FAR = (18, *range(14, -1, -2))
-"""Powers of two, first one beyond the numbers that people take for endless: 10,000 and 65,504."""
+"""Exponents of two. The first is beyond common stand-ins for infinity: 10,000 and 65,504."""
 
 
 @dataclass(frozen=True)
 class ReferenceProperties:
-    """What a reference does with those inputs that have no data of their own.
+    """Properties of a reference, for inputs that have no data of their own.
 
     Attributes
     ----------
-    moves : each element of an output is one of an input, whatever the values are, NaN included; it
-        selects too.
-    selects : each is one of an input, with either sign, or an integer: of a maximum, a comparison.
-    multiplies : so many elements with each other that twos come to more than 2**48.
-    spared : bits that wide integers have to spare, so that the outputs fit their dtypes.
-    exponents : dtype of a case -> powers of two of inputs for which outputs of a narrow dtype
-        overflow in part, or are subnormal.
+    moves : whether each output element is an input element, for any values, NaN included. Then
+        ``selects`` is True too.
+    selects : whether each output element is an input element, with either sign, or an integer: as
+        in a maximum, or in a comparison.
+    multiplies : whether it multiplies so many elements that twos give more than 2**48.
+    spared : bits that wide integers must leave free, so that the outputs fit their dtypes.
+    exponents : dtype of a case -> exponents of two of inputs for which some outputs of a narrow
+        dtype overflow or are subnormal.
     far : dtype of a case -> numbers far below and above 0 with which no output overflows.
-    floats : what its kernels may compare values with.
+    floats : numbers with which the kernels may compare values.
     """
 
     moves: bool = False
@@ -71,9 +72,9 @@ class ReferenceProperties:
 
 
 def infer_properties(spec: KernelSpec, draw: Callable[[], Sequence[Case]]) -> ReferenceProperties:
-    """What all samples show that are drawn; of a reference that refuses one, nothing.
+    """Return the properties that all drawn samples show; none if the reference rejects a sample.
 
-    Of a spec that says that its data only move they are not drawn.
+    For ``reduction=0``, which states that data only moves, no samples are drawn.
     """
     if spec.reduction == 0:
         return ReferenceProperties(moves=True, selects=True)
@@ -100,7 +101,10 @@ def infer_properties(spec: KernelSpec, draw: Callable[[], Sequence[Case]]) -> Re
 
 
 def _inputs(spec: KernelSpec, case: Case, fill: Filler, kinds: str = FLOATS) -> dict[str, Array]:
-    """The inputs of a case, those filled that have no data of their own and such a dtype."""
+    """Return the inputs of a case.
+
+    ``fill`` makes the inputs that have no data of their own and a dtype of these kinds.
+    """
     generator = np.random.default_rng(0)
     arrays = dict(zip(spec.inputs, spec.inputs_of(case), strict=True))
     for name, array in arrays.items():
@@ -112,7 +116,7 @@ def _inputs(spec: KernelSpec, case: Case, fill: Filler, kinds: str = FLOATS) -> 
 def _outputs(
     spec: KernelSpec, case: Case, fill: Filler, kinds: str = FLOATS
 ) -> list[tuple[Float64, np.dtype[Any]]]:
-    """What the reference makes of them, each output with the dtype that the kernel's has."""
+    """Return the reference's outputs as float64, each with the dtype of the kernel's output."""
     inputs = _inputs(spec, case, fill, kinds)
     parameters = spec.parameters_of(case.values)
     with np.errstate(all="ignore"):
@@ -140,7 +144,7 @@ def _selects(spec: KernelSpec, case: Case) -> bool:
 
 
 def _moves(spec: KernelSpec, case: Case) -> bool:
-    """Whether to put other values in the place of equal ones, before or after, is the same."""
+    """Return whether the reference commutes with a replacement of values by others."""
     values = np.array(_VALUES)[np.random.default_rng(1).permutation(len(_VALUES))]
 
     def codes(generator: np.random.Generator, array: Array) -> Array:
@@ -178,7 +182,7 @@ def _spared(spec: KernelSpec, case: Case) -> int:
 
 
 def _exponents(spec: KernelSpec, case: Case) -> tuple[int, ...]:
-    """Two powers of two that are small enough, and one that is large enough."""
+    """Return two exponents that give subnormal outputs, and one that gives overflow."""
     dtype = spec.result_dtypes(case, max(1, len(spec.outputs)))[0]
     info = float_info(dtype) if is_float_dtype(dtype) else None
     if info is None or info.maxexp >= np.finfo(np.float32).maxexp:
@@ -198,7 +202,10 @@ def _exponents(spec: KernelSpec, case: Case) -> tuple[int, ...]:
 
 
 def _far(spec: KernelSpec, case: Case) -> tuple[float, ...]:
-    """0 where none will do. 16 times as large they do too: a larger case has larger sums."""
+    """Return a far negative and a far positive number without overflow; 0 if there is none.
+
+    Numbers 16 times as large must not overflow either, because larger cases have larger sums.
+    """
 
     def fits(end: float) -> bool:
         def fill(generator: np.random.Generator, array: Array) -> Array:

@@ -74,15 +74,21 @@ from difftest.testing.harness.verdict import (
     is_failure,
 )
 
-__tracebackhide__ = True  # a failure's text says all: pytest shows no frame of this module
-_SURE = 3  # cases in which each of several kernels has an exact run of its own, whatever its bits
+__tracebackhide__ = True  # the text of a failure is complete: pytest shows no frame of this module
+_SURE = 3
+"""The number of first cases in which each of several kernels has its own exact run."""
 
 
 @dataclass
 class Trial:
-    """A case that runs: what is known of it before, and what has come of it so far.
+    """A case that runs, with its reference and the results so far.
 
-    ``settings`` are of an exact run; None if none is wanted. ``findings`` are backends' hazards.
+    Attributes
+    ----------
+    reference : the reference's outputs, or its error if it rejected the case.
+    settings : the settings of exact runs; None without exact runs.
+    verdicts : the verdict of each backend that ran.
+    findings : the hazards that backends found.
     """
 
     spec: KernelSpec
@@ -95,25 +101,31 @@ class Trial:
 
     @property
     def results(self) -> int | None:
-        """The number of arrays that the reference returned; None if it refused the case."""
+        """The number of arrays that the reference returned; None if it rejected the case."""
         return len(self.reference.outputs) if isinstance(self.reference, ReferenceResult) else None
 
 
 @dataclass(repr=False)
 class Runner:
-    """The backends of a session, and the tally of the test that runs.
+    """The backends of a session, and the tally of the current test.
 
     Attributes
     ----------
-    tally, again : of the test that runs: its counts, and how to run it again.
-    traces, outputs : of the last case, by the name of the backend that ran the kernel to its end.
-    right : outputs of another kernel in the same case, by backend, with the verdict: they agree.
-    verbose, strict : whether a report says all of rounding errors; whether hazards that warn fail.
+    tally : the counts of the current test.
+    reproduction : the way to run the current test again; None outside pytest.
+    record : whether backends record traces.
+    traces, outputs : those of the last case, by the backend that ran the kernel to its end.
+    right : right outputs of another kernel in the same case, by backend, with their verdict.
+    verbose : whether a report lists all rounding errors.
+    strict : whether hazards that are warnings fail the test.
     hazards : errors and warnings of the test by id and places, each with its first case.
-    repeats, histories : cases that are known to agree; what came of them, by the kernel's name.
-    exact : whether cases run without rounding too, where their specs want it.
-    watch : sees which branches and loops of the kernels' code the cases take, for the tally.
-    beside : the embedded simulator's run, or why there is none, where a backend has no exact run.
+    repeats : drawn cases that agreed.
+    histories : the results of all cases, by the kernel's name.
+    exact : whether cases run without rounding too, if their specs allow it.
+    beside : a function for backends without an exact run. It runs a call on the embedded simulator,
+        or returns the reason why it cannot.
+    now : the spec and the case that run.
+    branch_tracer : records the branches and loops that the cases take, for the tally.
     """
 
     backends: tuple[Backend, ...]
@@ -138,7 +150,7 @@ class Runner:
         printer.text(f"<runner of {', '.join(backend.name for backend in self.backends)}>")
 
     def start(self, reproduction: Reproduction | None) -> None:
-        """Begin a test: count from zero, and remember how to run it again."""
+        """Begin a test: reset its counts, and store how to run it again."""
         self.tally = Tally()
         self.reproduction = reproduction
         self.repeats = PassedCases()
@@ -147,16 +159,16 @@ class Runner:
 
     @contextmanager
     def on(self, backends: tuple[Backend, ...]) -> Iterator[None]:
-        """Run cases on these backends alone, for a while."""
-        every = self.backends
+        """Run cases on these backends only within the block."""
+        all_backends = self.backends
         self.backends = backends
         try:
             yield
         finally:
-            self.backends = every
+            self.backends = all_backends
 
     def run(self, spec: KernelSpec, backend: Backend, call: KernelCall) -> Outcome:
-        """Run a call; what a kernel of the embedded simulator did in its own code is tallied."""
+        """Run a call, and count the branches that the kernel takes on the embedded simulator."""
         if self.branch_tracer is None or backend.name not in ("embedded", "plain"):
             return run_kernel(backend, call)
         with self.branch_tracer.call(call.kernel) as seen:
@@ -171,8 +183,12 @@ class Runner:
     ) -> dict[str, Verdict]:
         """Run the case on each backend and compare each outcome with the reference.
 
-        ``reference`` is what it says, where that is known. One that is wrong raises a
-        BrokenReferenceError, a backend that is wrong a DifferentialFailure.
+        ``reference`` is the result of the reference, if it is known.
+
+        Raises
+        ------
+        BrokenReferenceError : the reference is wrong.
+        DifferentialFailure : a backend is wrong.
         """
         try:
             trial = self.begin(spec, case, reference)
@@ -189,7 +205,7 @@ class Runner:
 
         ``error`` is a fault of this computer: see :func:`fault_of_machine`.
         """
-        traceback.clear_frames(error.__traceback__)  # they hold what has filled the memory
+        traceback.clear_frames(error.__traceback__)  # frees the arrays that filled the memory
         verdict = Inconclusive(f"{fault_of_machine(error)}; {NEEDS_LESS}")
         self.tally.homes[spec.name] = module_name(spec.kernel)
         for backend in self.backends:
@@ -199,7 +215,7 @@ class Runner:
     def begin(
         self, spec: KernelSpec, case: Case, reference: ReferenceResult | Exception | None = None
     ) -> Trial:
-        """A case that no backend has run yet, with what its reference says."""
+        """Return a case that no backend has run yet, with the result of its reference."""
         self.now = spec, case
         if reference is None:
             reference = self.reference(spec, case)
@@ -209,23 +225,23 @@ class Runner:
         return Trial(spec, case, inputs, reference, self.settings_of(spec, case))
 
     def run_backend(self, trial: Trial, backend: Backend) -> Verdict:
-        """Run the case on one backend, judge what comes of it and count it."""
+        """Run the case on one backend, judge the outcome and count it."""
         spec = trial.spec
         case = trial.case
         reference = trial.reference
         sure = len(self._history(spec).agreed) >= _SURE
         outputs, right = self.right.get(backend.name, ((), None)) if sure else ((), None)
-        call, ran = self._launched(trial, backend, None if right else trial.settings)
+        call, ran = self._launch(trial, backend, None if right else trial.settings)
         alike = isinstance(ran, Completed) and are_equal(ran.outputs, outputs)
         if right and not (alike and all(mask is None for mask in getattr(ran, "unwritten", ()))):
             right = None
-            (call, ran) = self._launched(trial, backend, trial.settings)
+            (call, ran) = self._launch(trial, backend, trial.settings)
         if isinstance(ran, Crashed) and fault_of_machine(ran.error):
             raise ran.error
         outcome = ran if right else self._with_exact_run(trial, backend, ran)
         with self.defects(spec, case):
             verdict = right or verdict_on(reference, outcome)
-            said = ""
+            note = ""
         if isinstance(outcome, Completed):
             trial.findings += outcome.findings
             self.outputs[backend.name] = outcome.outputs
@@ -236,8 +252,8 @@ class Runner:
             if misuse and (not is_failure(verdict) or (counted and misuse.kind == "inputs")):
                 verdict = misuse  # an undeclared write is why the number of results is wrong
             elif misuse and isinstance(verdict, Mismatch):
-                said = misuse.message
-            said = said or _of_arguments(trial, verdict, outcome)
+                note = misuse.message
+            note = note or _argument_note(trial, verdict, outcome)
         data = of_data(verdict, reference)
         if data and isinstance(verdict, Inconclusive):
             verdict = verdict._replace(reason=f"{verdict.reason}; {data}")
@@ -246,14 +262,15 @@ class Runner:
         if isinstance(verdict, Mismatch):
             if isinstance(outcome, Completed) and outcome.exact and verdict.kind != "unwritten":
                 verdict = _explained(trial, verdict, backend, None if outcome is ran else outcome)
-            verdict = replace(verdict, how=(*filter(None, (data, said)), *verdict.how))
+            verdict = replace(verdict, how=(*filter(None, (data, note)), *verdict.how))
             self._history(spec).failed(case, backend.name, verdict)
         trial.verdicts[backend.name] = verdict
         return verdict
 
-    def _launched(
+    def _launch(
         self, trial: Trial, backend: Backend, exact: ExactSettings | None
     ) -> tuple[KernelCall, Outcome]:
+        """Run the case on a backend, and return the call and its outcome."""
         how: Any = {"record": self.record, "inspect": True, "exact": exact}
         how["results"] = trial.results
         call = make_call(trial.spec, trial.case, trial.inputs, **how)
@@ -262,7 +279,7 @@ class Runner:
     def suspected(
         self, trial: Trial, backend: Backend, call: KernelCall, ran: Completed
     ) -> Mismatch | None:
-        """What is wrong with a run whatever its values are; None if it read all its inputs.
+        """Return the misuse of inputs in a run; None if the kernel only read its inputs.
 
         Arguments that the spec names under ``outputs`` may change.
         """
@@ -293,7 +310,12 @@ class Runner:
         return None
 
     def conclude(self, trial: Trial) -> dict[str, Verdict]:
-        """The verdicts on a case that has run; a DifferentialFailure if one is wrong."""
+        """Return the verdicts on a case that has run.
+
+        Raises
+        ------
+        DifferentialFailure : a backend is wrong.
+        """
         history = self._history(trial.spec)
         verdicts = trial.verdicts
         if any(map(is_failure, verdicts.values())):
@@ -302,13 +324,13 @@ class Runner:
             crashed = (v for v in verdicts.values() if isinstance(v, OneSided))
             raise failure from next((v.error for v in crashed if v.failed == "backend"), None)
         history.agreed.append(trial.case)
-        for hit in trial.findings:  # what the test's end is to say, each of it once
+        for hit in trial.findings:  # the test reports each hazard once, at its end
             if hit.severity is not Severity.NOTE and not is_expected(trial.reference, hit):
                 self.hazards.setdefault((hit.id, hit.locations), (trial.spec, trial.case, hit))
         return verdicts
 
     def failure(self, trial: Trial) -> DifferentialFailure:
-        """The error of a case that one of the backends got wrong."""
+        """Return the error of a case that a backend got wrong."""
         parts = trial.spec, trial.case, trial.verdicts, self.reproduction
         return DifferentialFailure(*parts, verbose=self.verbose, findings=trial.findings)
 
@@ -316,9 +338,9 @@ class Runner:
         return self.histories.setdefault(spec.name, CaseHistory(spec))
 
     def check_hazards(self, *, warns: bool = True) -> None:
-        """Judge a test whose cases all agree with their reference: fail, or warn of what was seen.
+        """Fail, or warn, for the hazards of a test whose cases all agree with their reference.
 
-        Not before its end, so that what shrinks is a wrong value.
+        Call it at the end of the test, so that Hypothesis shrinks wrong values only.
         """
         failing = [hit for hit in self.hazards.values() if fails(hit[2], strict=self.strict)]
         if failing:
@@ -328,7 +350,7 @@ class Runner:
             warn(HazardWarning(finding_text(finding)), finding.location)
 
     def report_uncovered(self) -> None:
-        """Where no case took one side of a branch: which values came nearest to its condition."""
+        """Note which values came nearest to the condition of each branch that no case took."""
         coverage = self.tally.coverage
         for history in self.histories.values() if uncovered_branches(coverage) else ():
             cases = [case.values for case in history.agreed]
@@ -336,9 +358,9 @@ class Runner:
                 coverage.tried.add((file, line, *nearest_miss(places, cases)))
 
     def settings_of(self, spec: KernelSpec, case: Case) -> ExactSettings | None:
-        """How the exact run of a case counts roundings; None if none is wanted."""
+        """Return the settings of a case's exact run; None for no exact run."""
         if not (self.exact and spec.exact) or spec.ranks:
-            return None  # what a collective brings is exact to it
+            return None  # an exact run would take a collective's result as exact
         return ExactSettings(
             dtypes=() if spec.accumulation == "float32" else (spec.accumulation,),
             results=tuple(dtype.name for dtype in spec.possible_dtypes(case)),
@@ -346,9 +368,10 @@ class Runner:
         )
 
     def _with_exact_run(self, trial: Trial, backend: Backend, outcome: Outcome) -> Outcome:
-        """The outcome with its exact run, or the embedded simulator's of the same case.
+        """Return the outcome with an exact run: its own, or the embedded simulator's.
 
-        That one is looked at for hazards too. What neither knows is noted for the summary.
+        The embedded simulator's run also reports hazards. The summary lists cases without an exact
+        run, and the limits of exact runs.
         """
         spec = trial.spec
         settings = trial.settings
@@ -372,14 +395,14 @@ class Runner:
 
     @contextmanager
     def defects(self, spec: KernelSpec, case: Case) -> Iterator[None]:
-        """A defect of the reference fails the test."""
+        """Turn a defect of the reference within the block into a BrokenReferenceError."""
         try:
             yield
         except ReferenceDefect as defect:
             raise BrokenReferenceError(spec, case, defect, self.reproduction) from defect.__cause__
 
     def reference(self, spec: KernelSpec, case: Case) -> ReferenceResult | Exception:
-        """What the reference says, or the error with which it refuses the case."""
+        """Return the reference's outputs, or its error if it rejects the case."""
         self.now = spec, case
         with self.defects(spec, case):
             try:
@@ -388,9 +411,9 @@ class Runner:
                 return refusal.error
 
     def check_rejection(self, spec: KernelSpec, rejection: Rejection) -> None:
-        """Each backend must refuse the case, with the text that the spec says."""
-        own = {"dtypes": rejection.dtypes, "shapes": rejection.shapes}
-        case = minimal_case(spec, rejection.values, rejection.dtype, **own)
+        """Check that each backend rejects the case with the text in the spec."""
+        overrides = {"dtypes": rejection.dtypes, "shapes": rejection.shapes}
+        case = minimal_case(spec, rejection.values, rejection.dtype, **overrides)
         self.now = spec, case
         for backend in self.backends:
             outcome = run_kernel(backend, make_call(spec, case))
@@ -404,9 +427,9 @@ class Runner:
 def make_call(
     spec: KernelSpec, case: Case, inputs: Iterable[Array] | None = None, **how: Any
 ) -> KernelCall:
-    """The call of a case, all that it holds copied: what one backend does to them no other sees.
+    """Return the call of a case, with copies of all arguments: no backend changes another's.
 
-    ``inputs`` are its arrays, if they are made already.
+    ``inputs`` are the case's arrays, if they exist already.
     """
     own = spec.inputs_of(case) if inputs is None else [array.copy() for array in inputs]
     arrays = spec.arrays
@@ -429,7 +452,7 @@ def make_call(
 
 
 def call_of_case(spec: KernelSpec, case: Case) -> tuple[list[Array], dict[str, Any]]:
-    """Return the positional and the keyword arguments of a kernel; zeros for poisoned arrays."""
+    """Return a kernel's positional and keyword arguments, with zeros in place of poison."""
     if spec.ranks:
         raise SpecError("ranks: received a test of several ranks; accepted: one that has none")
     call = make_call(spec, case)
@@ -438,13 +461,14 @@ def call_of_case(spec: KernelSpec, case: Case) -> tuple[list[Array], dict[str, A
 
 
 def verdict_on(reference: ReferenceResult | Exception | None, outcome: Outcome) -> Verdict:
-    """The verdict on one outcome: both questions if there is an exact run, else the derived bound.
+    """Return the verdict on one outcome.
 
-    A spec that says how its outputs round (``reduction``) is held to that too. Of an outcome that
-    has no output nobody needs to know the reference: it is None then, and accepts the case.
+    With an exact run, algorithm and arithmetic are judged. Without one, the derived bound applies.
+    It applies too if the spec states ``reduction``. ``reference`` may be None for an outcome
+    without outputs: this means that the reference accepts the case.
     """
     if isinstance(reference, ReferenceResult) and reference.spec.magnitude is not None:
-        _ = reference.bounds  # a magnitude that does not fit shows whatever the kernel does
+        _ = reference.bounds  # raises for a wrong magnitude, whatever the kernel does
     if isinstance(outcome, Crashed):
         return OneSided("backend" if outcome.in_backend else "kernel", outcome.error, "crashed")
     if isinstance(outcome, Unsupported):
@@ -459,10 +483,10 @@ def verdict_on(reference: ReferenceResult | Exception | None, outcome: Outcome) 
     if isinstance(outcome, Rejected):
         return OneSided("kernel", outcome.error)
     assert reference is not None
-    return reference.with_name(_compared(reference, outcome))
+    return reference.with_name(_compare_outputs(reference, outcome))
 
 
-def _compared(reference: ReferenceResult, outcome: Completed) -> Verdict:
+def _compare_outputs(reference: ReferenceResult, outcome: Completed) -> Verdict:
     """Return the verdict on the values of a run."""
     if wrong := reference.wrong_count(len(outcome.outputs)):
         return wrong
@@ -489,8 +513,8 @@ def undeclared_text(spec: KernelSpec, names: Iterable[str]) -> str:
     )
 
 
-def _of_arguments(trial: Trial, verdict: Verdict, ran: Completed) -> str:
-    """Say how a wrong kernel treats its arguments otherwise than the spec does; else empty."""
+def _argument_note(trial: Trial, verdict: Verdict, ran: Completed) -> str:
+    """Return how a wrong kernel uses an argument against its spec; empty if it does not."""
     if not isinstance(verdict, Mismatch):
         return ""
     spec = trial.spec
@@ -508,14 +532,17 @@ def _of_arguments(trial: Trial, verdict: Verdict, ran: Completed) -> str:
 
 
 def _is_open(exact: ExactRun | None) -> bool:
-    """Return whether an exact run lost its meaning to a decision that its bounds leave open."""
+    """Return whether an exact run has a decision that its error bounds leave open."""
     return exact is not None and exact.is_open
 
 
 def _explained(
     trial: Trial, verdict: Mismatch, backend: Backend, beside: Completed | None
 ) -> Mismatch:
-    """The verdict with what an exact run says of the error: the kernel runs once more for it."""
+    """Return the mismatch with the causes of its error from an exact run.
+
+    The kernel runs once more, unless ``beside`` is that run.
+    """
     outcome: Outcome | None = beside
     if outcome is None and trial.settings is not None:
         exactly = trial.settings._replace(losses=True)
@@ -526,7 +553,7 @@ def _explained(
 
 
 def run_kernel(backend: Backend, call: KernelCall) -> Outcome:
-    """Run a kernel; what would end the test quietly, such as ``pytest.skip``, is a crash of it."""
+    """Run a kernel. A call that would end the test quietly, such as ``pytest.skip``, is a crash."""
     try:
         outcome: Outcome = within_limits(lambda: backend.run(call), call)
         return outcome

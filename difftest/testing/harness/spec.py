@@ -1,4 +1,4 @@
-"""What a kernel promises: a KernelSpec says which cases exist, and what must come of them."""
+"""The contract of a kernel: a KernelSpec defines its cases and their expected results."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from difftest.testing.harness.spec_arguments import (
 )
 
 Value: TypeAlias = int | float | str | bool | tuple[tuple[int, ...], ...]
-"""What a name of the domain may stand for; the last are groups of ranks."""
+"""A value of a name of the domain; a tuple of tuples is groups of ranks."""
 Source: TypeAlias = SearchStrategy[Any] | Sequence[Value] | Callable[..., Any]
-"""Where values come from: a strategy, a sequence from simple to complex, or a function that takes
-earlier names of the domain and returns one of these."""
+"""A source of values: a strategy, or a sequence from simple to complex. Or a function that takes
+earlier names of the domain and returns a strategy or a sequence."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,11 +46,11 @@ class Input:
 
     Attributes
     ----------
-    dimensions : names of the domain or integers, e.g. ``"K M"``; given by position.
-    dtype : its dtype whatever the case's is, or several of which one is drawn for each case; None
-        for the case's.
-    data : what fills it: a recipe, a strategy of recipes or of arrays of its shape, or a function
-        of names of the domain that returns one of these; None for what its dtype can hold.
+    dimensions : names of the domain or integers, e.g. ``"K M"``. It is positional.
+    dtype : the input's own dtype, or a tuple. For a tuple, one dtype is drawn for each case. None
+        means the case's dtype.
+    data : a recipe, a strategy of recipes or of arrays of the input's shape, or a function of names
+        of the domain that returns one of these. None means any values of the dtype.
     """
 
     dimensions: str = field(kw_only=False)
@@ -59,20 +59,20 @@ class Input:
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """The dtypes of its own; empty if it has the case's."""
+        """The input's own dtypes; empty if it has the case's dtype."""
         return (self.dtype,) if isinstance(self.dtype, str) else tuple(self.dtype or ())
 
 
 @dataclass(frozen=True)
 class Rejection:
-    """A case outside the contract: each backend must refuse it, with this text.
+    """A case outside the contract: each backend must reject it with this text.
 
     Attributes
     ----------
     values : a value for each name of the domain.
     match : a regular expression that the error's text must contain.
-    dtype : of the inputs; None means the first of the spec's dtypes.
-    shapes : shapes of inputs or outputs that differ from what their dimensions say.
+    dtype : the dtype of the inputs; None means the first of the spec's dtypes.
+    shapes : shapes of inputs or outputs that differ from their dimensions in the spec.
     dtypes : dtypes of inputs that differ from ``dtype``.
     """
 
@@ -83,7 +83,7 @@ class Rejection:
     dtypes: Mapping[str, str] = field(default_factory=dict)
 
     def label(self) -> str:
-        """A test id."""
+        """Return a test id."""
         parts = [f"{name}={to_jsonable(value)}" for name, value in self.values.items()]
         parts += [f"{name}={list(shape)}" for name, shape in self.shapes.items()]
         parts += [f"{name}={dtype}" for name, dtype in self.dtypes.items()]
@@ -96,52 +96,55 @@ class KernelSpec:
 
     Attributes
     ----------
-    kernel : called with the inputs, the outputs and the parameters, which are named as the kernel
-        names them, in any order.
-    reference : called with the inputs, and those parameters that it has. If it has a parameter of
-        each input's name, they are passed by name; else first, in the order of ``inputs``.
-        Returns an array, or a tuple of arrays, one for each result, best in float64. The results
-        are the arrays that the kernel returns, in order, then the arguments under ``outputs``, in
-        order. An argument that the kernel returns too is one result. The reference may only read
-        its arguments, and refuses a case by an assert or a ValueError of its own.
+    kernel : the function under test. It gets the inputs, the outputs and the parameters, under the
+        names of its own parameters, in any order.
+    reference : a function of the inputs, and of any of the parameters. Inputs are passed by name if
+        it has a parameter of each input's name; else by position, in the order of ``inputs``. It
+        returns an array, or a tuple with one array for each result, best in float64. The results
+        are the arrays that the kernel returns, then the arguments under ``outputs``, both in order.
+        An argument that the kernel returns too is one result. The reference must not write to its
+        arguments. It rejects a case by its own assert or ValueError.
     domain : name -> source of values, in the order in which they are drawn. A source may depend on
-        earlier names; so shapes are constructed, never filtered.
+        earlier names. So shapes are constructed, never filtered.
     inputs : argument -> its dimensions, names of the domain or integers, e.g. ``"K M"``; or an
-        :class:`Input` that has a dtype or data of its own.
-    outputs : the arguments that the kernel writes, in the same form. A name that is under
-        ``inputs`` too is read and written: the kernel and the reference get its drawn data.
-        The others hold poison before the kernel writes them, and the reference does not get them.
+        :class:`Input` with its own dtype or data.
+    outputs : the arguments that the kernel writes, in the same form. An argument under ``inputs``
+        too is read and written: the kernel and the reference get its drawn data. Other outputs hold
+        poison before the kernel writes them. The reference does not get them.
     parameters : names of the domain that are passed to the kernel by name.
-    dtypes : of the inputs, from simple to complex; one is drawn for each case.
-    output_dtype : of the results, or a tuple of one for each; None means the case's dtype. An
-        argument that is read and written keeps its own.
-    rejects, examples : explicit cases beside those drawn: the ones to refuse, and the ones to
-        check, each a Case, or a value for each name of the domain (then once in each dtype).
-    edges : whether calls near the kernel's limits must be refused or come out correct: one step
-        outside the domain, one at a time, if it has ``rejects``; with SBUF and PSUM just full and
-        just overfull. And the kernel is called once with its defaults.
-    exact : whether the embedded simulator runs each case without rounding too, so that a wrong
-        algorithm is told from rounding (see docs/explanation/tolerance.md).
-    reduction : roundings on the way to an element: a name of the domain, a number, or a function
-        of names of the domain. 0 says that data only moves and must arrive bit for bit. With None
-        the exact run says how far rounding may lead; else outputs keep to this bound too. Where
-        there is no exact run None stands for 1.
+    dtypes : dtypes of the inputs, from simple to complex. One is drawn for each case.
+    output_dtype : the dtype of the results, or a tuple with one for each. None means the case's
+        dtype. An argument that is read and written keeps its own dtype.
+    rejects : explicit cases that must be rejected.
+    examples : explicit cases to check. Each is a Case, or a value for each name of the domain. The
+        values run once in each dtype.
+    edges : whether calls near the kernel's limits must be rejected or correct. If the spec has
+        ``rejects``, the calls lie one step outside the domain, for one name at a time. Further
+        calls fill SBUF and PSUM to just under and just over the limit. One call uses the kernel's
+        defaults.
+    exact : whether the embedded simulator also runs each case without rounding. This separates a
+        wrong algorithm from rounding (see docs/explanation/tolerance.md).
+    reduction : the number of roundings of an element: a number, a name of the domain, or a function
+        of names of the domain. 0 means that data only moves and must arrive bit for bit. A number
+        gives a bound that outputs must keep too. With None only the exact run gives the bound, and
+        without an exact run None means 1.
     accumulation : the dtype of those roundings.
-    magnitude : as the reference, but the sums of absolute values that error bounds scale with;
-        None means the reference over absolute values, right for sums of products.
+    magnitude : like the reference, but returns the sums of absolute values that error bounds scale
+        with. None means the reference over absolute values, which is right for sums of products.
     nonfinite : whether NaN and infinities are drawn too.
     allow_inconclusive : whether the test may pass if half of its drawn cases decide nothing.
-    grid : of an SPMD launch, or a function of names of the domain.
-    kernels : in place of ``kernel``, several of one contract, such as one in each dialect: each
-        runs every case, and they are compared with each other. ``others`` are all but the first.
-    lnc : cores of a logical NeuronCore that run a kernel of today's dialect: a number, or a name
-        of the domain. Classic kernels run on one.
-    ranks : a name of the domain: the kernel runs once on each of so many ranks, which talk in
-        ``nki.collectives``. Of arrays whose first dimension it is each rank gets its own part, of
-        others all; outputs, returned ones too, get it as first dimension.
-    machine : the generation that the embedded simulator stands for, "trn1", "trn2" or "trn3", or a
-        name of the domain; None for the kernel's own. Other backends run what they are.
-    title : what the kernel is called in reports; its name if empty.
+    grid : the grid of an SPMD launch, or a function of names of the domain.
+    kernels : several kernels of one contract in place of ``kernel``, such as one in each dialect.
+        Each runs every case, and their outputs are compared. ``others`` are all but the first.
+    lnc : the number of cores of a logical NeuronCore that run a kernel of the current dialect: a
+        number, or a name of the domain. A classic kernel runs on one core.
+    ranks : a name of the domain. The kernel runs on this number of ranks, which communicate by
+        ``nki.collectives``. An array with this name as first dimension has a part for each rank;
+        each rank gets all of any other array. All outputs, returned arrays too, have this name as
+        first dimension.
+    machine : the generation that the embedded simulator models, "trn1", "trn2" or "trn3", or a name
+        of the domain. None means the kernel's own. Other backends ignore it.
+    title : the kernel's name in reports; the function's name if empty.
     """
 
     kernel: Callable[..., Any] = None  # type: ignore[assignment]
@@ -187,7 +190,7 @@ class KernelSpec:
             if is_choice(source) and not isinstance(source, range):
                 tell_apart(source)
         for kernel in self.others:
-            replace(self, kernel=kernel, others=())  # raises if it does not fit the contract
+            replace(self, kernel=kernel, others=())  # raises if the kernel does not fit
 
     @property
     def name(self) -> str:
@@ -195,7 +198,7 @@ class KernelSpec:
         return self.title or function_name(self.kernel)
 
     def shape(self, argument: str, values: Mapping[str, Value]) -> tuple[int, ...]:
-        """The shape of an input or output, given a value for each name of the domain."""
+        """Return the shape of an input or output, for a value of each name of the domain."""
         return tuple(
             int(dim)
             if dim.isdecimal()
@@ -204,13 +207,13 @@ class KernelSpec:
         )
 
     def dimensions(self, argument: str) -> list[str]:
-        """The dimensions of an input or output."""
+        """Return the dimensions of an input or output."""
         entry = self.inputs[argument] if argument in self.inputs else self.outputs[argument]
         return _dimensions_of(entry)
 
     @property
     def arrays(self) -> tuple[str, ...]:
-        """The names of all array arguments: the inputs, then the outputs that are no inputs."""
+        """The names of all array arguments: the inputs, then all other outputs."""
         return tuple(dict.fromkeys((*self.inputs, *self.outputs)))
 
     @property
@@ -219,39 +222,39 @@ class KernelSpec:
         return tuple(name for name in self.outputs if name in self.inputs)
 
     def shape_of(self, case: Case, argument: str) -> tuple[int, ...]:
-        """The shape of an input or output in a case."""
+        """Return the shape of an input or output in a case."""
         return case.shapes.get(argument) or self.shape(argument, case.values)
 
     def inputs_of(self, case: Case) -> tuple[Array, ...]:
-        """The input arrays, made anew at each call."""
+        """Return new input arrays of a case."""
         forms = {n: (self.shape_of(case, n), np.dtype(case.dtype_of(n))) for n in self.inputs}
         if problem := too_large((shape, dtype.itemsize) for shape, dtype in forms.values()):
             raise SpecError(f"inputs of {case.label()}: {problem}")
         return tuple(case.data[name].build(*form) for name, form in forms.items())
 
     def input(self, name: str) -> Input:
-        """An input, with what it has of its own."""
+        """Return an input's dimensions, own dtype and own data."""
         entry = self.inputs[name]
         return entry if isinstance(entry, Input) else Input(entry)
 
     def returned_dtype(self, case: Case, index: int) -> np.dtype[Any]:
-        """The dtype of returned array ``index``; an argument that is returned does not count."""
+        """Return the dtype of returned array ``index``, not counting returned arguments."""
         return self._output_dtype(case, index)
 
     def written_dtype(self, case: Case, name: str) -> np.dtype[Any]:
-        """The dtype of an argument under ``outputs``."""
+        """Return the dtype of an argument under ``outputs``."""
         if name in self.inputs:
             return np.dtype(case.dtype_of(name))
         return self._output_dtype(case, self._most_returned + list(self.outputs).index(name))
 
     def result_dtypes(self, case: Case, count: int) -> tuple[np.dtype[Any], ...]:
-        """The dtypes of ``count`` results: the returned arrays, then the arguments written."""
+        """Return the dtypes of ``count`` results: the returned arrays, then the outputs."""
         written = [self.written_dtype(case, name) for name in self.outputs]
         returned = range(count - len(written))
         return tuple([self.returned_dtype(case, index) for index in returned] + written)[:count]
 
     def possible_dtypes(self, case: Case) -> tuple[np.dtype[Any], ...]:
-        """The dtypes that results may have, where their number is not known."""
+        """Return the dtypes that results may have, for an unknown number of results."""
         return self.result_dtypes(case, len(self.outputs) + max(1, self._most_returned))
 
     @property
@@ -261,27 +264,27 @@ class KernelSpec:
         return max(0, len(dtype) - len(self.outputs)) if isinstance(dtype, tuple) else 0
 
     def _output_dtype(self, case: Case, place: int) -> np.dtype[Any]:
-        """The dtype of a result by its place in ``output_dtype``."""
+        """Return the dtype of a result by its place in ``output_dtype``."""
         dtype = self.output_dtype
         if isinstance(dtype, tuple):
             dtype = dtype[place] if place < len(dtype) else None
         return np.dtype(dtype or case.dtype)
 
     def reduction_length(self, values: Mapping[str, Value]) -> int:
-        """The number n of roundings on the way to an element (see ``compare``)."""
+        """Return the number n of roundings of an element (see ``compare``)."""
         what = "a number of roundings (an integer, at least 0), a name of the domain, or a function"
         accepted = f"{what} of names of the domain that returns one"
         number = 1 if self.reduction is None else resolve_argument(self.reduction, values)
         return validate_size("reduction", number, accepted)
 
     def grid_of(self, values: Mapping[str, Value]) -> tuple[int, ...]:
-        """The SPMD grid, or the cores of a logical one; empty without either."""
+        """Return the SPMD grid, or the number of cores of a logical one; empty without either."""
         if self.lnc is not None:
             return validate_grid("lnc", (resolve_argument(self.lnc, values),))
         return validate_grid("grid", resolve_argument(self.grid, values))
 
     def machine_of(self, values: Mapping[str, Value]) -> str | None:
-        """The generation that the embedded simulator stands for; None for the kernel's own."""
+        """Return the generation that the embedded simulator models; None for the kernel's own."""
         name = values.get(self.machine, self.machine) if self.machine else None
         if name is not None and name not in MACHINES:
             raise argument_error(
@@ -290,32 +293,32 @@ class KernelSpec:
         return None if name is None else str(name)
 
     def ranks_of(self, values: Mapping[str, Value]) -> int:
-        """The number of ranks; 0 of a kernel that runs on none."""
+        """Return the number of ranks; 0 without ranks."""
         return 0 if self.ranks is None else validate_grid("ranks", (values[self.ranks],))[0]
 
     @property
     def by_rank(self) -> tuple[str, ...]:
-        """The arrays of which each rank has its own."""
+        """The arrays that have a part for each rank."""
         return tuple(array for array in self.arrays if self.dimensions(array)[0] == self.ranks)
 
     def parameters_of(self, values: Mapping[str, Value]) -> dict[str, Value]:
-        """The kernel's keyword arguments."""
+        """Return the kernel's keyword arguments."""
         return {name: values[name] for name in self.parameters}
 
 
 def _dimensions_of(entry: str | Input) -> list[str]:
-    """The dimensions in an entry of ``inputs`` or ``outputs``."""
+    """Return the dimensions in an entry of ``inputs`` or ``outputs``."""
     return (entry.dimensions if isinstance(entry, Input) else entry).split()
 
 
 def count_elements(spec: KernelSpec, values: Mapping[str, Value]) -> int:
-    """Of all arrays of a case that a spec names together."""
+    """Return the number of elements of all arrays of a case together."""
     return sum(math.prod(spec.shape(name, values)) for name in spec.arrays)
 
 
 def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
-    """The parameters of a function of the domain."""
-    signature = signature_of(function) or signature_shown(function)  # says why there is none
+    """Return the names of the parameters of a function of the domain."""
+    signature = signature_of(function) or signature_shown(function)  # raises if there is none
     return tuple(signature.parameters)
 
 
@@ -325,14 +328,14 @@ def call_with_values(function: Callable[..., Any], values: Mapping[str, Value]) 
 
 
 def resolve_argument(argument: Any, values: Mapping[str, Value]) -> Any:
-    """What an argument is, or the name of the domain, or the function of such names, that it is."""
+    """Resolve an argument: a value, the name of a domain variable, or a function of such names."""
     if callable(argument):
         return call_with_values(argument, values)
     return values[argument] if isinstance(argument, str) else argument
 
 
 def is_function_of_domain(source: object) -> bool:
-    """Whether a source is computed from earlier names."""
+    """Return whether a source is computed from earlier names."""
     return callable(source) and not isinstance(source, SearchStrategy)
 
 
@@ -349,14 +352,14 @@ def _check_domain(spec: KernelSpec) -> None:
 
 
 def _names_in(argument: Any) -> tuple[str, ...]:
-    """The names of the domain that an argument is or is a function of; see :func:`said`."""
+    """Return the names of the domain that :func:`resolve_argument` needs for an argument."""
     if isinstance(argument, str):
         return (argument,)
     return parameter_names(argument) if is_function_of_domain(argument) else ()
 
 
 def _check_numbers(spec: KernelSpec) -> None:
-    """Roundings, cores, ranks and the machine are of the domain, or right without it."""
+    """Check that roundings, cores, ranks and the machine are valid, or names of the domain."""
     if spec.lnc is not None and spec.grid != ():
         raise SpecError("lnc: received both lnc and grid; accepted: one of them")
     cores = "grid" if spec.lnc is None else "lnc"
@@ -376,7 +379,7 @@ def _check_numbers(spec: KernelSpec) -> None:
 
 
 def is_choice(source: object) -> TypeGuard[Sequence[Any]]:
-    """Whether a source is a sequence of values to choose from."""
+    """Return whether a source is a sequence of values to choose from."""
     return isinstance(source, Sequence) and not isinstance(source, str) and len(source) > 0
 
 
@@ -390,7 +393,7 @@ def _check_names(argument: str, names: Sequence[str], accepted: Sequence[str]) -
 
 
 def _check_arrays(spec: KernelSpec) -> None:
-    """Dimensions are of the domain; own data are a recipe, or what one comes from."""
+    """Check that dimensions are in the domain, and that own data are a valid source."""
     if not spec.inputs:
         raise SpecError("inputs: received none; accepted: at least one array argument")
     for role in ("inputs", "outputs"):
@@ -463,13 +466,13 @@ def _check_explicit(spec: KernelSpec) -> None:
 
 
 def _check_kernel(spec: KernelSpec) -> None:
-    """The call must fit the kernel's signature, where it shows one.
+    """Check that the call fits the kernel's signature, if it has one.
 
-    Arrays bear the kernel's names; those of ``*arrays`` have none, and come by position.
+    Arrays have the names of the kernel's parameters. Arrays of ``*arrays`` are passed by position.
     """
     signature = signature_of(spec.kernel)
     if signature is None:
-        return  # a compiled or wrapped kernel; the call itself will tell
+        return  # for a compiled or wrapped kernel the call itself shows errors
     arrays = spec.arrays
     left = [p for p in signature.parameters.values() if p.name not in spec.parameters]
     names = tuple(p.name for p in left if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
@@ -493,7 +496,7 @@ def _check_kernel(spec: KernelSpec) -> None:
 
 
 def _check_references(spec: KernelSpec) -> None:
-    """The reference and the magnitude take the inputs, by name or by position."""
+    """Check that the reference and the magnitude take the inputs, by name or by position."""
     for role, function in (("reference", spec.reference), ("magnitude", spec.magnitude)):
         if function is None:
             continue

@@ -1,4 +1,4 @@
-"""What each argument of a KernelSpec may be by itself, before they are asked to fit each other."""
+"""Checks of single arguments of a KernelSpec, before the checks that they fit each other."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _SEQUENCES = {
 class SpecError(ValueError):
     """A KernelSpec contradicts itself; the text names the argument and what it accepts."""
 
-    __module__ = "difftest"  # where authors find it; a longer name would cut its text off
+    __module__ = "difftest"  # the public module; with a longer name pytest would cut the text off
 
 
 def validate_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """A spec's arguments, sequences as tuples: each is of a kind that can be asked further."""
+    """Check the kind of each argument of a spec, and return them with sequences as tuples."""
     switches = ("edges", "exact", "nonfinite", "allow_inconclusive")
-    words = (str, Mapping)  # which are one by one something else
+    words = (str, Mapping)  # they are iterable, but their items are no elements
     kinds: tuple[tuple[Callable[[Any], bool], Mapping[str, str]], ...] = (
         (lambda value: isinstance(value, Mapping), _MAPPINGS),
         (lambda value: isinstance(value, Iterable) and not isinstance(value, words), _SEQUENCES),
@@ -46,14 +46,14 @@ def validate_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def validate_size(argument: str, value: Any, accepted: str = "an integer, at least 0") -> int:
-    """A value of the domain that stands for a dimension."""
+    """Check that a value is a size, and return it as an int."""
     if not is_plain_integer(value) or value < 0:
         raise argument_error(argument, value, accepted)
     return int(value)
 
 
 def validate_grid(argument: str, value: Any) -> tuple[int, ...]:
-    """An SPMD grid."""
+    """Check that a value is an SPMD grid, and return it as a tuple of ints."""
     is_row = isinstance(value, (tuple, list))
     if not is_row or not all(is_plain_integer(size) and size > 0 for size in value):
         accepted = "a tuple of positive integers, or a function that returns one"
@@ -62,14 +62,14 @@ def validate_grid(argument: str, value: Any) -> tuple[int, ...]:
 
 
 def check_integers(function: str, **arguments: Any) -> None:
-    """The arguments of a function that makes a source of sizes are integers."""
+    """Check that the arguments of a function for sources of sizes are integers."""
     for name, value in arguments.items():
         if not is_plain_integer(value):
             raise argument_error(f"{function}: {name}", value, "an integer")
 
 
 def validate_pattern(argument: str, pattern: Any) -> None:
-    """A piece of an error's text, as a regular expression."""
+    """Check that a pattern is a regular expression that is not empty."""
     fault = ""
     try:
         re.compile(pattern)
@@ -83,5 +83,5 @@ def validate_pattern(argument: str, pattern: Any) -> None:
 
 
 def argument_error(argument: str, value: object, accepted: str) -> SpecError:
-    """The error for an argument of another kind."""
+    """Return the error for a wrong argument."""
     return SpecError(f"{argument}: received {value!r:.80}; accepted: {accepted}")

@@ -116,10 +116,11 @@ _ALL_RANDOM = 3
 
 
 def sizes(low: int, high: int, *, near: Collection[int] = ()) -> SearchStrategy[int]:
-    """Integers from ``low`` to ``high`` that lean to both ends and to the hardware's limits.
+    """Return a strategy of integers from ``low`` to ``high``.
 
-    Each limit L within the range adds L - 1, L and L + 1; ``near`` adds sizes of one's own, such as
-    where a kernel's third tile begins. Shrinks to ``low``, through all sizes between.
+    It favours both ends and the hardware's limits. Each limit L within the range adds L - 1, L and
+    L + 1. ``near`` adds further sizes, such as the size where a kernel's third tile begins. It
+    shrinks to ``low``, through all sizes between.
 
     Raises
     ------
@@ -135,7 +136,7 @@ def sizes(low: int, high: int, *, near: Collection[int] = ()) -> SearchStrategy[
 def multiples(
     of: int, *, at_most: int, at_least: int = 1, near: Collection[int] = ()
 ) -> SearchStrategy[int]:
-    """Multiples of ``of`` in [at_least, at_most], leaning to both ends. Shrinks to the smallest.
+    """Return a strategy of multiples of ``of`` in [at_least, at_most] that favours both ends.
 
     The three smallest are frequent: a kernel's loops make a first, a second and a third turn there.
     ``near`` adds multiples of one's own.
@@ -170,7 +171,7 @@ def _sizes(of: int, fewest: int, most: int, near: set[int]) -> SearchStrategy[in
 @lru_cache(maxsize=512)  # to make a strategy, and to have it looked at, takes longer than a draw
 @st.composite
 def _leaning(draw: DrawFn, low: int, high: int, edges: tuple[int, ...]) -> int:
-    """Integers from ``low`` to ``high``, half of them at an edge.
+    """Return a strategy of integers from ``low`` to ``high``, half of them at an edge.
 
     The size itself is a choice of its own even there, with bounds close to it, and there are as
     many choices in a range of one: so a size shrinks from an edge to any size below it, and to draw
@@ -196,7 +197,7 @@ def recipes(
     nature: ReferenceProperties = ReferenceProperties(),  # noqa: B008
     random: bool = False,
 ) -> Recipe:
-    """Recipes for data of ``dtype``, from plain to wild, without the plain ones if ``random``.
+    """Return a strategy of recipes for ``dtype``, without the simple ones if ``random``.
 
     With ``nonfinite`` NaN and infinities are drawn too. Where data only move, as the reference's
     ``nature`` is, all values of the dtype will do.
@@ -283,7 +284,7 @@ def _far(dtype: np.dtype[Any], ends: Iterable[float] = _ENDLESS) -> list[tuple[f
 def _outliers(
     dtype: np.dtype[Any], nonfinite: bool, nature: ReferenceProperties
 ) -> list[tuple[float, ...]]:
-    """Zeros of both signs, subnormal numbers, very large ones and very negative ones.
+    """Return tuples of outliers: zeros of both signs, subnormal, very large, very negative numbers.
 
     Where something is computed, the squares of their squares are still finite. The large ones are
     the rarer: a softmax of them has no digit that is sure.
@@ -331,7 +332,7 @@ def strategy_of(spec: KernelSpec, name: str, earlier: Mapping[str, Any]) -> Sour
 def _values(
     draw: DrawFn, spec: KernelSpec, fixed: Mapping[str, Any], wanted: Any = None
 ) -> dict[str, Any]:
-    """A value for each name of the domain, some of them fixed: the others fit them.
+    """Draw a value for each name of the domain; the values fit the fixed ones.
 
     What is ``wanted`` of earlier values, a name and its source, or next to it, is chosen.
     """
@@ -353,12 +354,12 @@ values_of = st.composite(_values)
 
 @lru_cache(maxsize=8)
 def branch_conditions(spec: KernelSpec) -> list[Condition]:
-    """What the kernels ask of sizes that changes for few of them."""
+    """Return the conditions of the kernels that change for few sizes."""
     return examples(st.builds(BranchSearch(spec, partial(strategy_of, spec)).conditions), 1)[0]
 
 
 def cases(spec: KernelSpec) -> SearchStrategy[Case]:
-    """Cases of the domain, which shrink name by name. The reference is called for its nature."""
+    """Return a strategy of cases, which shrink name by name; it first calls the reference."""
 
     def samples() -> list[Case]:  # what goes wrong here does so again, and is said there
         return examples_or_none(cases_like(spec, ReferenceProperties()), SAMPLES)
@@ -367,7 +368,7 @@ def cases(spec: KernelSpec) -> SearchStrategy[Case]:
 
 
 def cases_like(spec: KernelSpec, nature: ReferenceProperties) -> SearchStrategy[Case]:
-    """Cases of the domain, for a reference of this nature."""
+    """Return a strategy of cases, for a reference with these properties."""
     tokens = {size for array in spec.arrays for size in spec.dimensions(array)}
     names = list(spec.domain)
     sizes = [name for name in names if name in tokens]
@@ -479,7 +480,7 @@ def data_strategy(
     nature: ReferenceProperties = ReferenceProperties(),  # noqa: B008
     random: bool = False,
 ) -> SearchStrategy[Recipe]:
-    """Recipes for an input: those of its own ``data``, else those of its dtype.
+    """Return a strategy of recipes for an input: of its own ``data``, else of its dtype.
 
     Of these ``random`` leaves the plain ones out.
     """
@@ -512,7 +513,7 @@ def _as_recipe(name: str, shape: tuple[int, ...], drawn: Any) -> Recipe:
 
 
 def seeded(recipe: type[Recipe], **values: Any) -> SearchStrategy[Recipe]:
-    """A recipe with all seeds and these fields: ``seeded(Uniform, low=0.1, high=2.0)``.
+    """Return a strategy of recipes with any seed: ``seeded(Uniform, low=0.1, high=2.0)``.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""Recipes of data that means something: indices, masks, rows in order, positive numbers.
+"""Recipes for structured data: indices, masks, sorted rows, positive numbers.
 
-They shrink by their seed alone. ``seeded`` in :mod:`difftest.testing.harness.strategies` draws
-them, and they compose with Hypothesis's own strategies.
+Only their seed shrinks. ``seeded`` in :mod:`difftest.testing.harness.strategies` draws them, and
+they compose with Hypothesis's own strategies.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from difftest.testing.harness.recipes import Recipe, RecipeError, Seeded, Shape
 
 @dataclass(frozen=True)
 class Uniform(Seeded, Recipe):
-    """Uniformly distributed from ``low`` to ``high``: positive, say, or within [-1, 1]."""
+    """Uniformly distributed numbers from ``low`` to ``high``: for example positive ones."""
 
     is_random = True
     low: float = 0.0
@@ -39,7 +39,7 @@ class Uniform(Seeded, Recipe):
 
 @dataclass(frozen=True)
 class Bernoulli(Seeded, Recipe):
-    """1 with a probability of ``share``, else 0."""
+    """Elements that are 1 with a probability of ``share``, else 0."""
 
     share: float = 0.5
 
@@ -49,7 +49,7 @@ class Bernoulli(Seeded, Recipe):
 
 @dataclass(frozen=True)
 class Indices(Seeded, Recipe):
-    """Random integers from 0 to ``below`` - 1; of two or more, the last one is there for sure."""
+    """Random integers from 0 to ``below`` - 1; two or more elements always include the last."""
 
     below: int = 1
 
@@ -84,7 +84,7 @@ class Permutation(Seeded, Recipe):
 
 @dataclass(frozen=True)
 class Given(Recipe):
-    """The elements themselves, in row-major order: what a strategy for arrays has drawn."""
+    """The elements themselves, in row-major order, as a strategy for arrays drew them."""
 
     values: tuple[float, ...] = ()
 

@@ -1,4 +1,4 @@
-"""Copies of what a kernel's author wrote, made without a word to it: no hook of the author's runs.
+"""Copies of the objects of a kernel's author, made without running any of the author's hooks.
 
 What a copy holds is what ``stand_in`` makes of what there was. Each function tells ``made``, by the
 number of what is copied, of a copy that is not whole yet: it may hold itself.
@@ -65,7 +65,7 @@ def copy_object(value: Any, stand_in: StandIn, made: dict[int, Any]) -> Any:
 
 
 def copy_attributes(value: Any, stand_in: StandIn) -> dict[str, Any]:
-    """Copies of what an object holds."""
+    """Copy the attributes of an object."""
     copies = {}
     for kind in type(value).__mro__:
         for name, slot in vars(kind).items():

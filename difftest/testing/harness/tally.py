@@ -1,4 +1,4 @@
-"""Counts of what ran, by kernel and backend: a harness that checks nothing must show it."""
+"""Counts of the cases that ran, by kernel and backend. They show a test that checks nothing."""
 
 from __future__ import annotations
 
@@ -16,16 +16,22 @@ _DATA = (
     "(docs/how-to/choose-inputs.md); allow_inconclusive=True of the spec accepts it"
 )
 PROPERTY = "difftest"
-"""The name under which a test's report carries its tally."""
+"""The name of the tally in a test's report."""
 
 
 @dataclass
 class Counts:
-    """Of one kernel on one backend: cases run, those of shrinking included, and what came of them.
+    """The counts of one kernel on one backend.
 
-    ``elements`` were compared with a finite number of the reference; where it has none,
-    ``nonfinite`` ones, to agree proves nothing. ``rejections`` are of calls outside the contract,
-    ``both_rejected`` cases that reference and kernel refused.
+    Attributes
+    ----------
+    cases : cases that ran, including those of shrinking.
+    elements : elements that were compared with a finite number of the reference.
+    nonfinite : elements whose reference is not finite, so that agreement proves nothing.
+    exact : cases that matched without any tolerance.
+    rejections : calls outside the contract that were rejected.
+    both_rejected : cases that reference and kernel rejected.
+    inconclusive : cases without a decision.
     """
 
     cases: int = 0
@@ -37,16 +43,24 @@ class Counts:
     inconclusive: int = 0
 
     def add(self, other: Counts) -> None:
+        """Add other counts to these."""
         for name in (counter.name for counter in fields(other)):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 @dataclass
 class Tally:
-    """Counts by (kernel, backend), why cases were inconclusive, and where exact runs fell short.
+    """The counts of a test or a session.
 
-    ``broken`` has checks of ours that broke down (:mod:`difftest.support.internal_errors`),
-    ``coverage`` which branches and loops of the kernels' own code the cases took.
+    Attributes
+    ----------
+    rows : counts by (kernel, backend).
+    reasons : the number of inconclusive cases for each reason.
+    doubts : limits of exact runs.
+    broken : internal checks that crashed (:mod:`difftest.support.internal_errors`).
+    agreements : counts by (kernel, kernel, backend), for kernels of one contract.
+    homes : the module of each kernel, by name.
+    coverage : the branches and loops that cases took in the kernels' own code.
     """
 
     rows: dict[tuple[str, str], Counts] = field(default_factory=lambda: defaultdict(Counts))
@@ -54,16 +68,15 @@ class Tally:
     doubts: set[str] = field(default_factory=set)
     broken: set[str] = field(default_factory=set)
     agreements: dict[tuple[str, str, str], Counts] = field(default_factory=dict)
-    """Of two kernels of one contract on a backend; ``exact`` are cases with equal outputs."""
+    """``exact`` counts cases with equal outputs of both kernels."""
     homes: dict[str, str] = field(default_factory=dict)
-    """The module that a kernel of this name is defined in."""
     coverage: Coverage = field(default_factory=Coverage)
 
     @property
     def nothing(self) -> str:
-        """Why a test has checked nothing: with no element and no refusal demanded; else empty.
+        """The reason why a test fails that compared no element and no rejection; else empty.
 
-        Each kernel has to be checked on each backend that runs it.
+        Each kernel must be checked on each backend that runs it.
         """
         idle = [key for key, row in self.rows.items() if not row.elements + row.rejections]
         if self.rows and not idle:
@@ -74,7 +87,7 @@ class Tally:
 
     @property
     def weak(self) -> str:
-        """Why drawn cases prove too little: half of those compared, or more, decide nothing."""
+        """The reason why a test fails whose compared cases are half inconclusive; else empty."""
         for (kernel, backend), row in self.rows.items():
             compared = row.cases - row.both_rejected
             if row.inconclusive and 2 * row.inconclusive >= compared:
@@ -89,6 +102,7 @@ class Tally:
         return ""
 
     def count(self, kernel: str, backend: str, verdict: Verdict) -> None:
+        """Count a case by its verdict."""
         row = self.rows[kernel, backend]
         row.cases += 1
         row.elements += getattr(verdict, "elements", 0)
@@ -112,7 +126,7 @@ class Tally:
         self.coverage.merge(other.coverage, names)
 
     def to_json(self) -> str:
-        """One line, which a pytest-xdist worker sends to its controller."""
+        """Return the tally as one line, which a pytest-xdist worker sends to its controller."""
         document = {
             **vars(self),
             "rows": [[*key, vars(row)] for key, row in self.rows.items()],
@@ -123,7 +137,7 @@ class Tally:
 
 
 def tally_from_json(text: str) -> Tally:
-    """The tally that :meth:`Tally.to_json` wrote."""
+    """Return the tally that :meth:`Tally.to_json` wrote."""
     document = json.loads(text)
     for name in ("rows", "agreements"):
         document[name] = {tuple(key): Counts(**row) for *key, row in document[name]}

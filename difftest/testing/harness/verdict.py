@@ -1,4 +1,4 @@
-"""What can come of one case on one backend: a closed set of five, and the numbers they carry."""
+"""The five possible verdicts on one case on one backend."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from difftest.support.rounding import Array, Float64, Mask
 
 
 class Match(NamedTuple):
-    """Each of the ``elements`` that were compared with a finite number is right.
+    """The outputs are right.
 
-    Whether ``exact``: equal, without rounding. ``nonfinite`` more are as they must be and prove
-    nothing: the reference is not finite there, or any number is allowed.
+    Attributes
+    ----------
+    elements : the number of elements that were compared with a finite number.
+    exact : whether they are equal, without any tolerance.
+    nonfinite : the number of further right elements that prove nothing: the reference is not finite
+        there, or any number is allowed.
     """
 
     elements: int
@@ -22,25 +26,30 @@ class Match(NamedTuple):
 
 @dataclass(frozen=True)
 class WrongElement:
-    """The first wrong element in row-major order; numbers as they print in their dtypes."""
+    """The first wrong element in row-major order, with numbers as their dtypes print them."""
 
     index: tuple[int, ...]
     got: str
-    """The number that the kernel gave."""
+    """The kernel's number."""
     expected: str
     error: str
-    """Distance in units in the last place of the output's dtype, or in words."""
+    """The distance in units in the last place of the output's dtype, or in words."""
     allowed: str
-    """The right values: one, or the two ends of an interval."""
+    """The right values: one value, or the two ends of an interval."""
     exact: str = ""
-    """The number of the exact run, where that is what is judged; else empty. Then ``error`` and
-    ``allowed`` are about it."""
+    """The number of the exact run if that is judged; else empty. Then ``error`` and ``allowed``
+    refer to it."""
 
 
 class WrongOutput(NamedTuple):
-    """The arrays of a wrong output: what was ``got``, in its dtype, and where that is ``wrong``.
+    """The arrays of a wrong output.
 
-    ``value`` is right, float64; ``low`` and ``high`` are the bounds of what is right enough.
+    Attributes
+    ----------
+    got : the judged output, in its dtype.
+    value : the right values, float64.
+    low, high : the bounds of right values, float64.
+    wrong : True for each wrong element.
     """
 
     got: Array
@@ -56,19 +65,20 @@ class Mismatch:
 
     Attributes
     ----------
-    kind : which check found it: "outputs", "shape", "dtype", "unwritten", "nan", "infinity",
-        "value" or "empty", in the order in which they are made; at last "inputs", for a kernel
-        that writes to one.
-    output : index of the result; None if their number is wrong.
-    argument : the kernel's argument that the result is; empty for a returned array.
-    elements, wrong : elements compared, and how many of them are wrong.
-    first : the first wrong element, where elements were compared.
+    kind : the check that failed: "outputs", "shape", "dtype", "unwritten", "nan", "infinity",
+        "value" or "empty", in the order of the checks; last "inputs", for a write to an input.
+    output : index of the result; None if the number of results is wrong.
+    message : the error in one sentence.
+    elements, wrong : the number of compared elements, and the number of wrong ones.
+    first : the first wrong element; None if no elements were compared.
     box : the smallest box that holds all wrong elements, (start, stop) of each axis.
-    question : "algorithm" or "arithmetic" where the two were asked apart, else empty.
-    how : lines that say how the allowed error came about, the most telling first.
-    evidence : the arrays, where elements were compared.
-    hidden : whether the exact run alone shows it: rounded into the output's dtype, its numbers are
-        as good as the right ones.
+    shape : the shape of the output.
+    question : "algorithm" or "arithmetic" if one was judged alone; else empty.
+    how : lines on the causes of the error and of its bound, the most important first.
+    evidence : the arrays; None if no elements were compared.
+    argument : the name of the argument that the result is; empty for a returned array.
+    hidden : whether only the exact run shows the error: rounded into the output's dtype, its
+        numbers are right.
     """
 
     kind: str
@@ -87,17 +97,21 @@ class Mismatch:
 
 
 class BothRejected(NamedTuple):
-    """The reference and the kernel both refuse the case."""
+    """The reference and the kernel both reject the case."""
 
     reference_error: BaseException
     kernel_error: BaseException
 
 
 class OneSided(NamedTuple):
-    """One accepts the case and the other does not, or something broke down: always a failure.
+    """Only one side accepts the case, or one side crashed: always a failure.
 
-    The "kernel", the "reference" or the "backend" ``failed``: it "refused" what the other accepts,
-    it "crashed", whatever the reference says, or the kernel is "unsupported" by the backend.
+    Attributes
+    ----------
+    failed : the side that failed: "kernel", "reference" or "backend".
+    error : its error.
+    how : "refused" if the other side accepts the case, "crashed" for a crash, or "unsupported" if
+        the backend cannot run the kernel.
     """
 
     failed: str
@@ -106,9 +120,9 @@ class OneSided(NamedTuple):
 
 
 class Inconclusive(NamedTuple):
-    """The comparison can tell nothing, for this reason. Counted and shown, never taken as right.
+    """The comparison decides nothing, for a ``reason``. It is counted and shown, never a pass.
 
-    ``nonfinite`` is that of :class:`Match`, where all elements are such.
+    ``nonfinite`` counts as in :class:`Match`, if all elements are nonfinite.
     """
 
     reason: str
@@ -119,5 +133,5 @@ Verdict: TypeAlias = Match | Mismatch | BothRejected | OneSided | Inconclusive
 
 
 def is_failure(verdict: Verdict) -> bool:
-    """Whether the verdict makes a test fail."""
+    """Return whether the verdict fails a test."""
     return isinstance(verdict, (Mismatch, OneSided))

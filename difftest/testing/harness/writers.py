@@ -1,4 +1,4 @@
-"""The instruction that wrote an element of an output last, read off the trace of a case."""
+"""Find the instruction that wrote an element of an output last, in the trace of a case."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ from difftest.testing.harness.verdict import Mismatch
 def locate_writers(failure: CaseFailure, backends: Iterable[Backend]) -> None:
     """Find the instructions that wrote the first wrong elements of a failure.
 
-    The kernel runs once more on each embedded simulator among the backends that is wrong: other
-    backends have no trace. Of several ranks, the trace is the first rank's alone, so that their
-    outputs are left out.
+    The kernel runs once more on each wrong embedded simulator among the backends, because other
+    backends have no trace. Specs with ranks are skipped, because a trace shows the first rank only.
     """
     if not isinstance(failure, DifferentialFailure) or failure.spec.ranks:
         return
@@ -34,7 +33,7 @@ def locate_writers(failure: CaseFailure, backends: Iterable[Backend]) -> None:
 
 
 def name_writers(failure: DifferentialFailure, backend: str, trace: Trace | None) -> None:
-    """Keep the writer of the first wrong element of a backend, which ran with this trace."""
+    """Store the writer of a backend's first wrong element, which is found in this trace."""
     wrong = failure.verdicts.get(backend)
     if trace is None or not isinstance(wrong, Mismatch):
         return
@@ -59,7 +58,7 @@ def trace_of(
         return outcome.trace, ""
     frames = (entry.tb_frame for entry in inner_frames(outcome.error))
     scope = next((step.f_locals for step in frames if step.f_code is Launch.finished.__code__), {})
-    if "arguments" not in scope:  # it did not begin
+    if "arguments" not in scope:  # the launch did not begin
         return None, ""
     fuse(scope["core"])
     return scope["core"].trace, type(outcome.error).__name__
@@ -82,7 +81,7 @@ def last_writer(trace: Trace, spec: KernelSpec, mismatch: Mismatch) -> Event | N
 
 
 def _output(trace: Trace, spec: KernelSpec, mismatch: Mismatch) -> Returned | None:
-    """Return the tensor of a result: an argument, or a returned tensor that is no argument."""
+    """Return the tensor of a result: an argument, or another tensor that the kernel returned."""
     written = {tensor.name: tensor for tensor in trace.arguments if tensor.name in spec.outputs}
     if mismatch.argument:
         tensor = written.get(mismatch.argument)
@@ -94,7 +93,7 @@ def _output(trace: Trace, spec: KernelSpec, mismatch: Mismatch) -> Returned | No
 
 
 def _whole(tensor: Allocation) -> Returned:
-    """Return a tensor as a kernel returns it that returns all of it."""
+    """Return the record of a kernel that returns all of a tensor."""
     return Returned(tensor, Pattern.whole(tensor.shape), tensor.dtype)
 
 

@@ -1,1 +1,1 @@
-"""What hosts foreign code, and what the commands of several rooms share."""
+"""Runs of the user's code, and helpers that commands share."""

@@ -1,6 +1,6 @@
-"""Kernel tests named on the command line, as pytest finds them: its rootdir, paths and conftests.
+"""Collect kernel tests that a command line names, by pytest: with its rootdir and conftests.
 
-So what a test imports is what it imports under pytest, in a src layout and relatively too.
+So the imports of a test work as under pytest, in a src layout and relative imports too.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from difftest.testing.session.options import Request, extra_arguments
 
 Result = TypeVar("Result")
 Specs: TypeAlias = dict[str, KernelSpec]
-"""By the ids that pytest has for their tests."""
+"""Specs by the ids of their tests in pytest."""
 _QUIET = ["-W", "ignore::pytest.PytestAssertRewriteWarning", "-p", "no:unraisableexception"]
-"""What was imported cannot be rewritten any more; no test leaves garbage, to be collected twice."""
+"""Imported modules cannot be rewritten any more. No test runs, so garbage need not be collected."""
 
 
 class _Collector(Generic[Result]):
-    """A pytest plugin that collects, and instead of running tests uses specs that are named."""
+    """A pytest plugin that collects tests and, in place of running them, uses their specs."""
 
     difftest_request = Request("embedded", False, None, ())
-    """What the session was asked for, whatever its command line and its ini file say."""
+    """The request of the session, which overrides its command line and its ini file."""
 
     def __init__(self, names: Sequence[str], use: Callable[[Specs], Result]) -> None:
         self.wanted = {name: name.partition("::") for name in names}
@@ -41,28 +41,28 @@ class _Collector(Generic[Result]):
         self.names: set[str] = set()
 
     def pytest_load_initial_conftests(self, early_config: pytest.Config, args: list[str]) -> None:
-        """No workers of pytest-xdist."""
+        """Turn off the workers of pytest-xdist."""
         if early_config.pluginmanager.hasplugin("xdist"):
             extra_arguments(args, "-n", "0")
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """What Hypothesis reads of each module that is imported, it reads where a case is drawn."""
+        """Block Hypothesis's plugin, which reads each imported module; drawing reads them later."""
         session.config.pluginmanager.set_blocked("hypothesispytest")
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Keep what kept a module from being collected."""
+        """Store the error of a module that cannot be collected."""
         if report.failed:
-            said = f"{report.nodeid} cannot be collected:\n{report.longreprtext}"
-            self.errors.append(click.ClickException(said))
+            text = f"{report.nodeid} cannot be collected:\n{report.longreprtext}"
+            self.errors.append(click.ClickException(text))
 
     def pytest_pycollect_makeitem(self, collector: pytest.Collector, name: str, obj: Any) -> None:
-        """Keep a spec that stands in a module under the name that was asked for."""
+        """Store a spec that a module defines under a requested name."""
         if isinstance(obj, KernelSpec):
             self._keep(collector.path, f"{collector.nodeid}::{name}", obj)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Use the specs; run nothing."""
+        """Use the specs, and run no test."""
         if self.errors:
             return True
         for item in session.items:
@@ -77,12 +77,12 @@ class _Collector(Generic[Result]):
                     raise click.UsageError(f"{place} has no kernel test{told}")
             named = {k: v for spec in self.specs.values() for k, v in spec.items()}
             self.results.append(self.use(named))
-        except BaseException as error:  # raised anew where the command can show it
+        except BaseException as error:  # raised again where the command can show it
             self.errors.append(error)
         return True
 
     def _keep(self, file: Path, node: str, spec: KernelSpec, *, every: bool = False) -> None:
-        """Keep a spec that was asked for: by its name, or ``every`` one of the file or folder."""
+        """Store a requested spec: by its name, or ``every`` spec of the file or folder."""
         for name, (place, _, own) in self.wanted.items():
             asked = own == node.rpartition("::")[2] if own else every
             if asked and file.is_relative_to(Path(place).resolve()):
@@ -90,14 +90,20 @@ class _Collector(Generic[Result]):
 
 
 def with_spec(name: str, use: Callable[[KernelSpec], Result]) -> Result:
-    """What ``use`` makes of the spec of ``PATH::TEST``, where the embedded modules are in place."""
+    """Call ``use`` with the spec of ``PATH::TEST``, and return its result.
+
+    The embedded modules are installed during the call.
+    """
     if "::" not in name and Path(name).is_file():
         raise click.UsageError(f"a kernel test is named PATH::TEST; got {name}")
     return with_specs((name,), lambda specs: use(*specs.values()))
 
 
 def with_specs(names: Sequence[str], use: Callable[[Specs], Result]) -> Result:
-    """The same of all specs that are named: files and folders of tests, PATH::TEST, PATH::SPEC."""
+    """Call ``use`` with all named specs, and return its result.
+
+    Names are files and folders of tests, PATH::TEST and PATH::SPEC.
+    """
     places = dict.fromkeys(name.partition("::")[0] for name in names)
     for place in places:
         if not Path(place).exists():

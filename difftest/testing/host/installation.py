@@ -1,4 +1,4 @@
-"""The embedded modules with the timing model in place: what commands and the plugin install."""
+"""The embedded modules with the timing model, as commands and the plugin install them."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ if TYPE_CHECKING:
 
 
 def embedded_with_predictions(level: str | None = None) -> embedded:
-    """The embedded modules, whose `nki.benchmark` predicts latencies, at a level of NKI."""
+    """Return the embedded modules at a level of NKI; their `nki.benchmark` predicts latencies."""
     return embedded(predictor=predict_latency, level=level)
 
 
 class PredictedLaunch:
-    """What the timing model says of a launch, in microseconds; unknown costs are errors."""
+    """The predicted latency of a launch in microseconds; unknown costs are errors."""
 
     def __init__(self, prediction: Prediction) -> None:
         self.prediction = prediction
 
     def get_latency_percentile(self, percentile: int) -> float:
-        """Predicted, in microseconds."""
+        """Return a percentile of the predicted latency in microseconds."""
         self._need_costs()
         return self.prediction.get_latency_percentile(percentile)
 
     def get_interval(self) -> tuple[float, float]:
-        """Between which microseconds a device's latency would lie, nine times of ten."""
+        """Return the interval in microseconds that holds a device's latency nine times of ten."""
         self._need_costs()
         return self.prediction.latency_interval
 
     @property
     def caution(self) -> str:
-        """What to know before the time is believed, in words; empty if most of it was measured."""
+        """A warning on the accuracy of the prediction; empty if most costs were measured."""
         return self.prediction.caution
 
     def _need_costs(self) -> None:
@@ -44,18 +44,18 @@ class PredictedLaunch:
             raise not_modelled("the latency of this kernel", unknown)
 
     def profile(self) -> Mapping[str, object]:
-        """The predicted profile, as `difftest profile --json` has it without its advice."""
+        """Return the predicted profile, like `difftest profile --json` but without its advice."""
         from difftest.timing.report import Report, as_mapping
 
         return as_mapping(Report(self.prediction))
 
 
 def predict_latency(trace: Trace, machine: Machine, dge: bool) -> PredictedLaunch:
-    """Predict the latency of a launch; the timing model is imported when it is first asked.
+    """Predict the latency of a launch; the first call imports the timing model.
 
     Raises
     ------
-    NotModelledError : there is nothing to time, or no timing data for the machine.
+    NotModelledError : the trace is empty, or the machine has no timing data.
     """
     from difftest.timing import UnknownCostError, predict
 

@@ -26,16 +26,16 @@ from difftest.testing.host.shipped import import_shipped
 
 SHIPPED = ("kernels", "reference")
 _IMPORTING = (PACKAGE, importlib.__file__, "<frozen importlib")
-"""Files between a command and the module that it imports."""
+"""The files of the frames between a command and the module that it imports."""
 _SIZE = r" *0*[1-9][0-9]* *"
 _SHAPE = re.compile(rf"{_SIZE}(,{_SIZE}){{,31}}")
 """NumPy 1 has arrays of at most 32 dimensions."""
 MOST_PROGRAMS = 4096
-"""Of a grid, and of ranks: each runs the kernel once."""
+"""The most programs of a grid, and the most ranks: each runs the kernel once."""
 
 
 def load_kernel(name: str) -> Any:
-    """The kernel named ``MODULE:KERNEL`` or ``FILE.py:KERNEL``.
+    """Return the kernel named ``MODULE:KERNEL`` or ``FILE.py:KERNEL``.
 
     The embedded modules must be installed.
     """
@@ -62,7 +62,7 @@ def load_kernel(name: str) -> Any:
         raise
     except SyntaxError as error:
         raise click.ClickException(f"cannot import {place}: {error}") from None
-    except BaseException as error:  # SystemExit too, which would end the command quietly
+    except BaseException as error:  # also SystemExit, which would end the command quietly
         if isinstance(error, ModuleNotFoundError) and f"{place}.".startswith(f"{error.name}."):
             raise click.UsageError(f"cannot import {place}: {error}") from None
         hide_frames(error, _IMPORTING)
@@ -75,7 +75,7 @@ def load_kernel(name: str) -> Any:
 
 
 def _import_file(path: Path) -> ModuleType:
-    """The module in a file: of the package it lies in, so that relative imports work."""
+    """Import the module in a file as a part of its package, so that relative imports work."""
     if not path.is_file():
         raise click.UsageError(f"no file at {path}")
     file = path.resolve()
@@ -92,7 +92,7 @@ def _import_file(path: Path) -> ModuleType:
 
 @contextlib.contextmanager
 def in_front(folder: Path, modules: Iterable[str]) -> Iterator[None]:
-    """The modules of a folder, and no others of their names; what was there comes back."""
+    """Import a folder's modules within the block, in place of other modules of their names."""
     roots = {name.split(".")[0] for name in modules}
 
     def take_out() -> dict[str, ModuleType]:
@@ -101,7 +101,7 @@ def in_front(folder: Path, modules: Iterable[str]) -> Iterator[None]:
 
     before = take_out()
     sys.path.insert(0, str(folder))
-    importlib.invalidate_caches()  # files may be younger than what was last seen of the folder
+    importlib.invalidate_caches()  # files may be newer than the cached list of the folder
     try:
         yield
     finally:
@@ -111,10 +111,10 @@ def in_front(folder: Path, modules: Iterable[str]) -> Iterator[None]:
 
 
 def _import_own(name: str) -> ModuleType:
-    """A module of the user's, whose package may have the name of one of this repository's.
+    """Import a user's module, whose package may have the name of a package of this repository.
 
-    Python would take a package further on for a folder without ``__init__.py``, so that such a
-    folder is looked up among the user's folders alone.
+    Python prefers a package later on the path to a folder without ``__init__.py``. So such a folder
+    is searched only in the user's folders.
     """
     own = [str(folder) for folder in _folders()]
     sys.path[:0] = [folder for folder in own if folder not in sys.path]
@@ -126,13 +126,13 @@ def _import_own(name: str) -> ModuleType:
 
 
 def _folders() -> tuple[Path, ...]:
-    """Where the user's modules are looked for: here, and in ``src``."""
+    """Return the folders of the user's modules: the working directory, and ``src`` in it."""
     here = Path.cwd()
     return (here, here / "src") if (here / "src").is_dir() else (here,)
 
 
 def parse_shape(text: str) -> tuple[int, ...]:
-    """``128,512`` as a shape."""
+    """Parse a shape such as ``128,512``."""
     if not _SHAPE.fullmatch(text):
         raise click.BadParameter(
             f"a shape is 1 to 32 positive sizes, commas between, as in 128,512; got {text!r}"
@@ -141,7 +141,7 @@ def parse_shape(text: str) -> tuple[int, ...]:
 
 
 def parse_grid(text: str | None) -> tuple[int, ...]:
-    """``2`` or ``4,nc2`` as an SPMD grid, where nc2 is ``nl.nc(2)``; empty for None."""
+    """Parse an SPMD grid such as ``2`` or ``4,nc2``, where nc2 is ``nl.nc(2)``; empty for None."""
     if text is None:
         return ()
     parts = [part.strip() for part in text.split(",")]
@@ -159,7 +159,7 @@ def parse_grid(text: str | None) -> tuple[int, ...]:
 
 
 def parse_keywords(texts: Iterable[str]) -> dict[str, Any]:
-    """``NAME=VALUE`` each, values as Python literals or, failing that, text."""
+    """Parse texts ``NAME=VALUE``; a value that is not a Python literal is text."""
     keywords: dict[str, Any] = {}
     for text in texts:
         name, value = _named(text, "an argument is NAME=VALUE", ".*")
@@ -173,7 +173,7 @@ def parse_keywords(texts: Iterable[str]) -> dict[str, Any]:
 
 
 def parse_bounds(texts: Iterable[str]) -> dict[str, int]:
-    """``NAME=N`` each, N at least 1."""
+    """Parse texts ``NAME=N``, N at least 1."""
     pairs = (_named(text, "a bound is NAME=N, as in rows=64", "0*[1-9][0-9]*") for text in texts)
     return {name: int(value) for name, value in pairs}
 

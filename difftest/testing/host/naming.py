@@ -1,4 +1,4 @@
-"""Functions of a module, and which one was meant by a name that is not there."""
+"""Find functions of a module, and suggest names for a name that is missing."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 from difftest.testing.backends.sdk import function_of
 
 _LISTED = 12
-"""Names, before "and more"."""
+"""The number of names that are listed before "and more"."""
 
 
 def is_function(kernel: Any) -> bool:
-    """Whether something may be a kernel: a Python function, or an object made of one."""
+    """Return whether a value may be a kernel: a Python function, or an object made of one."""
     return not isinstance(kernel, type) and (
         function_of(kernel) is not None
         or isinstance(inspect.getattr_static(type(kernel), "__call__", None), FunctionType)
@@ -23,7 +23,7 @@ def is_function(kernel: Any) -> bool:
 
 
 def function_in(module: ModuleType, name: str, place: object) -> Any:
-    """The function of that name in a module; a LookupError lists those that ``place`` has."""
+    """Return a function of a module by name, or raise a LookupError that lists its functions."""
     value = getattr(module, name, None)
     if is_function(value):
         return value
@@ -39,7 +39,7 @@ def function_in(module: ModuleType, name: str, place: object) -> Any:
 
 
 def suggest_names(name: str, names: Iterable[str]) -> str:
-    """What there is instead of a name, to follow the words that say that it is not there."""
+    """Return a list of names and the closest one, to end a message on a missing name."""
     choices = sorted(names)
     more = f" and {len(choices) - _LISTED} more" if len(choices) > _LISTED else ""
     listed = f"; it has {', '.join(choices[:_LISTED])}{more}" if choices else ""

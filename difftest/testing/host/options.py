@@ -1,4 +1,4 @@
-"""Options that commands share: a file to write, and what a call of a kernel may take."""
+"""Options that commands share: a file to write, and the limits of a kernel's call."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ class InputFile(click.Path):
 
 
 class OutputFile(click.Path):
-    """A file to write, in a folder that is there, of ``kinds``: refused before a run.
+    """A file to write in an existing folder. It is checked before the run.
 
-    ``-`` is standard output. Then a command's other text goes to standard error. It is none for a
-    file of ``kinds``, and for one that ``grows``: a command reads it, and goes on with it.
+    ``kinds`` are the accepted suffixes; without any, all are accepted. ``-`` is standard output,
+    and then a command's other text goes to standard error. ``-`` is an ordinary name for a file of
+    ``kinds``, and for a file that ``grows``: a command reads it and continues it.
     """
 
     def __init__(self, *kinds: str, grows: bool = False) -> None:
@@ -42,7 +43,7 @@ class OutputFile(click.Path):
         self.kinds = kinds
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        """The path, if a file can be written there."""
+        """Return the path if a file can be written there; else fail."""
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         if path == STANDARD and self.allow_dash:
             self._keep(param, ctx)
@@ -58,18 +59,18 @@ class OutputFile(click.Path):
         return path
 
     def _keep(self, param: click.Parameter | None, ctx: click.Context | None) -> None:
-        """Keep standard output for the file until the command ends."""
+        """Reserve standard output for the file until the command ends."""
         if ctx is None:
             return
         if _KEPT in ctx.meta:
             self.fail("standard output takes one file: name the other one", param, ctx)
         ctx.meta[_KEPT] = True
-        # Click closes the root context whatever comes; not that of a command it cannot parse.
+        # Click always closes the root context, but not the context of a command it cannot parse.
         ctx.find_root().with_resource(kept_for_file())
 
 
 def with_progress(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Have a command that calls kernels say what takes long, and stop it where it is asked to."""
+    """Add progress messages and limits to a command that calls kernels."""
 
     @functools.wraps(command)
     def waited(*args: Any, **keywords: Any) -> Any:
@@ -86,13 +87,13 @@ def _shown(case: KernelCall | str) -> str:
 
 
 def format_call(kernel: Any, arrays: Sequence[Any]) -> str:
-    """``add on float32[128,512], float32[128,512]``."""
+    """Return a call as text, such as ``add on float32[128,512], float32[128,512]``."""
     shapes = ", ".join(f"{array.dtype}[{','.join(map(str, array.shape))}]" for array in arrays)
     return f"{function_name(kernel)} on {shapes}"
 
 
 def _limited(context: click.Context, option: click.Parameter, value: float | None) -> None:
-    """Hold calls to a limit until the command is over."""
+    """Limit calls until the command ends."""
     limits = {"case_timeout": None, "case_memory": None, option.name: value}
     try:
         context.call_on_close(limit(limits["case_timeout"], limits["case_memory"]).close)

@@ -1,4 +1,4 @@
-"""A line on the terminal for what takes long, so that nobody wonders what hangs."""
+"""A progress line on the terminal for cases that take long."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from typing import Any, TextIO
 from difftest.testing.harness.limits import EXIT, LIMITS
 
 AFTER, LATER = 10.0, 60.0
-"""Seconds before a terminal shows a case below the last line, and a log has a line, then twice."""
+"""Seconds before a terminal shows a case, and before a log does. A log's wait then doubles."""
 EVERY = 1.0
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 STOPS = 10
-"""A call that goes on after so many only its process can end."""
+"""The attempts to stop a call before its process is ended."""
 
 
 class ProgressThread:
-    """A thread that looks at what runs, and writes where no capture takes it away.
+    """A thread that shows the running case, and is not captured by pytest.
 
-    On a terminal it is one live line, which goes with its case: pytest's dots stay whole. To be
-    made while pytest captures nothing. In a worker of pytest-xdist it writes for itself.
+    On a terminal it shows one live line, which ends with its case, so pytest's dots stay intact.
+    Make it while pytest captures nothing. In a worker of pytest-xdist it writes on its own.
 
     Parameters
     ----------
-    now : what runs: the same object as long as it is the same case; None if nothing does.
-    label : what is said of it.
+    now : returns the running case: the same object for the same case; None if none runs.
+    label : returns the text for a case.
     """
 
     def __init__(self, now: Callable[[], Any], label: Callable[[Any], str]) -> None:
@@ -42,7 +42,7 @@ class ProgressThread:
         self._thread.start()
 
     def close(self) -> None:
-        """Look no more."""
+        """End the thread."""
         self._over.set()
         self._thread.join()
         self._file.close()
@@ -56,8 +56,8 @@ class ProgressThread:
         while not self._over.wait(EVERY):
             now = self._now()
             if LIMITS.stops >= STOPS:
-                told = f"{self._label(now) if now else 'what runs'} catches BaseException"
-                print(f"\ndifftest: {told}: its process ends", file=self._file, flush=True)
+                text = f"{self._label(now) if now else 'what runs'} catches BaseException"
+                print(f"\ndifftest: {text}: its process ends", file=self._file, flush=True)
                 EXIT(1)
             if now is not task:
                 if shown:
@@ -68,25 +68,25 @@ class ProgressThread:
                 shown = False
             elif now is not None and (seconds := time.monotonic() - began) >= after:
                 remedy = "" if LIMITS.seconds else "; --case-timeout stops it"
-                said = f"{self._label(now)} has run for {seconds:.0f} s{remedy}"
+                text = f"{self._label(now)} has run for {seconds:.0f} s{remedy}"
                 if shown := self._is_live:
-                    self._below(f"difftest: {said}"[: shutil.get_terminal_size().columns - 1])
+                    self._below(f"difftest: {text}"[: shutil.get_terminal_size().columns - 1])
                 else:
-                    print(f"\ndifftest: {said}", file=self._file, flush=True)
+                    print(f"\ndifftest: {text}", file=self._file, flush=True)
                     after *= 2
         if shown:
             self._below("")
 
     def _below(self, text: str) -> None:
-        """Show a text in the line below the cursor's, which stays where it is."""
-        # Down and up first: at the screen's end that scrolls, and with it the place to come back to
+        """Show a text in the line below the cursor, which does not move."""
+        # Move down and up first: at the screen's end this scrolls before the cursor is saved.
         print(f"\x1bD\x1b[A\x1b7\x1b[B\r\x1b[2K{text}\x1b8", end="", file=self._file, flush=True)
 
 
 def _terminal() -> TextIO:
-    """What standard error is now, whoever takes its place later."""
+    """Return a copy of the current standard error, which later redirections do not change."""
     try:
         number = sys.stderr.fileno()
-    except (AttributeError, ValueError, OSError):  # a stream of pytester's, or of an editor's
+    except (AttributeError, ValueError, OSError):  # a stream of pytester or of an editor
         number = 2
     return os.fdopen(os.dup(number), "w", encoding="utf-8", errors="replace")

@@ -21,13 +21,13 @@ _RUNPY = (runpy.__file__, "<frozen runpy>")
 def run_script(
     script: str, arguments: Sequence[str] = (), level: str | None = None, *, strict: bool = False
 ) -> int:
-    """Run `script` as `python script *arguments` would, on the embedded simulator; its exit code.
+    """Run `python script *arguments` on the embedded simulator, and return its exit code.
 
-    Each launch is looked at for hazards that a run in order hides; what is found is printed to
-    standard error when the script is over, and the code is 1 instead of 0 if a hazard counts as a
-    failure: one that is not proven does with `strict`. What the script does not catch ends it with
-    1, as in Python: an NkiError is printed as its own text, anything else as a traceback that
-    begins in the script. `level` is that of NKI, for kernels of today's dialect; None for all.
+    Each launch is checked for hazards that a run in order hides. They are printed to standard error
+    after the script, and the exit code is then 1 if a hazard counts as a failure. With `strict`,
+    hazards that are not proven count too. An error that the script does not catch ends it with 1,
+    as in Python. An NkiError is printed as its text, other errors as a traceback that begins in the
+    script. `level` is the level of NKI for kernels of the current dialect; None for all levels.
     """
     if not os.path.isfile(script):
         raise FileNotFoundError(f"no script at {script}")
@@ -41,7 +41,7 @@ def run_script(
 
 
 def _run(script: str, arguments: Sequence[str]) -> int:
-    """Run a script where the embedded modules are installed; its exit code."""
+    """Run a script with the embedded modules, and return its exit code."""
     with _command_line(script, arguments):
         try:
             runpy.run_path(script, run_name="__main__")
@@ -51,7 +51,7 @@ def _run(script: str, arguments: Sequence[str]) -> int:
             print(f"{type(error).__name__}: {error}", file=sys.stderr)
             return 1
         except Exception as error:
-            # What was raised inside this package may be a fault of ours: it keeps every frame.
+            # An error raised inside this package may be its own bug: keep every frame.
             if not inner_frames(error)[0].tb_frame.f_code.co_filename.startswith(PACKAGE):
                 hide_frames(error, (PACKAGE, *_RUNPY))
             sys.excepthook(type(error), error, error.__traceback__)
@@ -60,7 +60,7 @@ def _run(script: str, arguments: Sequence[str]) -> int:
 
 
 def _exit_code(exit: SystemExit) -> int:
-    """The process's exit code for what was given to `sys.exit`: another object is a message."""
+    """Return the exit code of a SystemExit; print its argument if that is a message."""
     if exit.code is None or isinstance(exit.code, int):
         return exit.code or 0
     print(exit.code, file=sys.stderr)
@@ -69,7 +69,7 @@ def _exit_code(exit: SystemExit) -> int:
 
 @contextmanager
 def _command_line(script: str, arguments: Sequence[str]) -> Iterator[None]:
-    """Set `sys.argv` and `sys.path` as for a script, and set them back."""
+    """Set `sys.argv` and `sys.path` as for a script within the block."""
     argv = sys.argv
     path = sys.path
     sys.argv = [script, *arguments]

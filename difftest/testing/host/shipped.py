@@ -1,7 +1,7 @@
-"""The references and kernels of this repository, wherever they lie.
+"""The references and kernels of this repository, in a source tree or a wheel.
 
-In the source tree `reference/` and `kernels/` stand beside this package. The wheel holds this
-package alone, and carries both folders inside it (see `force-include` in pyproject.toml).
+In the source tree `reference/` and `kernels/` are next to this package. In the wheel both folders
+are inside this package (see `force-include` in pyproject.toml).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _PACKAGE = Path(__file__).resolve().parents[2]
 
 
 def shipped_folder() -> Path:
-    """The folder that holds `reference/` and `kernels/`."""
+    """Return the folder with `reference/` and `kernels/`."""
     inside = _PACKAGE / "shipped_sources"
     return inside if inside.is_dir() else _PACKAGE.parent
 

@@ -1,1 +1,1 @@
-"""What people look at, and what proves their tests: pages, replays, planted bugs."""
+"""Reports of a session, and replays of its failures."""

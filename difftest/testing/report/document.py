@@ -1,10 +1,16 @@
-"""A session as data: what a JSON file has, and what the page and the Markdown show.
+"""The document of a session: the data of the JSON file, the page and the Markdown.
 
-The document has ``backends``, ``kernels`` (the counts of the summary), ``tests`` (outcome; of a
-kernel test its kernels and ``details``; of one that failed its message, its text, its case and the
-test that fails alike), ``not_reached`` (branches and loops that no case took), ``not_collected``,
-``left_out`` (kernels that a backend does not run, by dialect, with the reason) and ``exit_code``;
-``format`` changes when a field does.
+Its fields are
+
+- ``backends``;
+- ``kernels``: the counts of the summary;
+- ``tests``: the outcome; for a kernel test its kernels and ``details``; for a failure its message,
+  text, case and the test with the same failure;
+- ``not_reached``: branches and loops that no case took;
+- ``not_collected``;
+- ``left_out``: kernels that a backend does not run, by dialect, with the reason;
+- ``exit_code``;
+- ``format``: it changes when a field does.
 """
 
 from __future__ import annotations
@@ -38,19 +44,19 @@ if TYPE_CHECKING:
 
 FORMAT = 6
 BUG = "difftest_bug"
-"""The attribute of a report that names its bug; pytest-xdist sends it on with the others."""
+"""The attribute of a report that names its bug; pytest-xdist transfers it."""
 CASE = "difftest_case"
-"""The property of a failed kernel test that holds its case, as ``pytest --case`` takes it."""
+"""The property of a failed kernel test with its case, in the form of ``pytest --case``."""
 DETAILS = "difftest_details"
-"""The property of a kernel test that holds what a report says of it, beside its tally."""
+"""The property of a kernel test with its details for a report, in addition to its tally."""
 SUMMARY = "GITHUB_STEP_SUMMARY"
 """The environment variable that names the file of a GitHub step's summary."""
 
 
 def details(runner: Runner, failure: CaseFailure | None, *, page: bool) -> str:
-    """What a report says of the kernel test that has run, as JSON.
+    """Return the details of the kernel test that has run, as JSON.
 
-    ``page`` asks for what only a page shows: how long the largest case is predicted to take.
+    With ``page`` they include the predicted time of the largest case, which only a page shows.
     """
     document: dict[str, Any] = {"failure": failure and failure_document(failure)}
     document["hazards"] = findings_with_lines(finding for *_, finding in runner.hazards.values())
@@ -70,9 +76,9 @@ def _largest(history: CaseHistory) -> tuple[KernelSpec, Case]:
 
 
 def bugs_of(reports: Iterable[Any]) -> list[list[Any]]:
-    """Failures by their bug, as far as anybody can tell; that of a drawn case leads the others.
+    """Group failures by their likely bug; a failure of a drawn case comes first in its group.
 
-    In the order of the tests, which workers of pytest-xdist tell.
+    The groups are in the order of the tests, which pytest-xdist's workers report.
     """
     ordered = sorted(
         reports, key=lambda r: (getattr(r, BUG, [0, 0])[1] != "", getattr(r, "item_index", 0))
@@ -81,7 +87,7 @@ def bugs_of(reports: Iterable[Any]) -> list[list[Any]]:
 
 
 def also_wrong(others: Sequence[Any]) -> str:
-    """How many other cases fail by a bug, and which."""
+    """Return the number of other cases that fail by a bug, and the cases."""
     cases = ", ".join(dict.fromkeys(getattr(other, BUG)[1] or "drawn" for other in others))
     return f"{len(others)} other case{'s' if len(others) > 1 else ''} ({cases})" if others else ""
 
@@ -93,11 +99,16 @@ def session_document(
     stopped: Iterable[Iterable[tuple[str, object]]],
     left: tuple[Iterable[str], Iterable[Mapping[str, Any]], int],
 ) -> dict[str, Any]:
-    """A session that is over, as JSON has it: what ran it, its reports, what it left out.
+    """Return the document of a session that has ended.
 
-    ``stopped`` are properties of tests that Ctrl-C ended: what they had counted is there, too;
-    ``left`` are the modules that were not collected, the kernels that a backend does not run, and
-    the session's exit code.
+    Parameters
+    ----------
+    versions : the versions of packages, by name.
+    backends : the session's backends.
+    reports : the reports of pytest.
+    stopped : the properties of tests that Ctrl-C ended, which hold their counts.
+    left : the modules that were not collected, the kernels that a backend does not run, and the
+        session's exit code.
     """
     several = [report for report in reports if isinstance(report, pytest.TestReport)]
     several.sort(key=lambda report: report.start)
@@ -129,9 +140,9 @@ def session_document(
 
 
 def write_report(file: Path, document: Mapping[str, Any]) -> None:
-    """Write a report, in a folder that is there: a page, Markdown or JSON, by the file's suffix.
+    """Write a report into an existing folder: a page, Markdown or JSON, by the file's suffix.
 
-    In a step of GitHub's its summary gets the Markdown too.
+    In a GitHub step, the Markdown is also appended to the step's summary.
     """
     if file.suffix in PAGES:
         text = page_text(document)
@@ -165,6 +176,6 @@ def _test(report: pytest.TestReport, labels: Mapping[tuple[str, str], str]) -> d
     if report.failed:
         text = report.longreprtext
         crash = getattr(report.longrepr, "reprcrash", None)
-        said = crash.message if crash else text.strip()
-        test |= {"failure": text, "message": said.partition("\n")[0]}
+        message = crash.message if crash else text.strip()
+        test |= {"failure": text, "message": message.partition("\n")[0]}
     return test

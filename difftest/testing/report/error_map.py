@@ -1,7 +1,7 @@
-"""Where an output is wrong, and how far: a map of its elements, as text and as a picture.
+"""Maps of the errors in an output, as text and as a picture.
 
-The last two axes are shown, partitions down and the free dimension to the right; of more dimensions
-a slice each. A map that is too large shows the worst of each block of elements.
+A map shows the last two axes: partitions down, the free dimension to the right. An output of more
+dimensions has a map for each slice. A map that is too large shows the worst element of each block.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from difftest.testing.harness.verdict import Mismatch, WrongOutput
 ROWS, COLUMNS = 128, 192
 """The most cells of a map."""
 SLICES = 4
-"""How many slices of an output are shown, those with the most wrong elements."""
+"""The number of slices that are shown: those with the most wrong elements."""
 RIGHT = "."
 UNWRITTEN = "u"
 NOT_FINITE = "n"
 LEVELS = "1234567"
-"""Decades of the error over the largest expected value: 7 is all of it, 1 a millionth or less."""
+"""Decades of the error relative to the largest expected value: 7 is 1 or more, 1 is the least."""
 KINDS = {
     RIGHT: ("#cbd5e1", "right"),
     "1": ("#fde68a", "less than 1e-5 of the largest expected value, as rounding is"),
@@ -40,19 +40,19 @@ KINDS = {
     NOT_FINITE: ("#a855f7", "NaN or infinity on one side"),
     UNWRITTEN: ("#2563eb", "never written"),
 }
-"""Colour and meaning. From yellow, near, to red and pink, far; purple and blue are no numbers. The
-worst last: a block shows its worst element."""
+"""The colour and the meaning of each code, the worst last: a block shows its worst element. Small
+errors are yellow, large ones red and pink. Purple and blue mark elements without a number."""
 _CODES = "".join(KINDS)
 
 Codes = NDArray[np.uint8]
 
 
 def error_maps(mismatch: Mismatch) -> list[dict[str, Any]]:
-    """The slices of a wrong output with the most wrong elements; none without evidence.
+    """Return maps of the slices with the most wrong elements, as data; none without evidence.
 
-    As JSON has them: ``slice`` are the indices of the leading axes, ``shape`` and ``wrong`` count
-    elements, ``rows`` have a character for each cell, ``block`` is how many elements a cell has;
-    ``title`` and ``spoken`` say which slice it is, how much is wrong, and what there is to see.
+    Each map has ``slice``, the indices of the leading axes; ``shape`` and ``wrong``, which count
+    elements; ``rows``, with a character for each cell; and ``block``, the elements of a cell.
+    ``title`` names the slice and the number of wrong elements. ``spoken`` describes the picture.
     """
     if mismatch.evidence is None:
         return []
@@ -88,7 +88,7 @@ def _map(codes: Codes, slice: tuple[int, ...]) -> dict[str, Any]:
 
 
 def _codes(seen: WrongOutput, *, unwritten: bool) -> Codes:
-    """What each element shows: a place in ``_CODES``."""
+    """Return the code of each element: a place in ``_CODES``."""
     if unwritten:
         return np.where(seen.wrong, _CODES.index(UNWRITTEN), 0).astype(np.uint8)
     with np.errstate(all="ignore"):
@@ -101,7 +101,7 @@ def _codes(seen: WrongOutput, *, unwritten: bool) -> Codes:
 
 
 def _lines(codes: Codes, block: tuple[int, int]) -> Iterator[str]:
-    """The cells as text, the worst element of each block."""
+    """Yield the rows of cells as text; a cell shows the worst element of its block."""
     for start in range(0, codes.shape[0], block[0]):
         row = codes[start : start + block[0]].max(axis=0)
         cells = np.maximum.reduceat(row, np.arange(0, row.size, block[1]))
@@ -109,7 +109,7 @@ def _lines(codes: Codes, block: tuple[int, int]) -> Iterator[str]:
 
 
 def png(rows: Sequence[str]) -> str:
-    """The cells of a map as a PNG of a palette, a pixel each, as a data URI."""
+    """Return a map as the data URI of a PNG with a palette: one pixel for each cell."""
     numbers = {ord(code): number for number, code in enumerate(_CODES)}
     lines = [b"\0" + row.translate(numbers).encode("latin-1") for row in rows]
     palette = bytes.fromhex("".join(colour[1:] for colour, _ in KINDS.values()))
@@ -117,7 +117,7 @@ def png(rows: Sequence[str]) -> str:
     chunks: list[tuple[bytes, bytes]] = [
         (b"IHDR", head),
         (b"PLTE", palette),
-        (b"tRNS", b"\0"),  # what is right has the page's own colour
+        (b"tRNS", b"\0"),  # right elements are transparent: they have the page's colour
         (b"IDAT", zlib.compress(b"".join(lines))),
         (b"IEND", b""),
     ]
@@ -129,6 +129,6 @@ def png(rows: Sequence[str]) -> str:
 
 
 def legend(maps: list[Any]) -> list[tuple[str, str]]:
-    """The colours that some maps have, as (colour, meaning)."""
+    """Return the colours in some maps, as (colour, meaning)."""
     used = set("".join("".join(picture["rows"]) for picture in maps)) - {RIGHT}
     return [KINDS[code] for code in reversed(_CODES) if code in used]

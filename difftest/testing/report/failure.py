@@ -1,4 +1,4 @@
-"""A failing test as data: what a page, a summary in Markdown and other programs show of it."""
+"""A failing test as data, for a page, a Markdown summary and other programs."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from difftest.testing.host.progress import ProgressThread
 from difftest.testing.report.error_map import error_maps
 
 NEIGHBOURS = 3
-"""Lines that are shown before and after one."""
+"""The number of lines that are shown before and after a line."""
 _SEVERAL = "Hypothesis found "
-"""How the text begins of Hypothesis's group of errors: those of a test that fails in some ways."""
+"""The first words of Hypothesis's group of errors, for a test with several failures."""
 
 
 def failure_document(failure: CaseFailure) -> dict[str, Any]:
-    """What is known of a failure, as JSON has it.
+    """Return a failure as data for JSON.
 
-    ``where`` has the lines that it is about, ``outputs`` the maps of each wrong output, ``nearest``
-    the case next to it that agrees.
+    ``where`` has the source lines of the failure, ``outputs`` the maps of each wrong output, and
+    ``nearest`` the nearest case that agrees.
     """
     spec = failure.spec
     case = failure.case
@@ -66,9 +66,10 @@ def failure_document(failure: CaseFailure) -> dict[str, Any]:
 
 @contextmanager
 def one_of_several(runner: Runner) -> Iterator[None]:
-    """Raise one of the errors that Hypothesis found, where it found several kinds of them.
+    """Replace a group of Hypothesis's errors within the block by one of them.
 
-    That is the simplest, one of ours before any of the test's own; it tells the others.
+    It is the simplest error, and errors of this package come before the test's own. Its ``beside``
+    describes the other errors.
     """
     try:
         yield
@@ -77,7 +78,7 @@ def one_of_several(runner: Runner) -> Iterator[None]:
             raise
         errors = group.exceptions[::-1]  # the simplest is Hypothesis's last
         lead, *others = sorted(errors, key=lambda error: not isinstance(error, ReportedFailure))
-        lead.__dict__["beside"] = [_told_beside(runner, error) for error in others]
+        lead.__dict__["beside"] = [_describe_other(runner, error) for error in others]
         before = lead.__context__
         try:
             raise lead
@@ -85,8 +86,8 @@ def one_of_several(runner: Runner) -> Iterator[None]:
             lead.__context__ = before  # not the group
 
 
-def _told_beside(runner: Runner, error: BaseException) -> str:
-    """A report, or an error of the test's own in a line, and how its case is run again."""
+def _describe_other(runner: Runner, error: BaseException) -> str:
+    """Return the report of a failure; for the test's own errors one line, and how to run it."""
     if isinstance(error, CaseFailure):
         locate_writers(error, runner.backends)
         return str(error)
@@ -104,9 +105,9 @@ def _told_beside(runner: Runner, error: BaseException) -> str:
 
 
 def nearest_passing(case: Case, agreed: Sequence[Case]) -> Case | None:
-    """Of the cases that agree, the one that differs least: in the fewest values, and by least.
+    """Return the agreeing case that differs in the fewest values, and in them the least.
 
-    One of the same values and dtype is it only if there is no other: its data show nothing.
+    A case with the same values and dtype, but other data, is returned only if there is no other.
     """
 
     def distance(other: Case) -> tuple[int, float]:
@@ -123,26 +124,26 @@ def nearest_passing(case: Case, agreed: Sequence[Case]) -> Case | None:
 
 
 def label(case: Case) -> str:
-    """A case in a line: its values, its dtype and its data."""
+    """Return a case in one line: its values, its dtype and its data."""
     values = [f"{name}={to_jsonable(value)}" for name, value in case.values.items()]
     data = [f"{name}={recipe!r:.80}" for name, recipe in case.data.items()]
     return ", ".join([*values, case.dtype, *data])
 
 
 def running_case(runner: Runner) -> ProgressThread:
-    """Tells which case of which test a runner is at for long, or the test that has none yet."""
+    """Return a thread that shows the case, or the test, that a runner has run for long."""
 
-    def told(now: Any) -> str:
+    def describe(now: Any) -> str:
         if isinstance(now, Reproduction):
             return now.node
-        again = runner.reproduction  # it may end meanwhile
+        again = runner.reproduction  # read once: the test may end meanwhile
         return f"{again.node + ': ' if again else ''}{now[0].name}, at {format_sizes(*now)},"
 
-    return ProgressThread(lambda: runner.now or runner.reproduction, told)
+    return ProgressThread(lambda: runner.now or runner.reproduction, describe)
 
 
 def findings_with_lines(several: Iterable[Finding]) -> list[dict[str, Any]]:
-    """Findings with the lines that they are about."""
+    """Return findings as data, with their source lines."""
     return [
         {**hazard.as_mapping(), "where": [lines_around(at, hazard.id) for at in hazard.locations]}
         for hazard in several
@@ -150,7 +151,7 @@ def findings_with_lines(several: Iterable[Finding]) -> list[dict[str, Any]]:
 
 
 def lines_around(at: Location, why: str) -> dict[str, Any]:
-    """A line with its neighbours."""
+    """Return a source line with its neighbours; ``why`` is the reason to show it."""
     first = max(1, at.line - NEIGHBOURS)
     lines = [(n, linecache.getline(at.file, n)) for n in range(first, at.line + NEIGHBOURS + 1)]
     shown = [[n, text.rstrip("\n")] for n, text in lines if text]
@@ -158,7 +159,7 @@ def lines_around(at: Location, why: str) -> dict[str, Any]:
 
 
 def _outputs(failure: DifferentialFailure) -> list[dict[str, Any]]:
-    """Each wrong output, of the case and of the largest one that fails too: it shows more."""
+    """Return the wrong outputs of the case, and of the largest failed case, which shows more."""
     outputs: list[dict[str, Any]] = []
     for backend, verdict in failure.verdicts.items():
         if not isinstance(verdict, Mismatch):
@@ -183,7 +184,7 @@ def _outputs(failure: DifferentialFailure) -> list[dict[str, Any]]:
 
 
 def _where(failure: DifferentialFailure) -> list[dict[str, Any]]:
-    """The lines that raised, or that wrote the first wrong element."""
+    """Return the line that raised, or that wrote the first wrong element."""
     shown = []
     for backend, verdict in failure.verdicts.items():
         if isinstance(verdict, OneSided):
@@ -201,7 +202,7 @@ def _where(failure: DifferentialFailure) -> list[dict[str, Any]]:
 
 
 def raised_at(error: BaseException, spec: KernelSpec) -> Location | None:
-    """The line of the kernel, or of the reference, that raised an error."""
+    """Return the line of the kernel, or of the reference, that raised an error; else None."""
     at = getattr(error, "location", None)
     if isinstance(at, Location):
         return at

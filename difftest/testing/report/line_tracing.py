@@ -1,6 +1,7 @@
-"""A launch that is followed line by line: which line issues an instruction, and what is there.
+"""Trace a launch line by line: the line that issues each instruction, and its tensors.
 
-Nothing in the simulator knows of it: Python tells of each line of the kernel before it runs.
+It needs no support in the simulator: Python's tracing reports each line of the kernel before it
+runs.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from difftest.simulator.trace import Event
 
 Seen = Callable[[FrameType, Core], None]
 _SLACK = 2.0**-20
-"""Of a bound: what float64 may lose on the way to it."""
+"""The error of float64 in a bound, relative to the bound."""
 
 
 def trace_lines(folder: Path, run: Callable[[], Any], callback: Seen) -> None:
-    """Run something; ``seen`` is told of each line of a file below ``folder`` before it runs.
+    """Call ``run``, and ``callback`` before each line of a file below ``folder``.
 
-    What the run raises is not raised here: another run has told of it.
+    Errors of the run are suppressed, because another run has reported them.
     """
     prefix = str(folder)
 
@@ -37,9 +38,8 @@ def trace_lines(folder: Path, run: Callable[[], Any], callback: Seen) -> None:
         if is_running():
             callback(frame, current())
 
-    # what is raised was raised in the run that was judged, too
-    wanted = trace_code(lambda code: code.co_filename.startswith(prefix), line)
-    with contextlib.suppress(Exception), wanted:
+    tracing = trace_code(lambda code: code.co_filename.startswith(prefix), line)
+    with contextlib.suppress(Exception), tracing:  # the judged run raised the same error
         run()
 
 
@@ -47,7 +47,7 @@ def trace_lines(folder: Path, run: Callable[[], Any], callback: Seen) -> None:
 def trace_code(
     wanted: Callable[[CodeType], bool], callback: Callable[[FrameType], Any]
 ) -> Iterator[None]:
-    """Tell ``seen`` of each line of the code that is wanted, in any thread, and of its return."""
+    """Call ``callback`` within the block at each line and return of wanted code, in any thread."""
 
     def begin(frame: FrameType, event: str, argument: Any) -> Any:
         return line if wanted(frame.f_code) else None
@@ -68,12 +68,12 @@ def trace_code(
 
 
 class IssuingLines:
-    """Who issued which instruction, and which tensor left the bounds of its exact run first.
+    """The lines that issued instructions, and the first tensor outside its exact bounds.
 
     Attributes
     ----------
     at : instructions issued so far -> the last line that began there, as file and number.
-    outside : the number of the first instruction after which a tensor lay outside, and its name.
+    outside : the first instruction after which a tensor is out of bounds, and the tensor's name.
     """
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class IssuingLines:
         self._looked = 0
 
     def __call__(self, frame: FrameType, core: Core) -> None:
-        """Be told of a line."""
+        """Note a line."""
         if self.outside is None and core.followers.shadow and core.instructions > self._looked:
             name = _outside(core, frame)
             if name:
@@ -91,13 +91,13 @@ class IssuingLines:
         self.at[core.instructions] = frame.f_code.co_filename, frame.f_lineno
 
     def of(self, number: int) -> tuple[str, int, int] | None:
-        """File and line that issued an instruction, and how many had been issued before it."""
+        """Return the file and line that issued an instruction, and the instructions before it."""
         before = max((start for start in self.at if start <= number), default=None)
         return None if before is None else (*self.at[before], before)
 
 
 def _outside(core: Core, frame: FrameType) -> str:
-    """The name of a tensor in a frame whose values lie outside their exact bounds; or nothing."""
+    """Return the name of a tensor in a frame that is outside its exact bounds; else empty."""
     for name, tile in _tiles(frame).items():
         held = core.followers.shadow.held(tile)
         if held is None or held.partial:
@@ -116,16 +116,16 @@ def _outside(core: Core, frame: FrameType) -> str:
 
 
 def _tiles(frame: FrameType | None) -> dict[str, Tile]:
-    """The tensors that a frame has by name."""
+    """Return the tensors in a frame's variables."""
     values = {} if frame is None else frame.f_locals
     tiles = {name: value for name, value in values.items() if isinstance(value, Tile)}
     return {name: tile for name, tile in tiles.items() if tile._axes is None}
 
 
 class OperandSnapshot:
-    """What an instruction's tensors hold after it, as text by role.
+    """The contents of an instruction's tensors after it, as text by role.
 
-    Tensors that no variable names when the line has run are not shown.
+    Only tensors in variables are shown.
     """
 
     def __init__(self, event: Event) -> None:
@@ -133,7 +133,7 @@ class OperandSnapshot:
         self.said: dict[str, str] = {}
 
     def __call__(self, frame: FrameType, core: Core) -> None:
-        """Be told of a line; the first after the instruction counts."""
+        """Take the snapshot at the first line after the instruction."""
         if self.said or core.instructions <= self.event.number:
             return
         here: dict[int, tuple[str, Tile]] = {}
@@ -150,11 +150,11 @@ class OperandSnapshot:
 
 
 def debug_at(run: Callable[[], Any], file: str, line: int, before: int) -> None:
-    """Run something in Python's debugger, which stops at a line of the kernel.
+    """Call ``run`` in Python's debugger, which stops at a line of the kernel.
 
     Parameters
     ----------
-    before : how many instructions have been issued when it stops.
+    before : the number of instructions that have been issued when it stops.
     """
     debugger = pdb.Pdb()
     where = "__import__('difftest.simulator.core', fromlist=['current']).current().instructions"
@@ -162,7 +162,7 @@ def debug_at(run: Callable[[], Any], file: str, line: int, before: int) -> None:
     if problem:
         raise RuntimeError(problem)
     debugger.reset()
-    debugger.botframe = sys._getframe()  # it goes on from here, to the line
+    debugger.botframe = sys._getframe()  # run on from here to the line
     debugger.set_continue()
     sys.settrace(debugger.trace_dispatch)
     try:

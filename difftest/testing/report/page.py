@@ -1,6 +1,6 @@
-"""The document of a session as one page of HTML, with nothing from elsewhere, and as Markdown.
+"""Render the document of a session as one self-contained page of HTML, and as Markdown.
 
-The page needs jinja2, the extra ``report``; the Markdown is for comments and GitHub's summary.
+The page needs jinja2, the extra ``report``. The Markdown is for comments and GitHub's summary.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from difftest.testing.report.error_map import legend, png
 
 TEMPLATE = "page.html.j2"
 MOST = 20
-"""Failures that are told whole, and places that no case took: GitHub cuts a summary at 1 MiB."""
+"""The most failures in full, and the most missed places: GitHub cuts a summary at 1 MiB."""
 LINES = 40
-"""Of the text of a failure that has no report of its own."""
+"""The last lines that are shown of a failure without a report."""
 Document = Mapping[str, Any]
 
 
 def page_text(document: Document) -> str:
-    """The page of a session."""
+    """Return the page of a session."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -40,7 +40,7 @@ def page_text(document: Document) -> str:
 
 
 def sections(document: Document) -> list[dict[str, Any]]:
-    """What a page and a summary say of each kernel, those that failed first."""
+    """Return the section of each kernel for a page and a summary, failed kernels first."""
     names = {row["kernel"] for row in document["kernels"]}
     names |= {name for test in document["tests"] for name in test.get("kernels", ())}
     rows = [_section(document, name) for name in sorted(names)]
@@ -62,12 +62,12 @@ def _section(document: Document, name: str) -> dict[str, Any]:
         "failures": failures,
         "failed": bool(failures),
         "hazards": list(hazards.values()),
-        "performance": _asked(tests, name),
+        "performance": _chosen_predictions(tests, name),
     }
 
 
-def _asked(tests: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
-    """Predictions: of what failed, else of the spec's examples, else of what was drawn."""
+def _chosen_predictions(tests: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
+    """Return the predictions for failures, else for the spec's examples, else for drawn cases."""
     pairs = [
         ("same_as" in test, "failure" not in test, not test["id"].endswith("]"), row)
         for test in tests
@@ -79,7 +79,7 @@ def _asked(tests: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
 
 
 def markdown_text(document: Document) -> str:
-    """A table of the kernels, each failure with its report, and what no case reached."""
+    """Return a table of the kernels, the reports of failures, and the missed branches."""
     return "\n".join(_lines(document)) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""How long a case is predicted to take: the numbers of ``difftest profile`` as data."""
+"""The predicted time of a case: the numbers of ``difftest profile`` as data."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from difftest.timing.views.lanes import Lane, Values, lanes_of
 from difftest.timing.views.text import format_totals
 
 MOST = 20_000
-"""Instructions of a kernel beyond which a page does not wait for a prediction."""
+"""The most instructions of a kernel for a prediction in a page."""
 LINES = 8
-"""Source lines in the table of those that take most."""
+"""The number of lines in the table of the slowest source lines."""
 _WIDTH = 100
 BINS, WIDTH, LANE = 240, 900, 44
-"""Columns of time in the timeline, and the size of a lane in the picture's units."""
+"""The columns of time in the timeline, and the size of a lane in the picture's units."""
 
 
 def performance_document(spec: KernelSpec, case: Case) -> dict[str, Any] | None:
-    """What is predicted of a case, up to where it stopped; None if the simulator runs none of it.
+    """Return the prediction for a case, up to its end or its error; None if it cannot start.
 
-    Nothing in it is measured.
+    All numbers are predicted, not measured.
     """
     with internal_error_scope(f"the predicted time of {spec.name}"):
         trace, stopped = trace_of(spec, case)
@@ -72,7 +72,7 @@ def _predicted(trace: Trace) -> dict[str, Any]:
 
 
 def _lane(lane: Lane) -> dict[str, Any]:
-    """A lane of the timeline: what is stacked in it has a colour, a meaning and its outline."""
+    """Return a lane of the timeline: its stacked areas, each with colour, meaning and outline."""
     areas = []
     base = np.zeros(BINS)
     for colour, meaning, heights in lane.stacked:
@@ -83,7 +83,7 @@ def _lane(lane: Lane) -> dict[str, Any]:
 
 
 def _area(low: Values, high: Values) -> str:
-    """The outline of columns between two heights from 0 to 1; a step only where one changes."""
+    """Return the SVG outline of columns between two heights from 0 to 1, with few points."""
     changes = np.flatnonzero((np.diff(low) != 0) | (np.diff(high) != 0)) + 1
     starts = [0, *changes]
     ends = [*changes, BINS]

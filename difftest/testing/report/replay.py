@@ -1,8 +1,8 @@
-"""A saved failure once more, and the instruction at which a judge first disagrees.
+"""Replay a saved failure, and find the instruction at which a judge first disagrees.
 
-The judges: the oracle, which works out what each instruction literally means; the detectors of
-hazards; the exact run, which knows how far rounding may lead; and at last the reference, which
-knows the outputs alone, so that the instruction is the last one that wrote a wrong element.
+There are four judges. The oracle computes the literal meaning of each instruction. The detectors
+find hazards. The exact run bounds the error of rounding. The reference knows the outputs only, so
+its instruction is the last one that wrote a wrong element.
 """
 
 from __future__ import annotations
@@ -41,29 +41,30 @@ from difftest.testing.report.line_tracing import (
 from difftest.testing.report.saved import SavedError, SavedFailure, read_saved
 
 _NEAR = 2
-"""Elements that are shown on each side of the first wrong one."""
+"""The number of elements that are shown on each side of the first wrong element."""
 
 
 class Disagreement(NamedTuple):
-    """Where a judge disagrees first."""
+    """The first disagreement of a judge."""
 
     judge: str
     said: str
     number: int | None = None
-    """Of the instruction; None where the launch ended before it was over."""
+    """The number of the instruction; None if the launch ended before it was complete."""
     location: Location | None = None
 
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """What came of a saved failure.
+    """The result of a replay.
 
     Attributes
     ----------
     text : the report of the failure, or why the case is not judged; empty if the case agrees.
-    stops : where the judges disagree, the first instruction first.
-    trace, lines : of the run, as far as there are any.
-    around : what the tensors of the first stop's instruction hold after it, by role.
+    stops : the disagreements of the judges, the first instruction first.
+    trace : the trace of the run; None without one.
+    lines : the source lines that issued its instructions.
+    around : the contents of the tensors after the first stop's instruction, by role.
     source : the line of the first stop, with its neighbours.
     """
 
@@ -80,16 +81,16 @@ class ReplayResult:
         number = self.stops[0].number if self.stops else None
         if self.trace is None or number is None:
             return None
-        # of one that only moved another's result, that one
+        # An instruction that only moves another's result has no event: take the other's.
         return next((step for step in reversed(self.trace.events) if step.number <= number), None)
 
 
 def rerun_saved(
     saved: SavedFailure, tell: Callable[[ReplayResult], None], *, debug: bool = False
 ) -> ReplayResult:
-    """Run a saved failure again, and tell what came of it.
+    """Run a saved failure again, call ``tell`` with the result, and return the result.
 
-    With ``debug`` it runs once more then, in Python's debugger, which stops at the first stop.
+    With ``debug`` the case then runs once more in Python's debugger, which stops at the first stop.
     """
     with saved.loaded() as (spec, edge, folder):
         every = [_replay(part, edge, folder, saved) for part in specs_by_kernel(spec)]
@@ -122,7 +123,7 @@ def replay(file: Path, debug: bool) -> None:
 
 
 def _line(again: ReplayResult) -> tuple[str, int, int] | None:
-    """File, line and instructions before it, of the first stop."""
+    """Return the file and line of the first stop, and the number of instructions before it."""
     stop = again.stops[0]
     if stop.number is not None:
         return again.lines.of(stop.number)
@@ -136,7 +137,7 @@ def _line(again: ReplayResult) -> tuple[str, int, int] | None:
 def _replay(
     spec: KernelSpec, edge: Edge, folder: Path, saved: SavedFailure
 ) -> tuple[ReplayResult, Callable[[], Any]]:
-    """What comes of one kernel, and a run of it."""
+    """Replay one kernel, and return the result and a function that runs it."""
     backend = EmbeddedSimulator(saved.level, saved.strictness)
     runner = Runner((backend,), record=True, verbose=True)
     call = make_call(spec, edge.case)
@@ -192,7 +193,7 @@ def _replay(
 
 
 def _fresh(call: KernelCall) -> KernelCall:
-    """The same call on arrays of its own."""
+    """Return the call on copies of its arrays."""
     copies = [tuple(array.copy() for array in arrays) for arrays in (call.inputs, call.outputs)]
     return call._replace(inputs=copies[0], outputs=copies[1])
 
@@ -200,11 +201,12 @@ def _fresh(call: KernelCall) -> KernelCall:
 def _stops(
     failure: CaseFailure | None, trace: Trace | None, lines: IssuingLines, oracle: Any
 ) -> Iterator[Disagreement]:
+    """Yield the first disagreement of each judge."""
     if isinstance(oracle, Crashed | Unsupported) and isinstance(oracle.error, OracleError):
         yield Disagreement("the oracle", str(oracle.error), None, oracle.error.location)
     if failure is None:
         return
-    wrong = isinstance(failure, DifferentialFailure)  # then what may be its cause counts too
+    wrong = isinstance(failure, DifferentialFailure)  # then possible causes count too
     for hazard in failure.findings:
         if (steps := hazard.evidence) and (wrong or hazard.severity is Severity.ERROR):
             yield Disagreement(
@@ -241,7 +243,7 @@ def _last_writer(verdict: Mismatch, event: Event | None, *, is_known: bool) -> D
 
 
 def _neighbours(verdict: Mismatch) -> str:
-    """What was got and what is expected around the first wrong element."""
+    """Return the received and the expected values around the first wrong element."""
     seen = verdict.evidence
     first = verdict.first
     if seen is None or first is None or not first.index:
@@ -256,15 +258,15 @@ def _neighbours(verdict: Mismatch) -> str:
 
 
 def replay_lines(again: ReplayResult) -> Iterator[str]:
-    """What came of it, for a terminal."""
+    """Yield the lines of a result for a terminal."""
     yield again.text or "the case agrees with its reference here"
     if not again.stops:
         return
     stop, *others = again.stops
     event = again.event
-    what = "" if event is None else f" at instruction {event.number}, {event.opcode}"
+    place = "" if event is None else f" at instruction {event.number}, {event.opcode}"
     yield ""
-    yield f"{stop.judge} disagrees first{what}"
+    yield f"{stop.judge} disagrees first{place}"
     yield textwrap.indent(stop.said, "  ")
     yield from again.source
     for role, text in again.around.items():

@@ -1,8 +1,8 @@
 """A failure as one file: the sources of its kernel, reference and test, and its case.
 
-``pytest --difftest-save DIR`` writes it, and ``difftest replay FILE`` runs it wherever the package
-is installed. It is Python that says what it is; what reads it runs none of it but the modules that
-it holds.
+``pytest --difftest-save DIR`` writes it, and ``difftest replay FILE`` runs it on any computer with
+this package. The file is Python, for readers. A replay does not run the file: it runs only the
+modules that the file holds.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _FIELDS = ("TEST", "CASE", "LEVEL", "STRICTNESS", "MODULES")
 
 
 class SavedError(ValueError):
-    """A file is no saved failure, or what it holds cannot be imported here."""
+    """A file is not a saved failure, or its modules cannot be imported here."""
 
 
 class SavedFailure(NamedTuple):
-    """What a file holds.
+    """The contents of a file.
 
     Attributes
     ----------
     test : ``module:function`` of the kernel test.
-    case : as ``--case`` takes it, or behind :data:`EDGE` the words for a call at the edges.
+    case : the JSON of ``--case``, or :data:`EDGE` and the description of an edge call.
     modules : the source of each module, by name.
-    level, strictness : as the test was run; None for what is chosen elsewhere.
+    level, strictness : those of the test's run; None for the defaults.
     """
 
     test: str
@@ -54,7 +54,7 @@ class SavedFailure(NamedTuple):
     strictness: str | None = None
 
     def script(self, title: str) -> str:
-        """The text of the file; ``title`` says in a line what failed."""
+        """Return the text of the file; ``title`` is one line on the failure."""
         fields = [self.test, self.case, self.level, self.strictness]
         head = "\n".join(
             f"{name} = {value!r}" for name, value in zip(_FIELDS, fields, strict=False)
@@ -71,12 +71,12 @@ class SavedFailure(NamedTuple):
 
     @contextmanager
     def loaded(self) -> Iterator[tuple[KernelSpec, Edge, Path]]:
-        """The spec, the call and the folder of the sources, as long as this lasts.
+        """Yield the spec, the call and the folder of the sources, which exist within the block.
 
         Raises
         ------
-        SavedError : the test cannot be imported, or is none.
-        CaseError : the case is none of its spec.
+        SavedError : the test cannot be imported, or is not a kernel test.
+        CaseError : the case does not fit its spec.
         """
         with tempfile.TemporaryDirectory(prefix="difftest-replay-") as name:
             folder = Path(name).resolve()
@@ -86,7 +86,7 @@ class SavedFailure(NamedTuple):
                 yield spec, self._call(spec), folder
 
     def _call(self, spec: KernelSpec) -> Edge:
-        """The call; without words if it is a case."""
+        """Return the call. Its ``why`` is empty if it is a case."""
         if not self.case.startswith(EDGE):
             return Edge(case_from_json(self.case, spec), "", inside=True)
         why = self.case.removeprefix(EDGE)
@@ -102,7 +102,7 @@ class SavedFailure(NamedTuple):
             for parent in parents:
                 place = place / parent
                 place.mkdir(exist_ok=True)
-                (place / "__init__.py").touch()  # else a package elsewhere goes before it
+                (place / "__init__.py").touch()  # else a package in another folder takes precedence
             is_package = any(other.startswith(f"{name}.") for other in self.modules)
             file = place / last / "__init__.py" if is_package else place / f"{last}.py"
             file.parent.mkdir(exist_ok=True)
@@ -122,11 +122,11 @@ class SavedFailure(NamedTuple):
 
 
 def read_saved(file: Path) -> SavedFailure:
-    """What a file holds.
+    """Return the contents of a file.
 
     Raises
     ------
-    SavedError : it is no file that ``--difftest-save`` wrote.
+    SavedError : ``--difftest-save`` did not write the file.
     """
     try:
         tree = ast.parse(file.read_text(encoding="utf-8"), file.name)
@@ -138,18 +138,17 @@ def read_saved(file: Path) -> SavedFailure:
         test, case, level, strictness, modules = (values[name] for name in _FIELDS)
     except (OSError, SyntaxError, ValueError, KeyError) as error:
         why = f"it has no {error.args[0]}" if isinstance(error, KeyError) else str(error)
-        told = f"{file} is no failure that pytest --difftest-save wrote: {why}"
-        raise SavedError(told) from None
+        raise SavedError(f"{file} is no failure that pytest --difftest-save wrote: {why}") from None
     return SavedFailure(test, case, modules, level, strictness)
 
 
 def file_name(test: str) -> str:
-    """The name of the file of a test: none that pytest collects."""
+    """Return the file name for a test: a name that pytest does not collect."""
     return f"failure_{re.sub(r'[^A-Za-z0-9]+', '_', test).strip('_')}.py"
 
 
 def modules_of(start: ModuleType) -> dict[str, str]:
-    """The source of a module and of all of the user's own that it imports, by name."""
+    """Return the sources of a module and of all the user's modules that it imports, by name."""
     sources: dict[str, str] = {}
     left = [start.__name__]
     modules = {start.__name__: start}
@@ -165,7 +164,7 @@ def modules_of(start: ModuleType) -> dict[str, str]:
 
 
 def _is_own(module: ModuleType) -> bool:
-    """Whether a module is the user's: neither Python's, nor installed, nor of this package."""
+    """Return whether a module is the user's: not Python's, not installed, not of this package."""
     file = getattr(module, "__file__", None)
     if file is None or not str(file).endswith(".py"):
         return False
@@ -174,7 +173,7 @@ def _is_own(module: ModuleType) -> bool:
 
 
 def _imported(source: str, name: str, *, is_package: bool) -> Iterable[str]:
-    """The modules that a source may import: those that its statements name, and their parents."""
+    """Yield the modules that a source may import: those in its statements, and their parents."""
     names: list[str] = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -190,6 +189,6 @@ def _imported(source: str, name: str, *, is_package: bool) -> Iterable[str]:
 
 
 def _quoted(source: str) -> str:
-    """A source as a literal, readable where it can be."""
+    """Return a source as a Python literal, readable if possible."""
     plain = source.endswith("\n") and "'''" not in source and "\r" not in source
     return f"r'''{source}'''" if plain and not source.startswith("'") else repr(source)

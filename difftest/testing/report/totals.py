@@ -9,7 +9,7 @@ from difftest.testing.harness.tally import Tally
 
 
 def labels_of(tallies: Sequence[Tally]) -> dict[tuple[str, str], str]:
-    """What to call each kernel, by name and module: those of one name are told apart."""
+    """Return a distinct label for each kernel, by its name and module."""
     kernels = list(dict.fromkeys(home for tally in tallies for home in tally.homes.items()))
     names = [name for name, _ in kernels]
     homes = [home for _, home in kernels]
@@ -17,7 +17,7 @@ def labels_of(tallies: Sequence[Tally]) -> dict[tuple[str, str], str]:
 
 
 def total_of(tallies: Sequence[Tally]) -> Tally:
-    """The sum of the tallies of tests. Kernels of one name and of several modules stay apart."""
+    """Return the sum of the tallies of tests. Equal names of different modules stay separate."""
     labels = labels_of(tallies)
     total = Tally()
     for tally in tallies:

@@ -1,7 +1,7 @@
-"""How pytest collects kernel tests: which modules hold them, and their explicit checks.
+"""Collect kernel tests for pytest: the modules with them, and their explicit checks.
 
-Imports of kernels need ``neuronxcc``. So whether a module holds kernel tests is read off its
-syntax tree, and the module is not imported unless a backend was asked for.
+Imports of kernels need ``neuronxcc``. So the syntax tree of a module shows whether it has kernel
+tests, and the module is imported only if the session has a backend.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _NAME = "kernel_test"
 
 
 def holds_kernel_tests(path: Path) -> bool:
-    """Whether the module imports ``kernel_test`` from difftest, or uses ``difftest.kernel_test``.
+    """Return whether a module uses ``kernel_test`` of difftest.
 
-    A module that cannot be read or parsed does not count: importing it will say what is wrong.
+    A module that cannot be read or parsed does not count, because its import reports the error.
     """
     tree = _parsed(path)
     return tree is not None and any(_names_kernel_test(node) for node in ast.walk(tree))
 
 
 def holds_other_tests(path: Path) -> bool:
-    """Whether a module of kernel tests has tests of another kind: functions, or classes."""
+    """Return whether a module of kernel tests has tests of another kind: functions, or classes."""
     tree = _parsed(path)
     return tree is not None and any(_is_another_test(node) for node in tree.body)
 
@@ -64,10 +64,10 @@ def _names_kernel_test(node: ast.AST) -> bool:
 
 
 class UncollectedModule(pytest.File):
-    """A module of kernel tests in a run that asked for no backend: it yields nothing."""
+    """A module of kernel tests in a session without a backend: it has no items."""
 
     def collect(self) -> Iterable[pytest.Item]:
-        """No items, and a note: pytest makes modules of a folder that are not selected too."""
+        """Return no items, and note the module: pytest also makes modules that are not selected."""
         self.config.stash[SESSION].uncollected.add(self.nodeid)
         return []
 
@@ -75,17 +75,18 @@ class UncollectedModule(pytest.File):
 def explicit_checks(
     test: KernelTest, marks: list[pytest.Mark], backends: Iterable[Backend]
 ) -> Iterator[Any]:
-    """Test functions for the spec's examples and rejections, one test id each, and its edges."""
+    """Yield test functions for the spec's examples and rejections, with ids, and for its edges."""
     from difftest.testing.harness.edges import has_edges
     from difftest.testing.harness.explicit import explicit_cases
 
     cases = list(explicit_cases(test.spec))
     rejects = test.spec.rejects
     if cases:
-        yield checks_of(test.check_case, marks, "case", cases, [one.label() for one in cases])
-    marks = [mark for mark in marks if mark.name != "parametrize"]  # what only a case's test takes
+        yield checks_of(test.check_case, marks, "case", cases, [case.label() for case in cases])
+    # Other checks do not take the parameters of the test function.
+    marks = [mark for mark in marks if mark.name != "parametrize"]
     if rejects:
-        ids = [one.label() for one in rejects]
+        ids = [rejection.label() for rejection in rejects]
         yield checks_of(test.check_rejection, marks, "rejection", rejects, ids)
     if has_edges(test.spec, backends):
         yield checks_of(test.check_edges, marks, "calls", ["edges"], ["edges"])
@@ -94,6 +95,6 @@ def explicit_checks(
 def checks_of(
     check: Any, marks: Iterable[pytest.Mark], name: str, values: Collection[Any], ids: list[str]
 ) -> Any:
-    """A test function for just these values of its argument."""
+    """Return a test function for these values of its argument only."""
     check.pytestmark = [*marks, pytest.mark.parametrize(name, values, ids=ids).mark]
     return check

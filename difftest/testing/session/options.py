@@ -1,11 +1,11 @@
-"""What a pytest session was asked for: command line options, and the ini keys beside them.
+"""The request of a pytest session: command line options, and the ini keys for them.
 
-Standard library and pytest alone, for every session reads this.
+The module imports only pytest and the standard library, because every session reads it.
 
-Our options give way: they are declared last, when plugins and conftests have declared theirs, and
-those whose names are taken are not declared at all. But the modules for kernels have to be in
-place before conftests import any. So the command line is read twice: once before conftests, as if
-their options were no others than those of plugins, and once after them, which is what counts.
+The options yield to others: they are declared after those of plugins and conftests, and an option
+whose name is taken is not declared. But the modules for kernels must be installed before conftests
+import kernels. So the command line is read twice. The first time is before conftests, without their
+options. The second time is after them, and that request counts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class SimulateAction(argparse.Action):
     def __call__(
         self, parser: Any, namespace: argparse.Namespace, values: object, word: str | None = None
     ) -> None:
-        """Store what follows the equals sign, or "auto"."""
+        """Store the text after the equals sign, or "auto"."""
         _, _, choice = (word or "").partition("=")
         setattr(namespace, self.dest, choice or SIMULATORS[0])
 
@@ -45,12 +45,12 @@ class Option(NamedTuple):
 
     Attributes
     ----------
-    name : as it is written on the command line.
-    key : the ini key, and the name under which its value is kept.
-    help : of the option.
+    name : the name on the command line.
+    key : the ini key, and the name of the value.
+    help : the help of the option.
     accepted : values of the key; empty for any.
-    declaration : what argparse is told beside the help.
-    forms : how the option is written too.
+    declaration : further arguments for argparse.
+    forms : other forms of the name.
     """
 
     name: str
@@ -61,13 +61,13 @@ class Option(NamedTuple):
     forms: tuple[str, ...] = ()
 
     def declare(self, group: Any) -> None:
-        """Add it to pytest's group of options, or to a parser of our own."""
+        """Add the option to pytest's group of options, or to an argparse parser."""
         add = getattr(group, "addoption", None) or group.add_argument
         add(self.name, *self.forms, dest=self.key, help=self.help, **self.declaration)
 
     @property
     def values(self) -> str:
-        """What the key takes, for ``pytest --help``."""
+        """The values of the key, for ``pytest --help``."""
         return ", ".join(self.accepted) or str(self.declaration["metavar"])
 
 
@@ -157,24 +157,24 @@ OPTIONS = (SIMULATE, DEVICE, LEVEL, STRICTNESS, NO_EXACT, HAZARDS, *_FREE_FORM)
 
 
 class Request(NamedTuple):
-    """What the session was asked for.
+    """The request of a session.
 
     Attributes
     ----------
-    simulate : one of :data:`SIMULATORS`, or None.
-    device : whether the device was asked for.
+    simulate : a choice of :data:`SIMULATORS`, or None.
+    device : whether to run on the device.
     case : the JSON of ``--case``, or None.
     options : the options that chose the backends, to run a case again.
     report : the file of ``--difftest-report``, or None.
     save : the folder of ``--difftest-save``, or None.
-    level : one of :data:`LEVELS`, or None.
-    strictness : one of :data:`STRICTNESSES`, or None.
-    exact : whether kernels run without rounding too, where their specs want it.
-    strict : whether hazards that only warn make a test fail.
-    mutate : cases of each test that are to find planted bugs; None if none are planted.
-    timeout, memory : what a case may take, seconds and MiB, as they were given; or None.
-    taken : those of our options that others have declared, and whose ini keys are not set.
-    case_key : the ini key that a case is given by, where ``--case`` is not ours; else None.
+    level : a choice of :data:`LEVELS`, or None.
+    strictness : a choice of :data:`STRICTNESSES`, or None.
+    exact : whether kernels run without rounding too, if their specs allow it.
+    strict : whether hazards that are warnings fail a test.
+    mutate : the number of cases of each test that must find planted bugs; None for no planted bugs.
+    timeout, memory : the limits of a case, seconds and MiB; None for no limit.
+    taken : options that others have declared, and whose ini keys are not set.
+    case_key : the ini key for a case if another plugin owns ``--case``; else None.
     """
 
     simulate: str | None
@@ -195,17 +195,17 @@ class Request(NamedTuple):
 
     @property
     def wants_backends(self) -> bool:
-        """Whether kernel tests are to run."""
+        """True if the session runs kernel tests."""
         return self.simulate is not None or self.device
 
     @property
     def backends(self) -> tuple[str | None, bool, str | None, str | None]:
-        """What decides which backends there are."""
+        """The values that select the backends."""
         return self.simulate, self.device, self.level, self.strictness
 
 
 ASKED = "difftest_request"
-"""The attribute of a plugin that asks for something itself, whatever the command line says."""
+"""The attribute of a plugin with its own request, which overrides the command line."""
 
 
 def add_keys(parser: pytest.Parser) -> None:
@@ -215,7 +215,7 @@ def add_keys(parser: pytest.Parser) -> None:
 
 
 def add_options(parser: pytest.Parser, config: pytest.Config, args: Sequence[str]) -> None:
-    """Declare those options that nobody else has, and whose key is not set in their place."""
+    """Declare the options that are free and whose ini key is not set."""
     free = _free(parser)
     options = _options(free, config.known_args_namespace, args)
     group = parser.getgroup("difftest", "kernels against their references (difftest)")
@@ -228,14 +228,14 @@ def add_options(parser: pytest.Parser, config: pytest.Config, args: Sequence[str
 def read_request(
     config: pytest.Config, parser: pytest.Parser, args: Sequence[str], *, final: bool
 ) -> Request:
-    """The request of a session, from its options and ini keys.
+    """Return the request of a session, from its options and ini keys.
 
     Parameters
     ----------
-    parser : pytest's, as far as others have declared their options in it.
+    parser : pytest's parser, with the options that others have declared so far.
     args : the command line.
-    final : whether conftests have declared theirs. An option wins over its key then; before, a key
-        that is set says that the option may be another's.
+    final : whether conftests have declared their options. Then an option overrides its key. Before,
+        a key overrides its option, because the option may belong to another plugin.
     """
     for plugin in config.pluginmanager.get_plugins():
         asked = getattr(plugin, ASKED, None)
@@ -270,7 +270,7 @@ def read_request(
 
 
 def check_request(request: Request) -> None:
-    """Refuse a case without a backend, and a report that cannot be written; its folder is made."""
+    """Reject a case without a backend, and a report that cannot be written; make its folder."""
     if request.case is not None and not request.wants_backends:
         needed = f"{SIMULATE.name} or {DEVICE.name}"
         raise pytest.UsageError(f"{CASE.name} needs a backend: add {needed}")
@@ -291,7 +291,7 @@ def check_request(request: Request) -> None:
 
 
 def taken_line(taken: Sequence[Option]) -> str:
-    """What became of options of ours that others have declared, in one line."""
+    """Return one line on the options that others have declared."""
     names, keys = (", ".join(getattr(one, which) for one in taken) for which in ("name", "key"))
     verb, noun, stand = ("are", "keys", "stand") if len(taken) > 1 else ("is", "key", "stands")
     return (
@@ -301,11 +301,11 @@ def taken_line(taken: Sequence[Option]) -> str:
 
 
 def distribute(request: Request, namespace: argparse.Namespace, args: list[str]) -> None:
-    """Tell pytest-xdist: no workers for one case; else idle ones take from busy ones.
+    """Set the options of pytest-xdist: no workers for one case, else work stealing.
 
-    A case that does not fit its test is a usage error, and one of a worker crashes pytest. Kernel
-    tests take from milliseconds to seconds and stand together: shares of as many tests leave one
-    worker with all that take long. Who chose a distribution has it.
+    A case that does not fit its test is a usage error, and a usage error in a worker crashes
+    pytest. Kernel tests take from milliseconds to seconds, and slow ones are neighbours. Equal
+    shares would leave one worker with all slow tests. A distribution that the user chose stays.
     """
     chosen = namespace.dist != "no" or getattr(namespace, "distload", False)
     if request.case is not None:
@@ -315,13 +315,13 @@ def distribute(request: Request, namespace: argparse.Namespace, args: list[str])
 
 
 def extra_arguments(args: list[str], *words: str) -> None:
-    """Add options, before what follows two dashes."""
+    """Add options before the two dashes, if any."""
     end = args.index("--") if "--" in args else len(args)
     args[end:end] = words
 
 
 def _free(parser: pytest.Parser) -> tuple[Option, ...]:
-    """Those of our options that nobody else has declared yet."""
+    """Return the options that no other plugin has declared yet."""
     unknown = _unknown(parser, [option.name for option in OPTIONS])
     return tuple(option for option in OPTIONS if option.name in unknown)
 
@@ -336,21 +336,21 @@ def _unknown(parser: pytest.Parser, names: list[str]) -> list[str]:
 def _options(
     options: Iterable[Option], namespace: argparse.Namespace, args: Sequence[str]
 ) -> dict[str, Any]:
-    """Those of our options that were given, by key: here, or to pytest-xdist for its workers."""
+    """Return the given options by key: of this session, or of pytest-xdist for its workers."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parsed = argparse.Namespace(**{o.key: getattr(namespace, o.key, None) for o in options})
     for option in options:
-        if any(word.startswith(option.name) for word in args):  # to declare all takes milliseconds
+        if any(word.startswith(option.name) for word in args):  # declaring all takes milliseconds
             option.declare(parser)
     try:
         parser.parse_known_args(list(args), parsed)
-    except argparse.ArgumentError:  # which pytest will name itself
+    except argparse.ArgumentError:  # pytest itself reports the error
         return {}
     return {name: value for name, value in vars(parsed).items() if value not in (None, False)}
 
 
 def _words(options: Mapping[str, Any]) -> list[str]:
-    """The options that chose the backends, as they are written."""
+    """Return the options that chose the backends, as written on a command line."""
     given = [option for option in OPTIONS if options.get(option.key)]
     valued = [one for one in given if one in (SIMULATE, LEVEL, STRICTNESS, TIMEOUT, MEMORY)]
     words = [f"{one.name}={options[one.key]}" for one in valued]
@@ -359,7 +359,7 @@ def _words(options: Mapping[str, Any]) -> list[str]:
 
 
 def _overrides(config: pytest.Config) -> list[str]:
-    """The ``-o`` of our keys, once each: pytest parses the command line more than once."""
+    """Return ``-o`` for each ini key once: pytest parses the command line several times."""
     keys = dict.fromkeys(config.known_args_namespace.override_ini or ())
     left = tuple(f"{option.key}=" for option in (CASE, REPORT, SAVE, MUTATE))
     ours = [key for key in keys if key.startswith("difftest_") and not key.startswith(left)]
@@ -367,7 +367,7 @@ def _overrides(config: pytest.Config) -> list[str]:
 
 
 def _amount(option: Option, values: Mapping[str, Any]) -> float | None:
-    """A number that is more than 0, where an option has one."""
+    """Return the number of an option, which must be above 0; None if the option is not set."""
     if (text := values.get(option.key)) is None:
         return None
     try:
@@ -380,25 +380,25 @@ def _amount(option: Option, values: Mapping[str, Any]) -> float | None:
 
 
 def is_campaign() -> bool:
-    """Whether HypoFuzz collects this session's tests, and runs them when the session is over."""
+    """Return whether HypoFuzz collects this session's tests, to run them after the session."""
     detection = sys.modules.get("hypofuzz.detection")
     return detection is not None and bool(detection.in_hypofuzz_run())
 
 
 @dataclass
 class Session:
-    """What the plugin keeps on ``config.stash``; without a backend it has no ``runner``."""
+    """The plugin's state on ``config.stash``; without a backend it has no ``runner``."""
 
     request: Request
     runner: Runner | None = None
-    uncollected: set[str] = field(default_factory=set)  # modules left out for want of a backend
-    mixed: set[str] = field(default_factory=set)  # modules that have other tests than of kernels
-    stopped: list[Any] = field(default_factory=list)  # properties of tests that no report tells of
-    workers: list[Any] = field(default_factory=list)  # of pytest-xdist, which tell at their end
-    own: pytest.Session | None = None  # whose exit code a report that is lost changes
+    uncollected: set[str] = field(default_factory=set)  # modules left out without a backend
+    mixed: set[str] = field(default_factory=set)  # modules that also have other tests
+    stopped: list[Any] = field(default_factory=list)  # properties of tests without a report
+    workers: list[Any] = field(default_factory=list)  # of pytest-xdist; they report at their end
+    own: pytest.Session | None = None  # its exit code changes if a report cannot be written
     left_out: set[LeftOut] = field(default_factory=set)  # kernels, by backends that do not run them
     served: set[str] = field(default_factory=set)  # backends that run a kernel of the tests
-    ran_again: bool = False  # a failing case in a process of its own: one of a session does
+    ran_again: bool = False  # whether a failing case ran in a process of its own: once a session
 
 
 SESSION = pytest.StashKey[Session]()

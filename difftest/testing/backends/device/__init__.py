@@ -1,5 +1,5 @@
-"""What stands between the harness and a NeuronCore: leases, processes, guards, faults, timing.
+"""The access to a NeuronCore: leases, processes, guards, faults, timing.
 
-All of it is written from AWS's public documentation and tested against stand-ins. None of it has
-run on a device: none is at hand where this project is developed.
+The code follows AWS's public documentation and is tested against stubs. It has not run on a device,
+because none is available to this project.
 """

@@ -1,9 +1,9 @@
 """A leased NeuronCore, the one process on it, and the kernels that run there.
 
-Retries and timeouts are here, and who is to blame for what fails; which way to the device is open
-here, and what is missing where none is.
+The module handles retries, timeouts and the blame for failures. It also finds the APIs that can run
+kernels on the device here, or reports what is missing.
 
-What an error means is a row of :mod:`difftest.testing.backends.codes`.
+The meanings of errors are rows of :mod:`difftest.testing.backends.codes`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from difftest.testing.backends.sdk import (
 
 @dataclass(frozen=True)
 class Fault:
-    """An error code that was recognised; ``number`` is None for one of the compiler."""
+    """A known error code; ``number`` is None for a code of the compiler."""
 
     name: str
     number: int | None
@@ -71,7 +71,7 @@ FAULTS = {
     code: Fault(code, cause.number, cause.blame, f"{cause.meaning}: {cause.remedy}")
     for code, cause in CODES.items()
 }
-"""Name of a status or an error code -> what it means."""
+"""Faults by the name of a status, or by an error code."""
 _OF_COMPILER = {code for code, fault in FAULTS.items() if fault.number is None}
 _NCC_PAGE = "see AWS Neuron documentation, Neuron Compiler Error Codes"
 
@@ -79,8 +79,8 @@ _NCC_PAGE = "see AWS Neuron documentation, Neuron Compiler Error Codes"
 def find_fault(text: str) -> Fault | None:
     """Return the fault of the first code in an error's text or a log; None if there is none.
 
-    The name of an NRT status decides, for public pages show numbers that belong to another name.
-    Then comes a code of the compiler, then a number.
+    The name of an NRT status comes first, because public pages show numbers of other names with it.
+    Next comes a code of the compiler, then a number.
     """
     found = [full_code(code) for row in text.splitlines() for code in codes_in(row)]
     names = re.findall(r"\bNRT_[A-Z_]+\b", text)
@@ -98,7 +98,10 @@ EXEC_TIMEOUT = "NEURON_RT_EXEC_TIMEOUT"
 
 
 def job_seconds() -> float:
-    """How long a kernel may compile and run; a BackendMissingError if what is set is no time."""
+    """Return the seconds that a kernel may compile and run; raise a BackendMissingError if invalid.
+
+    :data:`TIMEOUT` sets them; the default is 1800.
+    """
     text = os.environ.get(TIMEOUT) or "1800"
     try:
         seconds = float(text)
@@ -117,11 +120,11 @@ LOCK_FOLDER = "DIFFTEST_LOCK_DIR"
 
 
 class NoCoreError(Exception):
-    """No NeuronCore is free, or none is there."""
+    """No NeuronCore is free, or none exists."""
 
 
 def find_cores() -> tuple[int, ...]:
-    """The cores that the environment names, as ``0``, ``4-7`` or ``0,2,4-5``; else 0."""
+    """Return the cores in the environment, such as ``0``, ``4-7`` or ``0,2,4-5``; by default 0."""
     text = os.environ.get(VISIBLE_CORES) or "0"
     cores: list[int] = []
     for part in text.split(","):
@@ -142,9 +145,13 @@ _SHARED = f""";
 class CoreLease:
     """The exclusive use of one ``core``, until :meth:`release` or the end of the process.
 
-    It is a ``flock`` on a file that is named for the core. The system gives it back when the last
-    process that inherited it has ended, however that ended: a worker that is killed loses its
-    lease, and a child of it that still runs on the core keeps it. NoCoreError where all are taken.
+    It is a ``flock`` on a file with the core's name. The system releases it when the last process
+    that inherited it has ended in any way. So a killed worker loses its lease, but a child that
+    still runs on the core keeps it.
+
+    Raises
+    ------
+    NoCoreError : all cores are taken.
     """
 
     def __init__(self) -> None:
@@ -161,7 +168,7 @@ class CoreLease:
                     self._descriptor = descriptor
                     return
                 holder = lock.read_text(encoding="utf-8").strip() or "of unknown id"
-            except PermissionError as error:  # nobody can tell whether its core is free
+            except PermissionError as error:  # unknown whether this core is free
                 foreign = _SHARED
                 holders.append(f"core {self.core} by a lock of another user, {error.filename}")
             else:
@@ -173,16 +180,18 @@ class CoreLease:
         )
 
     def release(self) -> None:
-        """Give the core back."""
+        """Release the core."""
         os.close(self._descriptor)
 
 
 def _locked(lock: Path) -> int | None:
-    """The descriptor of the lock that this process has now; None if another has it.
+    """Lock a file, and return its descriptor; None if another process holds the lock.
 
-    Another user's file is a PermissionError.
+    Raises
+    ------
+    PermissionError : the file belongs to another user.
     """
-    import fcntl  # here, for the module is read on computers that have no flock
+    import fcntl  # imported late, because some computers have no flock
 
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
     try:
@@ -198,20 +207,22 @@ def _locked(lock: Path) -> int | None:
 NAME = "device"
 LNC = "NEURON_LOGICAL_NC_CONFIG"
 ATTEMPTS = 2
-"""One retry, for infrastructure alone: a kernel that fails does so again, minutes later."""
+"""The attempts after faults of the infrastructure. A failed kernel is not tried again."""
 
 
 class DeviceError(Exception):
-    """A kernel failed on the device; the text adds what a code in it means, and the log.
+    """A kernel failed on the device. The text includes the meaning of its code, and the log.
 
-    ``cause`` is what it raised, or that it hung or died; ``fault``, the code found in its text, or
-    else in the log.
+    Attributes
+    ----------
+    cause : the error that it raised, or the error for a process that hung or died.
+    fault : the code in the text of the error, or else in the log.
     """
 
     def __init__(self, text: str, cause: BaseException | None = None, log: str = "") -> None:
         self.cause = cause
         self.fault = find_fault(str(cause or ""))
-        # A failed assertion is the kernel's contract, whatever the log says.
+        # A failed assertion is the kernel's contract, even if the log has a code.
         if self.fault is None and not isinstance(cause, AssertionError):
             self.fault = find_fault(log)
         hint = f"\nhint: {self.fault}" if self.fault else ""
@@ -219,17 +230,17 @@ class DeviceError(Exception):
 
 
 class InfrastructureError(Exception):
-    """The device, the driver or the runtime failed, not the kernel: nothing was learnt of it."""
+    """The device, the driver or the runtime failed, so the kernel is not judged."""
 
 
 class NeuronCore:
-    """The core that this process uses. Nothing is leased or started before it is needed."""
+    """The core of this process. It is leased, and its process started, at the first use."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        """That a job may take."""
+        """The most seconds of a job."""
         self.log = ""
-        """What the last job and its compiler wrote."""
+        """The output of the last job and its compiler."""
         self._lease: CoreLease | None = None
         self._worker: Worker | None = None
         self._key: object = None
@@ -245,12 +256,15 @@ class NeuronCore:
     def run(
         self, key: object, function: Callable[..., Any], *arguments: Any, lnc: int | None = None
     ) -> Any:
-        """What a function returns that is called in the core's process.
+        """Call a function in the core's process, and return its result.
 
-        The process is used again for jobs of one key, and ended for another. ``lnc`` are the
-        physical cores in the kernel's logical core; None leaves that to the SDK. A kernel that
-        fails is a DeviceError. A fault that twice was not the kernel's is an InfrastructureError,
-        of all later jobs too.
+        Jobs with equal keys share a process. ``lnc`` is the number of physical cores in the
+        kernel's logical core; None leaves it to the SDK.
+
+        Raises
+        ------
+        DeviceError : the kernel failed.
+        InfrastructureError : the infrastructure failed twice. All later jobs raise it too.
         """
         if self._broken is not None:
             raise self._broken
@@ -269,25 +283,26 @@ class NeuronCore:
             failure = DeviceError(f"{type(error).__name__}: {error}", error, self.log)
             if failure.fault is None or failure.fault.blame is Blame.KERNEL:
                 raise failure from error
-        told = f"the device failed {ATTEMPTS} times, not the kernel: {failure}"
-        self._broken = InfrastructureError(told)
+        self._broken = InfrastructureError(
+            f"the device failed {ATTEMPTS} times, not the kernel: {failure}"
+        )
         raise self._broken from failure.cause
 
     def environment(self, lnc: int | None = None) -> dict[str, str]:
-        """Variables for a process on this core; what a person has set stays."""
+        """Return the environment of a process on this core; variables that are set stay."""
         usual = {EXEC_TIMEOUT: "60"} if lnc is None else {EXEC_TIMEOUT: "60", LNC: str(lnc)}
         variables = {name: os.environ.get(name) or value for name, value in usual.items()}
         return {VISIBLE_CORES: str(self.index), **variables}
 
     def stop(self) -> None:
-        """End the process on the core, so that another may use it."""
+        """End the process on the core, so that another process may use it."""
         worker = self._worker
         self._worker = None
         if worker is not None:
             worker.close()
 
     def release(self) -> None:
-        """End the process and give the core back."""
+        """End the process and release the core."""
         self.stop()
         if self._lease is not None:
             self._lease.release()
@@ -295,12 +310,12 @@ class NeuronCore:
 
 
 WAYS = {CLASSIC: "nki.baremetal", NEWER: "nki.jit with NumPy arrays"}
-"""How each generation runs a kernel on NumPy arrays: ``neuronxcc.nki.baremetal`` of a kernel with
-its grid (tag v2.26.0), and a kernel of ``nki.jit`` that is called (tag v2.32.0; from SDK 2.29)."""
+"""The API of each generation for kernels on NumPy arrays: ``neuronxcc.nki.baremetal`` of a kernel
+with its grid (tag v2.26.0), and a call of a ``nki.jit`` kernel (tag v2.32.0; from SDK 2.29)."""
 
 
 class Device:
-    """Runs kernels of one generation on the leased NeuronCore, each in the core's own process."""
+    """A backend for kernels of one generation on the leased NeuronCore, in the core's process."""
 
     name = NAME
 
@@ -310,18 +325,20 @@ class Device:
         self.detection = detection
         self.core = core
         self._complaint: str | None = None
-        """About the known kernel, and empty if it came out right; None before it has run."""
+        """The error of the known kernel; empty if it was right, None before it has run."""
 
     def run(self, call: KernelCall) -> Outcome:
-        """Compile the kernel and run it; what its contract or the compiler raises is a refusal.
+        """Compile the kernel and run it; errors of its contract or the compiler are rejections.
 
-        What is not the kernel's is raised: InfrastructureError, NoCoreError, UntrustedDeviceError.
+        Raises
+        ------
+        InfrastructureError, NoCoreError, UntrustedDeviceError : the error is not the kernel's.
         """
         self.check()
         return self._run(call)
 
     def check(self) -> None:
-        """Run the kernel whose result is known; once, for it compiles for minutes."""
+        """Run the kernel with a known result, but only once: it compiles for minutes."""
         if self._complaint is None:
             self._complaint = check_sums(self._run, self.detection.dialect)
         if self._complaint:
@@ -330,7 +347,7 @@ class Device:
     def _run(self, call: KernelCall) -> Outcome:
         arrays = [(array.shape, str(array.dtype)) for array in call.arrays]
         compiled_for = call.kernel, call.grid, repr(sorted(call.parameters.items())), arrays
-        # The newer runtime must be told what stands in ``kernel[lnc]``, 1 without brackets.
+        # The newer runtime needs the number in ``kernel[lnc]``, 1 without brackets.
         lnc = math.prod(call.grid) if self.detection.dialect == NEWER else None
         key = (self, *compiled_for)
         arguments = (call.inputs, call.outputs, call.parameters)
@@ -349,10 +366,10 @@ class Device:
         return completed_run(call, returned, before)
 
     def _job(self, call: KernelCall) -> Callable[..., tuple[tuple[Any, ...], ...]]:
-        """What the core's process does for one kernel: made ready there once, and called often.
+        """Return the job of the core's process for one kernel, which compiles at its first call.
 
-        It gives the targets as the kernel has left them, and the returned arrays. A returned array
-        that is a target itself is its number among them.
+        The job returns the targets after the run, and the returned arrays. A returned array that is
+        a target is given as its number among the targets.
         """
         ready = functools.cache(lambda: self._runnable(call))
 
@@ -365,7 +382,7 @@ class Device:
         return job
 
     def _runnable(self, call: KernelCall) -> Any:
-        """A function of the arrays and parameters that runs the kernel."""
+        """Return a function of the arrays and parameters that runs the kernel."""
         sdk: Any = self.detection.module
         if self.detection.dialect == CLASSIC:
             return sdk.baremetal(with_grid(call))
@@ -374,7 +391,7 @@ class Device:
 
 
 def number_among(targets: Sequence[Array], array: Array) -> int | Array:
-    """Return the number of the target that an array is; the array itself if it is none."""
+    """Return an array's number among the targets; the array itself if it is not a target."""
     same = (number for number, target in enumerate(targets) if is_same(array, target))
     return next(same, array)
 
@@ -384,33 +401,33 @@ class Devices(ByDialect[Device]):
 
     @property
     def core(self) -> NeuronCore:
-        """The core of all of them."""
+        """The core that all generations share."""
         return next(iter(self.backends.values())).core
 
     @property
     def log(self) -> str:
-        """What the compiler and the runtime wrote at the last run."""
+        """The output of the compiler and the runtime in the last run."""
         return self.core.log
 
     def rest(self) -> None:
-        """End the process on the core: what runs next sees this process's modules as they are."""
+        """End the process on the core, so that the next run sees this process's current modules."""
         self.core.stop()
 
     def close(self) -> None:
-        """End the process on the core and give the core back; a later run starts anew."""
+        """End the process on the core and release the core; a later run leases one again."""
         self.core.release()
 
 
 DEVICE_NODES = Path("/dev")
-"""Where the Neuron driver shows each device, as ``neuron0``, ``neuron1`` and so on."""
+"""The folder with the Neuron driver's devices, ``neuron0``, ``neuron1`` and so on."""
 ARTIFACTS = "NKI_ARTIFACTS_DIR"
-"""Documented for SDK 2.32 (nrtpy's tutorials): where a call with NumPy arrays leaves its NEFF."""
+"""The folder in which a call with NumPy arrays leaves its NEFF (SDK 2.32, nrtpy's tutorials)."""
 
 
 def keep_neffs() -> bool:
-    """Have the newer SDK leave its NEFFs, for what times them; whether it will.
+    """Make the newer SDK keep its NEFFs for timers, and return whether it does.
 
-    It reads the variable as it is imported: afterwards it is too late, unless a person set it.
+    The SDK reads the variable at its import. Later it is too late, unless the variable is set.
     """
     if not os.environ.get(ARTIFACTS) and "nki" not in sys.modules:
         os.environ[ARTIFACTS] = tempfile.mkdtemp(prefix="difftest-nki-")
@@ -419,17 +436,19 @@ def keep_neffs() -> bool:
 
 
 def missing_support(sdk: Sdk) -> dict[str, str]:
-    """Of each dialect why the SDK does not run it on a device; empty for one that it runs."""
+    """Return why the SDK does not run each dialect on a device; empty for dialects that it runs."""
     return {
         CLASSIC: sdk.refuses_classic() or sdk.classic.lack("baremetal"),
-        NEWER: sdk.newer.lack("simulate"),  # which came when NumPy arrays did
+        NEWER: sdk.newer.lack("simulate"),  # the release with NumPy arrays added it
     }
 
 
 def device_backend(sdk: Sdk | None = None) -> Devices:
-    """The device through all generations found here, as one backend on one core.
+    """Return the device as one backend, with all installed generations on one core.
 
-    Without a device, or an SDK that runs NumPy arrays on it, it is a BackendMissingError.
+    Raises
+    ------
+    BackendMissingError : there is no device, or no SDK that runs NumPy arrays on it.
     """
     core = NeuronCore(job_seconds())
     nodes = sorted(str(node) for node in DEVICE_NODES.glob("neuron[0-9]*"))

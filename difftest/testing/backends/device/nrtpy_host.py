@@ -16,7 +16,7 @@ from typing import Any
 
 
 def benchmark(neff: str, core: str, folder: str, warmup: str, iterations: str) -> dict[str, Any]:
-    """Milliseconds on the device of each execution, or the error that nrtpy reports."""
+    """Return the milliseconds of each execution on the device, or the error of nrtpy."""
     try:
         import nrtpy  # type: ignore[import-not-found]
         import numpy as np
@@ -33,12 +33,12 @@ def benchmark(neff: str, core: str, folder: str, warmup: str, iterations: str) -
             inputs=inputs, warmup_iter=int(warmup), benchmark_iter=int(iterations), mode="device"
         )
         return {"durations_ms": [float(duration) for duration in result.durations_ms]}
-    except Exception as error:  # every error is an answer: the other side tells what it means
+    except Exception as error:  # any error is an answer for the process that asked
         return {"error": f"{type(error).__name__}: {error}"}
 
 
 if __name__ == "__main__":
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what the runtime prints goes to the log, not beside the answer
+    os.dup2(2, 1)  # the runtime's output goes to the log, not into the answer
     answers.write(json.dumps(benchmark(*sys.argv[1:])))
     answers.close()

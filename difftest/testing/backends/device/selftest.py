@@ -1,8 +1,8 @@
-"""Whether a device can be believed: outputs that look as if nothing had run, and a known kernel.
+"""The self-test of a device: suspicious outputs, and a kernel with a known result.
 
-A device path that returns zeros or an old output would make each test of a kernel worthless. The
-comparison with the reference is not enough: a wide bound may hold zeros. So each output is looked
-at, and a kernel whose result is known runs first in a session, on two inputs.
+A device path that returns zeros or an old output would make each test of a kernel worthless. A
+comparison with the reference is not enough, because a wide bound may contain zeros. So each output
+is checked. A kernel with a known result also runs first in a session, on two inputs.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ STALE = (
     "suspected: an output of an earlier run, or inputs that are not passed on"
 )
 SHAPE = (128, 64)
-"""Of the known kernel's operands: one tile, all partitions."""
+"""The shape of the known kernel's operands: one tile, all partitions."""
 
 
 class UntrustedDeviceError(Exception):
-    """The device did not do what it must with a kernel whose result is known."""
+    """The device failed a kernel with a known result."""
 
     def __init__(self, complaint: str) -> None:
         super().__init__(
@@ -42,7 +42,7 @@ class UntrustedDeviceError(Exception):
 
 
 class Guard:
-    """Looks at the outputs of one device, run after run."""
+    """A check of the outputs of one device over all its runs."""
 
     def __init__(self) -> None:
         self._earlier: dict[tuple[Any, ...], tuple[str, str]] = {}
@@ -50,15 +50,15 @@ class Guard:
     def suspect(
         self, kernel: str, outputs: Sequence[Array], expected: Sequence[NDArray[np.float64]]
     ) -> str | None:
-        """What is suspicious about the device's outputs beside the reference's, if anything.
+        """Return a suspicion about the device's outputs, compared with the reference's; else None.
 
-        ``kernel`` tells this kernel and its parameters from others.
+        ``kernel`` identifies the kernel and its parameters.
         """
         for output, right in zip(outputs, expected, strict=False):
             if output.size and not output.astype(np.float64).any() and right.any():
                 return ALL_ZERO
         key = (kernel, *((output.shape, str(output.dtype)) for output in outputs))
-        with np.errstate(over="ignore", invalid="ignore"):  # what rounds alike counts as alike
+        with np.errstate(over="ignore", invalid="ignore"):  # equal after rounding counts as equal
             rounded = [r.astype(o.dtype) for o, r in zip(outputs, expected, strict=False)]
         digests = _digest(outputs), _digest(rounded)
         before = self._earlier.get(key)
@@ -72,9 +72,9 @@ def _digest(arrays: Sequence[Array]) -> str:
 
 
 def check_sums(run: Callable[[KernelCall], Outcome], dialect: str) -> str:
-    """What is wrong with the sums of two matrices, twice; empty if nothing is.
+    """Return the error in two sums of two matrices on a device; empty if they are right.
 
-    They are of integers in float32, whose sums are exact and not zero.
+    The matrices hold integers in float32, whose sums are exact and not zero.
     """
     kernel = importlib.import_module(f"difftest.testing.backends.device.probes_{dialect}").add
     guard = Guard()

@@ -24,7 +24,7 @@ SHARES = {"full": 1.0, "relaxed": 0.95, "missed": 0.0}
 
 @dataclass(frozen=True, kw_only=True)
 class PerformanceTest:
-    """One performance test: p99 latency in microseconds on a NeuronCore against two limits."""
+    """A performance test: p99 latency in microseconds on a NeuronCore against two limits."""
 
     name: str
     shapes: tuple[tuple[int, ...], ...]  # of the kernel's arrays
@@ -36,15 +36,15 @@ class PerformanceTest:
     extra_credit: bool = False
 
     def arguments(self) -> tuple[Array, ...]:
-        """The kernel's arrays, the same each time, drawn in the starter code's order."""
+        """Return the kernel's arrays, equal at each call, drawn in the starter code's order."""
         random = np.random.RandomState(0)
         return tuple(random.rand(*shape).astype(self.dtype) for shape in self.shapes)
 
     def result(self, p99_us: float) -> str:
-        """Which limit a latency meets: one of SHARES."""
+        """Return the limit that a latency meets: a key of SHARES."""
         met = "relaxed" if p99_us <= self.relaxed_us else "missed"
         return "full" if p99_us <= self.full_us else met
 
     def points_for(self, p99_us: float) -> float:
-        """The points that a p99 latency earns."""
+        """Return the points of a p99 latency."""
         return self.points * SHARES[self.result(p99_us)]

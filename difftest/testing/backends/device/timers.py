@@ -1,12 +1,11 @@
-"""What times a kernel on a device, for each generation of the SDK.
+"""Timers of kernels on a device, for each generation of the SDK.
 
-Classic: ``nki.benchmark`` (its outputs are undefined and are not looked at). Newer: nrtpy from SDK
-2.32 in its own environment, or ``neuron-explorer capture``. They measure different things, and each
-result names which. Written from AWS's public documentation; none has run on a device.
+Classic: ``nki.benchmark`` (its outputs are undefined and are ignored). Newer: nrtpy from SDK 2.32
+in its own environment, or ``neuron-explorer capture``. They measure different times, and each
+result names its metric. The code follows AWS's public documentation and has not run on a device.
 
-What is measured stands beside the latency thresholds, which are data
-(``thresholds.py``); the decision is a comparison. What the timing model
-predicts is no result: `difftest grade` and `difftest profile` show it.
+Measurements are compared with latency thresholds, which are data (``thresholds.py``). Predictions
+of the timing model do not count here: `difftest grade` and `difftest profile` show them.
 """
 
 from __future__ import annotations
@@ -42,23 +41,23 @@ NRTPY_PYTHON = "DIFFTEST_NRTPY_PYTHON"
 TOOLS = ("neuron-explorer", "neuron-profile")
 """The second is the first one's name before SDK 2.32; their ``capture`` is the same."""
 _TOTAL_TIME = re.compile(r'"total_time":\s*(\d[\d.eE+-]*)')
-"""Seconds; its place in a summary differs between versions, and the first counts."""
+"""The total time in seconds. Its place in a summary differs by version; the first counts."""
 _HOST = Path(__file__).with_name("nrtpy_host.py")
 _LIBRARIES = "/opt/aws/neuron/lib"
-"""Where the runtime library lies, which nrtpy needs (AWS's page "Get started with nrtpy")."""
+"""The folder of the runtime library, which nrtpy needs (AWS's page "Get started with nrtpy")."""
 
 
 class Timer(Protocol):
-    """Measures one kernel's latency; ``metric`` says what is measured and by what."""
+    """A timer of one kernel's latency; ``metric`` names the quantity and the tool."""
 
     metric: str
 
     def p99(self, call: KernelCall, *, warmup: int, iterations: int) -> float:
-        """The p99 latency on the call's inputs, microseconds; or a DeviceError."""
+        """Return the p99 latency on the call's inputs in microseconds, or raise a DeviceError."""
 
 
 class ClassicTimer:
-    """``nki.benchmark``: latency on the NeuronCore, without the host. It runs on its own inputs."""
+    """A timer by ``nki.benchmark``: latency on the NeuronCore without the host, on own inputs."""
 
     metric = "nc_latency of nki.benchmark"
 
@@ -79,7 +78,7 @@ class ClassicTimer:
 
 
 class _NeffTimer:
-    """A timer of compiled kernels; the last one's NEFF is kept, for it is measured in rounds."""
+    """A timer of compiled kernels. It keeps the last NEFF, which is measured several times."""
 
     def __init__(self, tool: str, device: Device) -> None:
         self._tool = tool
@@ -87,7 +86,7 @@ class _NeffTimer:
         self._compiled: tuple[KernelCall, str] | None = None
 
     def neff(self, call: KernelCall) -> str:
-        """The kernel's NEFF: a run on the device leaves it, or it is a DeviceError."""
+        """Return the path of the kernel's NEFF after a device run, or raise a DeviceError."""
         if self._compiled is None or self._compiled[0] is not call:
             artifacts = Path(os.environ[ARTIFACTS])
             for old in artifacts.rglob("*.neff"):
@@ -103,7 +102,7 @@ class _NeffTimer:
         return self._compiled[1]
 
     def call_tool(self, *arguments: str, **variables: str) -> str:
-        """What the tool prints, run on the core."""
+        """Run the tool on the core, and return its output."""
         core = self._device.core
         what = f"{Path(self._tool).name} {Path(arguments[0]).name}"
         home = {"HOME": tempfile.gettempdir()}  # neuron-explorer fails without one
@@ -124,7 +123,7 @@ class _NeffTimer:
 
 
 class NrtpyTimer(_NeffTimer):
-    """nrtpy's ``benchmark`` in mode "device": time of each execution on the NeuronCore."""
+    """A timer by nrtpy's ``benchmark`` in mode "device": each execution's time on the core."""
 
     metric = "device time of nrtpy"
 
@@ -141,12 +140,12 @@ class NrtpyTimer(_NeffTimer):
         answer = json.loads(printed)
         if "error" in answer:
             raise DeviceError(f"nrtpy: {answer['error']}")
-        # They may be more than asked for: a NEFF of several parts has an event for each.
+        # A NEFF of several parts has an event for each, so there may be more than iterations.
         return p99_of([milliseconds * 1e3 for milliseconds in answer["durations_ms"]])
 
 
 class CaptureTimer(_NeffTimer):
-    """``neuron-explorer capture``, once for each iteration: ``total_time`` of the profile.
+    """A timer by ``neuron-explorer capture``: ``total_time`` of a profile for each iteration.
 
     Each capture executes the kernel twice and profiles the second, as AWS's guide has it.
     """
@@ -158,7 +157,7 @@ class CaptureTimer(_NeffTimer):
         return p99_of([self._capture(neff, call) * 1e6 for _ in range(iterations)])
 
     def _capture(self, neff: str, call: KernelCall) -> float:
-        """Seconds of one execution."""
+        """Return the seconds of one execution."""
         with tempfile.TemporaryDirectory(prefix="difftest-capture-") as folder:
             session = f"{folder}/profile.ntff"
             inputs = _write_inputs(call, folder)
@@ -175,16 +174,17 @@ class CaptureTimer(_NeffTimer):
 
 
 def p99_of(durations: list[float]) -> float:
-    """Of durations, microseconds; it is one of them, the next higher one."""
+    """Return the 99th percentile of durations in microseconds: the next higher duration."""
     if not durations or not all(0 < duration < float("inf") for duration in durations):
         raise DeviceError(f"durations: received {durations}; accepted: positive numbers")
     return float(np.percentile(durations, 99, method="higher"))
 
 
 def _write_inputs(call: KernelCall, folder: str) -> list[str]:
-    """The arrays as files, under the names of the kernel's parameters: name, path and so on.
+    """Write the arrays as files, and return their names and paths in turn.
 
-    A NEFF names its inputs so (nrtpy's tutorials). What plain NumPy does not know goes as its bits.
+    The names are the kernel's parameters, as in a NEFF (nrtpy's tutorials). Arrays of dtypes that
+    plain NumPy lacks are written as their bits.
     """
     function = function_of(call.kernel)
     if function is None:
@@ -200,10 +200,13 @@ def _write_inputs(call: KernelCall, folder: str) -> list[str]:
 
 @contextlib.contextmanager
 def open_timer(load: Callable[[], Callable[..., Any]]) -> Iterator[Timer]:
-    """What times kernels of one dialect on the device, whose known kernel has come out right.
+    """Yield a timer for one dialect on a device that passed its self-test.
 
-    ``load`` imports a kernel of that dialect, once it is known that there is a device. Without one,
-    or with nothing that times such kernels, it is a BackendMissingError.
+    ``load`` imports a kernel of that dialect, after the device was found.
+
+    Raises
+    ------
+    BackendMissingError : there is no device, or no timer for such kernels.
     """
     devices = device_backend()
     try:
@@ -216,7 +219,7 @@ def open_timer(load: Callable[[], Callable[..., Any]]) -> Iterator[Timer]:
 
 
 def find_timer(device: Device) -> Timer:
-    """What can time kernels of the device's generation; else the error says what to install."""
+    """Return a timer for the device's generation, or raise an error that names what to install."""
     if device.detection.dialect == CLASSIC:
         if lack := device.detection.lack("benchmark"):
             raise BackendMissingError(f"nothing can time a classic kernel here.\n  found:  {lack}")
@@ -241,10 +244,14 @@ MOST_ROUNDS = 9
 
 @dataclass(frozen=True)
 class StageResult:
-    """Several measurements of one test's kernel: ``metric`` says what was measured, by what.
+    """The measurements of one test's kernel.
 
-    ``p99_us`` is the middle of the last rounds, microseconds; ``spread``, their largest less their
-    smallest, over the middle.
+    Attributes
+    ----------
+    p99_us : the median of the last rounds, microseconds.
+    metric : the measured quantity and the tool.
+    spread : the largest less the smallest of the last rounds, relative to the median.
+    rounds : the number of rounds.
     """
 
     test: PerformanceTest
@@ -255,11 +262,11 @@ class StageResult:
 
     @property
     def result(self) -> str:
-        """One of "full", "relaxed" and "missed"."""
+        """The limit that is met: "full", "relaxed" or "missed"."""
         return self.test.result(self.p99_us)
 
     def lines(self) -> list[str]:
-        """The result for people.
+        """Return the result as lines of text.
 
         The numbers of this example show the form; they were not measured.
 
@@ -284,13 +291,13 @@ class StageResult:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """The result as plain data."""
+        """Return the result as plain data."""
         limits = {"relaxed_us": self.test.relaxed_us, "full_us": self.test.full_us}
         return {**vars(self), "test": self.test.name, "result": self.result, **limits}
 
 
 def measure_stage(test: PerformanceTest, kernel: Callable[..., Any], timer: Timer) -> StageResult:
-    """Measure until the p99 of three rounds in a row agree, at most nine times."""
+    """Measure until the p99 of three rounds in a row agree, in at most nine rounds."""
     parameters = {"pool_size": test.pool_size} if test.pool_size else {}
     call = KernelCall(kernel=kernel, inputs=test.arguments(), parameters=parameters)
     rounds: list[float] = []

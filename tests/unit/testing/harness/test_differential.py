@@ -695,8 +695,8 @@ def test_values_near_the_exact_ones_are_judged_as_others(off, monkeypatch):
         return [(type(v), getattr(v, "wrong", v)) for v in (ask() for ask in asked)]
 
     short = verdicts()
-    monkeypatch.setattr(differential, "_apart", lambda values, _: np.full(values.shape, np.nan))
-    monkeypatch.setattr(differential, "_has_bits", lambda *_: False)
+    monkeypatch.setattr(differential, "_distance", lambda values, _: np.full(values.shape, np.nan))
+    monkeypatch.setattr(differential, "_has_equal_bits", lambda *_: False)
     assert short == verdicts()
 
 
