@@ -1,6 +1,6 @@
-"""`difftest mutate`: plant bugs in a kernel, and see whether its spec finds them.
+"""`difftest mutate`: plant bugs in a kernel, and report whether its spec finds them.
 
-`pytest --difftest-mutate` does it with the kernels whose tests have just passed.
+`pytest --difftest-mutate` does so for the kernels whose tests have just passed.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def campaign_on(
     *,
     every: bool = False,
 ) -> Campaign:
-    """Plant bugs in the kernels of tests; tell of each that is not found, or of ``every`` one."""
-    shown = sys.stdout  # pytest, which collects, has its own for a while
+    """Plant bugs in the kernels of tests; report mutants that survive, or ``every`` mutant."""
+    shown = sys.stdout  # pytest replaces sys.stdout while it collects
 
     def run(specs: Specs) -> Campaign:
         campaign = Campaign(specs, amount, ledger)
@@ -118,7 +118,7 @@ def campaign_on(
 
 
 def ending(campaign: Campaign) -> str:
-    """The score, and what a budget left."""
+    """Return the score, and the number of mutants that the budget left."""
     left = len(campaign.mutants) - len(campaign.results)
     note = f", {campaign.kept} known from before" if campaign.kept else ""
     rest = f"\nleft by the budget: {left}; the same command goes on with them" if left else ""
@@ -129,7 +129,7 @@ PROCESSES = os.cpu_count() or 1
 
 
 def mutate_session(session: pytest.Session, cases: int) -> None:
-    """Tell which planted bugs the session's kernel tests find; a survivor fails the session."""
+    """Report which mutants the session's kernel tests find; a survivor fails the session."""
     terminal = session.config.pluginmanager.get_plugin("terminalreporter")
     assert terminal is not None
     root = session.config.rootpath
