@@ -65,7 +65,7 @@ def _integers(array: Array, random: np.random.Generator) -> Array:
     high = int(array.max())
     most = 1 if array.dtype == BOOL else int(np.iinfo(array.dtype).max)
     high = min(high + 3 * (low == high), most)
-    low -= low == high  # the dtype's largest value, or True, has no value above it
+    low -= low == high  # no larger value exists: widen the range below
     return random.integers(low, high, array.shape, array.dtype, endpoint=True)
 
 

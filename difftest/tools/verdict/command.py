@@ -1,4 +1,4 @@
-"""`difftest verdict`: a kernel, or a batch of them, by one spec."""
+"""`difftest verdict`: judge a kernel, or a batch of kernels, by one spec."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from difftest.tools.verdict.outcome import Outcome
 
 
 def constant_outputs(output: Array, inputs: tuple[Array, ...]) -> dict[str, Array]:
-    """What each gives in the place of an output: values of its shape and dtype."""
+    """Return fake outputs by name, each with the shape and dtype of an output."""
     same = [array for array in inputs if array.shape == output.shape] or inputs or (np.zeros(1),)
     values = {
         "zeros": 0.0,
@@ -50,7 +50,16 @@ def constant_outputs(output: Array, inputs: tuple[Array, ...]) -> dict[str, Arra
 
 @dataclass
 class Audit:
-    """What impostors come to; where a spec says that data ``moves`` alone, an input is none."""
+    """The result of an audit: how often fake outputs pass.
+
+    Attributes
+    ----------
+    moves : whether the kernel only moves data, so that an input is a valid output.
+    cases : number of cases that ran.
+    decided : number of cases with an element that decides.
+    passed : number of decided cases that pass, by the name of the fake outputs.
+    reasons : why cases do not decide.
+    """
 
     moves: bool = False
     cases: int = 0
@@ -60,7 +69,7 @@ class Audit:
 
     @property
     def weaknesses(self) -> tuple[str, ...]:
-        """Why the spec is weak, in words; none if it is not."""
+        """The reasons why the spec is weak; empty if it is not."""
         if not self.decided:
             why = "; ".join(sorted(self.reasons)) or "no case ran to a comparison"
             return (f"none of {self.cases} cases decides: {why}",)
@@ -78,17 +87,18 @@ class Audit:
 
 
 def audit_spec(spec: KernelSpec, count: int) -> Audit:
-    """Run impostors against a spec: its examples, and drawn cases, the same each time."""
+    """Judge fake outputs by a spec, on its examples and on drawn cases that are always the same."""
     audit = Audit(moves=spec.reduction == 0)
     runner = Runner((EmbeddedSimulator(),))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for case in [*explicit_cases(spec), *examples(cases(spec), count)]:
-            _look(audit, runner, spec, case)
+            _audit_case(audit, runner, spec, case)
     return audit
 
 
-def _look(audit: Audit, runner: Runner, spec: KernelSpec, case: Case) -> None:
+def _audit_case(audit: Audit, runner: Runner, spec: KernelSpec, case: Case) -> None:
+    """Add one case to an audit."""
     reference = runner.reference(spec, case)
     call = make_call(spec, case, exact=runner.settings_of(spec, case))
     outcome = run_kernel(runner.backends[0], call)
