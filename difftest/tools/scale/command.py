@@ -1,4 +1,4 @@
-"""`difftest fuzz` and `difftest findings`: campaigns of HypoFuzz that end, and what they found."""
+"""`difftest fuzz` and `difftest findings`: campaigns of HypoFuzz, and their findings."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def fuzz(
         while any(worker.process.is_alive() for worker in workers) and time.monotonic() < over:
             time.sleep(0.1)
             done = time.monotonic() - begun
-            told = f"{sum(cases):,} cases" if any(cases) else None
-            progress.update(bar, completed=done, description=told)
+            count = f"{sum(cases):,} cases" if any(cases) else None
+            progress.update(bar, completed=done, description=count)
     broken = [worker for worker in workers if worker.process.exitcode]
     took = (time.monotonic() - begun) / 60
     for worker in workers:
@@ -74,8 +74,8 @@ def fuzz(
         worker.end()
     fresh = [finding for finding in FindingStore() if finding.changed >= start]
     if not any(cases) and (broken or not fresh):
-        told = "no case has run, see above: a campaign takes a backend, kernel tests, and time"
-        raise click.ClickException(f"{told}, as in difftest fuzz -- --simulate tests")
+        fault = "no case has run, see above: a campaign takes a backend, kernel tests, and time"
+        raise click.ClickException(f"{fault}, as in difftest fuzz -- --simulate tests")
     if broken:
         raise click.ClickException("a process of the campaign broke down; it says why above")
     ran = f"{sum(cases):,} case{'s' * (sum(cases) > 1)}"
@@ -84,19 +84,19 @@ def fuzz(
 
 
 class _WorkerShare(dict[str, Any]):
-    """What a worker is told to fuzz: every so many of the tests, or all if there are too few."""
+    """The tests that a worker fuzzes: its share of the tests, or all tests if that is empty."""
 
     worker: FuzzWorker
     part: slice
     cases: MutableSequence[int]
-    """Of each worker, how many it has run."""
+    """The number of cases that each worker has run."""
 
     def __getitem__(self, key: str) -> Any:
         self.cases[self.part.start] = sum(
             target.provider.ninputs for target in self.worker.targets.values()
         )
         if self.worker.targets and not self.worker.valid_targets:
-            sys.exit()  # each of its tests has failed: nothing is left to do
+            sys.exit()  # each of its tests has failed, so no work is left
         tests = list(self.worker.collected_targets)
         return tests[self.part] or tests
 
@@ -109,8 +109,8 @@ def _work(
 
     detection._in_hypofuzz_run = True
     share = _WorkerShare()
-    told: dict[str, Any] = {"hub_state": share, "worker_state": {"nodeids": {}}}
-    share.worker = FuzzWorker(pytest_args=pytest_args, shared_state=told)
+    state: dict[str, Any] = {"hub_state": share, "worker_state": {"nodeids": {}}}
+    share.worker = FuzzWorker(pytest_args=pytest_args, shared_state=state)
     share.part = slice(number, None, len(cases))
     share.cases = cases
     share.worker.start()
@@ -121,13 +121,13 @@ import subprocess, sys
 code = subprocess.call([sys.executable, "-m", "pytest", *sys.argv[2:]], cwd=sys.argv[1])
 sys.exit(code if code in (0, 1) else 125)
 """
-"""One commit: passes, fails, or cannot be tried, such as one before the test was written."""
+"""The script that tries a commit: it passes, fails, or cannot be tried, as before the test."""
 _OUTCOMES = {0: "passes", 1: "fails"}
-"""By pytest's exit codes."""
+"""The outcome of a test by pytest's exit code."""
 
 
 def bisect_commits(finding: CampaignFinding, good: str, bad: str = "HEAD") -> str:
-    """The first commit at which the case of a finding fails, as ``git bisect`` says it."""
+    """Return the report of ``git bisect`` on the first commit at which a finding's case fails."""
     top, prefix = _git(".", "rev-parse", "--show-toplevel", "--show-prefix").splitlines()
     with tempfile.TemporaryDirectory(prefix="difftest-bisect-") as folder:
         tree = os.path.join(os.path.realpath(folder), "tree")
@@ -135,15 +135,15 @@ def bisect_commits(finding: CampaignFinding, good: str, bad: str = "HEAD") -> st
         try:
             _git(tree, "bisect", "start", bad, good)
             step = [sys.executable, "-c", _STEP, os.path.join(tree, prefix), *finding.arguments]
-            said = _git(tree, "bisect", "run", *step, "-p", "no:cacheprovider")
+            output = _git(tree, "bisect", "run", *step, "-p", "no:cacheprovider")
         finally:
             _git(top, "worktree", "remove", "--force", tree)
-    at = said.find(" is the first bad commit")
-    return said[said.rfind("\n", 0, at) + 1 :] if at >= 0 else said
+    end = output.find(" is the first bad commit")
+    return output[output.rfind("\n", 0, end) + 1 :] if end >= 0 else output
 
 
 def by_level(finding: CampaignFinding) -> Iterator[tuple[str, str]]:
-    """Each level of NKI, and whether the case passes at it."""
+    """Yield each level of NKI, and whether the case passes at that level."""
     options = [argument for argument in finding.arguments if not argument.startswith("--nki-level")]
     for level in LEVELS:
         words = [sys.executable, "-m", "pytest", f"--nki-level={level}", *options]
@@ -154,8 +154,8 @@ def by_level(finding: CampaignFinding) -> Iterator[tuple[str, str]]:
 def _git(folder: str, *words: str) -> str:
     done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = f"{done.stdout}{done.stderr}".strip()[-2000:]
-        raise click.ClickException(f"git {' '.join(words[:2])}: {said}")
+        output = f"{done.stdout}{done.stderr}".strip()[-2000:]
+        raise click.ClickException(f"git {' '.join(words[:2])}: {output}")
     return done.stdout
 
 

@@ -94,8 +94,8 @@ def judge_candidate(
         judgement.evidence.doubts.add(f"`{options}` relaxes the language check")
     try:
         language = check_language(file, test, settings.allow)
-        for name_asked in language.asked:
-            doubt = f"it tries {name_asked}, which is absent here: a run that has it is not judged"
+        for wanted in language.asked:
+            doubt = f"it asks for {wanted}, which is absent here: a run that has it is not judged"
             judgement.evidence.doubts.add(doubt)
         with Sandbox(settings.limits, fork_server) as worker:
             judgement.limits = {**settings.limits._asdict(), "missing": list(worker.missing)}

@@ -265,7 +265,7 @@ class ModuleCheck:
             self.asked |= {name} if top == "os" else set()
 
     def _is_tried(self, node: ast.AST) -> bool:
-        """Return whether an import is in a ``try`` that survives its absence, or in TYPE_CHECKING."""
+        """Return whether an import is optional: in a ``try`` for imports, or in TYPE_CHECKING."""
         while (above := self._above.get(node)) is not None:
             asked = getattr(above, "test", None)
             name = getattr(asked, "attr", getattr(asked, "id", ""))
