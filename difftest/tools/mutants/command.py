@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -128,16 +129,21 @@ def ending(campaign: Campaign) -> str:
 PROCESSES = os.cpu_count() or 1
 
 
+def _kernel_tests(reports: Iterable[Iterable[Any]], root: Path) -> dict[str, None]:
+    """Return the kernel tests of a session as PATH::NAME, in order and without duplicates."""
+    places = []
+    for report in itertools.chain.from_iterable(reports):
+        if PROPERTY in dict(getattr(report, "user_properties", ())):
+            places.append(report.nodeid.partition("[")[0].partition("::"))
+    return dict.fromkeys(f"{root / file}::{name.rpartition('::')[2]}" for file, _, name in places)
+
+
 def mutate_session(session: pytest.Session, cases: int) -> None:
     """Report which mutants the session's kernel tests find; a survivor fails the session."""
     terminal = session.config.pluginmanager.get_plugin("terminalreporter")
     assert terminal is not None
     root = session.config.rootpath
-    places = []
-    for report in (report for several in terminal.stats.values() for report in several):
-        if PROPERTY in dict(getattr(report, "user_properties", ())):
-            places.append(report.nodeid.partition("[")[0].partition("::"))
-    tests = dict.fromkeys(f"{root / file}::{name.rpartition('::')[2]}" for file, _, name in places)
+    tests = _kernel_tests(terminal.stats.values(), root)
     terminal.write_line("")
     terminal.section("planted bugs")
     if session.exitstatus != pytest.ExitCode.OK or not tests:

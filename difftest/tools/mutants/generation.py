@@ -135,19 +135,33 @@ def _left_out(site: MutationSite) -> Iterator[Replacement]:
 
 @mutation_operator("operands swapped", ast.Call)
 def _operands_swapped(site: MutationSite) -> Iterator[Replacement]:
+    yield from _keywords_swapped(site)
+    yield from _arguments_swapped(site)
+
+
+def _keywords_swapped(site: MutationSite) -> Iterator[Replacement]:
+    """Swap each pair of keyword operands that differ, unless the operation commutes."""
     node = site.node
-    keywords = keywords_of(site.node)
-    commutes = (
-        "op" in keywords and site.source.segment(keywords["op"]).split(".")[-1] in _COMMUTATIVE
-    )
+    keywords = keywords_of(node)
+    if "op" in keywords and site.source.segment(keywords["op"]).split(".")[-1] in _COMMUTATIVE:
+        return
     for first, second in _PAIRS:
-        both = first in keywords and second in keywords and not commutes
-        if both and site.source.segment(keywords[first]) != site.source.segment(keywords[second]):
-            swapped = copy.deepcopy(node)
-            for keyword in swapped.keywords:
-                if keyword.arg in (first, second):
-                    keyword.value = keywords[second if keyword.arg == first else first]
-            yield node, ast.unparse(swapped)
+        if first not in keywords or second not in keywords:
+            continue
+        if site.source.segment(keywords[first]) == site.source.segment(keywords[second]):
+            continue
+        swapped = copy.deepcopy(node)
+        for keyword in swapped.keywords:
+            if keyword.arg == first:
+                keyword.value = keywords[second]
+            elif keyword.arg == second:
+                keyword.value = keywords[first]
+        yield node, ast.unparse(swapped)
+
+
+def _arguments_swapped(site: MutationSite) -> Iterator[Replacement]:
+    """Swap the first two positional operands of a call that does not commute."""
+    node = site.node
     if (
         isinstance(node.func, ast.Attribute)
         and called_name(node) in _ORDERED
@@ -216,20 +230,23 @@ def _narrower(site: MutationSite) -> Iterator[Replacement]:
         yield site.node, f"{site.source.segment(site.node.value)}.bfloat16"
 
 
+def _loop_invariant_buffers(loop: ast.For) -> Iterator[ast.Assign]:
+    """Yield the buffer allocations in a loop's body that read no name assigned in the loop."""
+    names = [node for node in ast.walk(loop) if isinstance(node, ast.Name)]
+    assigned = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    for line in loop.body:
+        if isinstance(line, ast.Assign) and called_name(line.value) in _BUFFERS:
+            read = {node.id for node in ast.walk(line.value) if isinstance(node, ast.Name)}
+            if not read & assigned:
+                yield line
+
+
 @mutation_operator("buffer hoisted", ast.For)
 def _hoisted(site: MutationSite) -> Iterator[Replacement]:
     loop = site.node
     source = site.source
-    assigned = {
-        node.id
-        for node in ast.walk(loop)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    }
-    for line in loop.body:
-        if not isinstance(line, ast.Assign) or called_name(line.value) not in _BUFFERS:
-            continue
-        read = {node.id for node in ast.walk(line.value) if isinstance(node, ast.Name)}
-        if read & assigned or "\n" in source.segment(line):
+    for line in _loop_invariant_buffers(loop):
+        if "\n" in source.segment(line):
             continue
         start, end = source.span(loop)
         first, last = source.span(line)

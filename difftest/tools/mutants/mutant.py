@@ -50,7 +50,7 @@ def read_source(file: str) -> KernelText:
 
 @dataclass(frozen=True)
 class Mutant:
-    """One small change of a function.
+    """A small change of a function.
 
     Attributes
     ----------

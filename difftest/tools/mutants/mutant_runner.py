@@ -141,13 +141,7 @@ class _Trial:
             suite = self.runner.suites[test[0]]
             name = test[1]
             self._ran += 1
-            if name == EDGES and self._surviving(tests)[0] in SUSPECTED:
-                continue
-            if (
-                index >= _IN_FULL
-                and suite.tests[name] is not None
-                and self._compare(test).has_same_bits
-            ):
+            if self._is_skipped(index, tests):
                 continue
             self.runner.announce(test)
             death = suite.run(name)
@@ -159,6 +153,14 @@ class _Trial:
                 return MutantResult(KILLED, suite.name, death, self._ran)
         status, why = self._surviving(tests)
         return MutantResult(status, ran=self._ran, why=why)
+
+    def _is_skipped(self, index: int, tests: Sequence[Test]) -> bool:
+        """Return whether a test is not worth running in full."""
+        suite, name = tests[index]
+        if name == EDGES:
+            return self._surviving(tests)[0] in SUSPECTED
+        has_case = self.runner.suites[suite].tests[name] is not None
+        return index >= _IN_FULL and has_case and self._compare(tests[index]).has_same_bits
 
     def _run_original(self, suite: Suite, name: str) -> Kill | None:
         """Run an example, or the edges, without the mutant."""

@@ -41,7 +41,7 @@ class MutationSite:
 
     @property
     def in_check(self) -> bool:
-        """Whether the node is part of an ``assert``."""
+        """True if the node is part of an ``assert``."""
         return any(isinstance(parent, ast.Assert) for parent in self.parents)
 
 

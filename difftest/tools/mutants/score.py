@@ -147,18 +147,31 @@ def markdown(campaign: Campaign, command: str) -> str:
         f"| bug {_HEAD}",
         *(_row(name, score) for name, score in sorted(scores(results, "operator").items())),
     ]
-    for title, kinds in (("Not found", ALIVE), ("Suspected equivalents", SUSPECTED)):
-        listed = [lines_of(*pair) for pair in results.items() if pair[1].status in kinds]
-        if listed and kinds is ALIVE:
-            parts = ("\n".join([*lines, ""]) for lines in listed)
-            rows += ["", f"## {title}", "", "```diff", *parts, "```"]
-        elif listed:
-            alike: dict[str, list[str]] = {}
-            for place, *_, new, _ in listed:
-                alike.setdefault(place, []).append(f"`{new.strip()[1:].strip()}`")
-            each = (f"- {place}: {', '.join(news)}" for place, news in alike.items())
-            rows += ["", f"## {title}", "", *each]
+    rows += _survivor_rows(results)
+    rows += _equivalent_rows(results)
     return "\n".join(rows) + "\n"
+
+
+def _survivor_rows(results: Mapping[Mutant, MutantResult]) -> list[str]:
+    """Return the section with the full report of each mutant that no test found."""
+    reports = [lines_of(*pair) for pair in results.items() if pair[1].status in ALIVE]
+    if not reports:
+        return []
+    parts = ("\n".join([*lines, ""]) for lines in reports)
+    return ["", "## Not found", "", "```diff", *parts, "```"]
+
+
+def _equivalent_rows(results: Mapping[Mutant, MutantResult]) -> list[str]:
+    """Return the section with a line for each place of suspected equivalents."""
+    alike: dict[str, list[str]] = {}
+    for pair in results.items():
+        if pair[1].status in SUSPECTED:
+            place, *_, new, _ = lines_of(*pair)
+            alike.setdefault(place, []).append(f"`{new.strip()[1:].strip()}`")
+    if not alike:
+        return []
+    rows = (f"- {place}: {', '.join(news)}" for place, news in alike.items())
+    return ["", "## Suspected equivalents", "", *rows]
 
 
 def _row(name: str, score: Score) -> str:

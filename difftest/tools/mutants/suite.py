@@ -34,7 +34,7 @@ from difftest.testing.harness.minimal import examples
 from difftest.testing.harness.runner import Runner
 from difftest.testing.harness.spec import KernelSpec, count_elements
 from difftest.testing.harness.strategies import cases
-from difftest.testing.harness.verdict import Inconclusive, Mismatch
+from difftest.testing.harness.verdict import Inconclusive, Mismatch, OneSided
 from difftest.testing.report.line_tracing import trace_code
 from difftest.tools.mutants.mutant import codes_in, functions_of
 
@@ -206,9 +206,13 @@ def killer_of(error: Exception) -> str:
         return "edge or refusal"
     if not isinstance(error, DifferentialFailure):
         return "reference"
-    verdict = error.verdict
-    if isinstance(verdict, Mismatch):
-        return f"comparison: {verdict.kind}"
+    if isinstance(error.verdict, Mismatch):
+        return f"comparison: {error.verdict.kind}"
+    return _one_sided_killer(error.verdict)
+
+
+def _one_sided_killer(verdict: OneSided) -> str:
+    """Return the kind of check that found a mutant for which one side has no result."""
     kind = type(verdict.error).__name__
     if verdict.failed == "reference":
         return "comparison: not refused"

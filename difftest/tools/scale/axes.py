@@ -60,6 +60,10 @@ def _values(part: str, text: str) -> Sequence[Any]:
         return list(parse_keywords([f"value={part}"]).values())
     if match is None:
         raise click.BadParameter(f"a value is a word, a number or a range, a..b; got {text!r}")
+    return _range_values(match, text)
+
+
+def _range_values(match: re.Match[str], text: str) -> Sequence[int]:
     first = int(match[1])
     last = int(match[2])
     if first > last or (match[3] is None and first < 1) or match[3] == "0":

@@ -73,20 +73,25 @@ def print_rows(rows: Sequence[Row], axes: Sequence[str]) -> None:
         key=lambda row: float(row["predicted_us"]),
     )
     if timed:
-        title = f"The fastest{f' {LISTED} of {len(timed)}' * (len(timed) > LISTED)}, as predicted"
-        table = titled_table(title, (*names, "limit"), ("us (from, to)", "bound", "SBUF", "PSUM"))
-        for row in timed[:LISTED]:
-            predicted, *ends, bound = (microseconds(row[column]) for column in _TIMES)
-            times = f"{predicted} ({', '.join(ends)})"
-            bytes_of = (str(row[column] or "") for column in ("sbuf_bytes", "psum_bytes"))
-            left = (*(str(row[name]) for name in names), row["limited_by"])
-            table.add_row(*left, times, bound, *bytes_of)
-        print_table(table_console(), table)
+        _print_fastest(timed, names)
     wrong = [row for row in rows if not agrees(row)]
     for row in wrong[:LISTED]:
         click.echo(f"{row['outcome']}: {point_text(row, names)}: {row['reason']}")
     if len(wrong) > LISTED:
         click.echo(f"and {len(wrong) - LISTED} more that do not agree")
+
+
+def _print_fastest(timed: Sequence[Row], names: Sequence[str]) -> None:
+    """Print a table of the fastest points; ``timed`` has all points with a time, in order."""
+    title = f"The fastest{f' {LISTED} of {len(timed)}' * (len(timed) > LISTED)}, as predicted"
+    table = titled_table(title, (*names, "limit"), ("us (from, to)", "bound", "SBUF", "PSUM"))
+    for row in timed[:LISTED]:
+        predicted, *ends, bound = (microseconds(row[column]) for column in _TIMES)
+        times = f"{predicted} ({', '.join(ends)})"
+        sizes = (str(row[column] or "") for column in ("sbuf_bytes", "psum_bytes"))
+        point = (*(str(row[name]) for name in names), row["limited_by"])
+        table.add_row(*point, times, bound, *sizes)
+    print_table(table_console(), table)
 
 
 def heat_map(rows: Sequence[Row], x: str, y: str, file: Path) -> None:
@@ -157,9 +162,7 @@ def comparison(
 ) -> tuple[list[str], bool]:
     """Return the lines of a comparison of two sweeps, and whether a point newly fails."""
     require_extra("scipy", "--compare")
-    earlier = {tuple(str(row.get(name)) for name in axes): row for row in old}
-    points = [(tuple(str(row[name]) for name in axes), row) for row in new]
-    pairs = [(earlier[point], row) for point, row in points if point in earlier]
+    pairs = _common_points(old, new, axes)
     if not pairs:
         raise click.UsageError("--compare: the sweeps have no point in common")
     names = varying(new, axes)
@@ -171,20 +174,23 @@ def comparison(
     return [*lines, *_shift_lines(pairs, names)], bool(failing)
 
 
+def _common_points(
+    old: Sequence[Row], new: Sequence[Row], axes: Sequence[str]
+) -> list[tuple[Row, Row]]:
+    """Return the old and the new row of each point that both sweeps have."""
+    earlier = {tuple(str(row.get(name)) for name in axes): row for row in old}
+    points = [(tuple(str(row[name]) for name in axes), row) for row in new]
+    return [(earlier[point], row) for point, row in points if point in earlier]
+
+
 def _shift_lines(pairs: Sequence[tuple[Row, Row]], names: Sequence[str]) -> Iterator[str]:
     timed = [pair for pair in pairs if pair[0]["predicted_us"] and pair[1]["predicted_us"]]
     sure = {group: shift for group, shift in shifts(timed, names).items() if shift[1] < SURE}
     for group, (changes, chance) in sure.items():
         ratio = math.exp(statistics.median(changes))
         changed = np.count_nonzero(changes)
-        if ratio > 1:
-            way = "slower"
-        elif ratio < 1:
-            way = "faster"
-        else:
-            way = "shifted"
         yield (
-            f"{way}: {group}: {ratio:.3f} times, median of {len(changes)}, "
+            f"{_direction(ratio)}: {group}: {ratio:.3f} times, median of {len(changes)}, "
             f"{changed} changed (predicted; p = {chance:.2g})"
         )
     ratios = [(new["predicted_us"] / old["predicted_us"], old, new) for old, new in timed]
@@ -195,6 +201,13 @@ def _shift_lines(pairs: Sequence[tuple[Row, Row]], names: Sequence[str]) -> Iter
         if ratio > 1:
             times = " -> ".join(microseconds(row["predicted_us"]) for row in (before, now))
             yield f"  {point_text(now, names)}: {times} us (predicted), {ratio:.2f} times"
+
+
+def _direction(ratio: float) -> str:
+    """Return the word for a ratio of new to old times."""
+    if ratio > 1:
+        return "slower"
+    return "faster" if ratio < 1 else "shifted"
 
 
 CASES = 5

@@ -89,7 +89,7 @@ class Tuner:
     study: Mapping[str, Any] = field(default_factory=dict)
 
     def search(self, trials: int, start: Mapping[str, int]) -> Iterator[TuningTrial]:
-        """Try up to ``trials`` points; yield each result. ``start`` has the first point's places."""
+        """Try up to ``trials`` points; yield each result. ``start`` places the first point."""
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)

@@ -62,21 +62,31 @@ class BatchOrders(NamedTuple):
 def candidates(batch: str, test: str, sources: Path) -> list[str]:
     """Return the kernels, FILE.py:KERNEL, of a batch: ``DIR:KERNEL`` or ``FILE.jsonl``."""
     if batch.endswith(".jsonl"):
-        try:
-            with Path(batch).open(encoding="utf-8") as file:
-                lines = list(file)
-        except (OSError, UnicodeDecodeError) as error:
-            raise click.UsageError(f"{batch} cannot be read: {error}") from None
-        kernels = [_line_kernel(line, f"{batch}:{n}", sources) for n, line in enumerate(lines, 1)]
+        kernels = _file_kernels(batch, sources)
     else:
-        place, _, name = batch.rpartition(":")
-        own = Path(test.partition("::")[0]).resolve()
-        files = sorted(path for path in Path(place or batch).glob("*.py") if path.resolve() != own)
-        kernels = [f"{file}:{name}" for file in files if place]
+        kernels = _folder_kernels(batch, test)
     if not kernels:
         text = f"--batch takes DIR:KERNEL or FILE.jsonl; {batch} has no candidates"
         raise click.UsageError(text)
     return kernels
+
+
+def _file_kernels(batch: str, sources: Path) -> list[str]:
+    """Return the kernels in the lines of ``FILE.jsonl``."""
+    try:
+        with Path(batch).open(encoding="utf-8") as file:
+            lines = list(file)
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"{batch} cannot be read: {error}") from None
+    return [_line_kernel(line, f"{batch}:{n}", sources) for n, line in enumerate(lines, 1)]
+
+
+def _folder_kernels(batch: str, test: str) -> list[str]:
+    """Return a kernel for each file of the folder in ``DIR:KERNEL``, except the test's file."""
+    place, _, name = batch.rpartition(":")
+    own = Path(test.partition("::")[0]).resolve()
+    files = sorted(path for path in Path(place or batch).glob("*.py") if path.resolve() != own)
+    return [f"{file}:{name}" for file in files if place]
 
 
 def _line_kernel(line: str, where: str, sources: Path) -> str:
@@ -129,13 +139,15 @@ def judge_batch(
         count = sum(keys[kernel] in journal.known for kernel in kernels)
         text = f"stopped: {count} of {len(kernels)} are in {results}; the same command goes on"
         raise KeyboardInterrupt(text) from None
-    documents = []
-    for kernel in kernels:  # several files with equal sources share a key
-        document = journal.known[keys[kernel]]
-        own = {**document["kernel"], "file": kernel.rpartition(":")[0]}
-        documents.append({**document, "kernel": own})
+    documents = [_with_file(journal.known[keys[kernel]], kernel) for kernel in kernels]
     click.echo("\n".join(batch_summary(documents)))
     return documents
+
+
+def _with_file(document: Mapping[str, Any], kernel: str) -> dict[str, Any]:
+    """Return a verdict with a kernel's own file: files with equal sources share a verdict."""
+    own = {**document["kernel"], "file": kernel.rpartition(":")[0]}
+    return {**document, "kernel": own}
 
 
 def batch_summary(judged: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -145,11 +157,15 @@ def batch_summary(judged: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield f"{len(judged)} candidate{'s' * (len(judged) > 1)}; {', '.join(parts)}"
     right = (verdict for verdict in judged if verdict["outcome"] == Outcome.AGREES.value)
     alike = group_by(right, lambda verdict: verdict["instructions"] or kernel_argument(verdict))
-    timed = [(rows[0]["time"] or {"predicted_us": float("inf")}, rows) for rows in alike.values()]
-    for time, (verdict, *others) in sorted(timed, key=lambda row: row[0]["predicted_us"]):
-        text = f"{time['predicted_us']:10.1f} us (predicted)"
-        yield f"{text if verdict['time'] else 'no time is predicted'}  {kernel_argument(verdict)}"
+    for verdict, *others in sorted(alike.values(), key=lambda rows: _predicted_us(rows[0])):
+        time = verdict["time"]
+        text = f"{time['predicted_us']:10.1f} us (predicted)" if time else "no time is predicted"
+        yield f"{text}  {kernel_argument(verdict)}"
         yield from (f"    the same instructions: {kernel_argument(other)}" for other in others)
+
+
+def _predicted_us(verdict: Mapping[str, Any]) -> float:
+    return float(verdict["time"]["predicted_us"]) if verdict["time"] else float("inf")
 
 
 def _verdicts(

@@ -106,7 +106,7 @@ _NOT_IMPLEMENTED = 0x50026  # SECCOMP_RET_ERRNO with ENOSYS
 
 
 class _Instruction(NamedTuple):
-    """One instruction of classic BPF, ``struct sock_filter``.
+    """An instruction of classic BPF, ``struct sock_filter``.
 
     A jump skips ``if_true`` or ``if_false`` instructions.
     """

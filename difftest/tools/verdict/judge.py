@@ -100,8 +100,7 @@ def coarse(reference: ReferenceResult, index: int, got: Array, value: Array) -> 
     _, dtype = reference.forms[index]
     if not is_float_dtype(dtype) or got.shape != value.shape or not got.size:
         return None
-    names = [dtype.name, spec.accumulation, *(case.dtype_of(name) for name in spec.inputs)]
-    unit = max(unit_roundoff(kind) for name in names if is_float_dtype(kind := NKI_NAMES[name]))
+    unit = _coarsest_unit(spec, case, dtype.name)
     terms = max((array.size for array in reference.inputs.values()), default=0) / got.size
     factor = unit * EXCUSED_UNITS * max(1.0, terms / _TERMS) ** 0.5
     mask = np.isfinite(value) & np.isfinite(got.astype(np.float64))
@@ -112,6 +111,12 @@ def coarse(reference: ReferenceResult, index: int, got: Array, value: Array) -> 
         allowed = allowed + factor / FLOAT32_UNIT * reference.input_sensitivity[index]
         wrong = check_values(index, around(value, dtype, allowed, ARITHMETIC), got)
     return wrong if isinstance(wrong, Mismatch) else None
+
+
+def _coarsest_unit(spec: KernelSpec, case: Case, output: str) -> float:
+    """Return the largest unit roundoff of the float dtypes of an output, the sum and inputs."""
+    names = [output, spec.accumulation, *(case.dtype_of(name) for name in spec.inputs)]
+    return max(unit_roundoff(kind) for name in names if is_float_dtype(kind := NKI_NAMES[name]))
 
 
 _UNSETTLED = "registers follow the data: whether it computes by instructions alone was not settled"
@@ -144,17 +149,7 @@ class Judge:
         self.judgement.stage = Stage.TRACE
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            try:
-                self._search()
-                self._exclude()
-            except (_Stop, DifferentialFailure, BrokenReferenceError, CheatError):
-                pass  # _check has kept the failure with its case
-            except Flaky:
-                self.judgement.notes.append("a failure did not occur again on the same case")
-            except Exception as error:  # the spec or Hypothesis cannot go on
-                self.judgement.outcome = Outcome.INCONCLUSIVE
-                name = "" if isinstance(error, HypothesisException) else f"{type(error).__name__}: "
-                self.judgement.reason = f"the test cannot be drawn from: {name}{error}"
+            self._find_failure()
         if self._failure is not None:
             self._locate(self._failure[1])
             self.judgement.blame(*self._failure)
@@ -162,6 +157,20 @@ class Judge:
         if self.judgement.outcome is Outcome.AGREES:
             self._finish()
         return self.judgement
+
+    def _find_failure(self) -> None:
+        """Check cases and rejections until one fails; record why the search could not go on."""
+        try:
+            self._search()
+            self._exclude()
+        except (_Stop, DifferentialFailure, BrokenReferenceError, CheatError):
+            pass  # _check has kept the failure with its case
+        except Flaky:
+            self.judgement.notes.append("a failure did not occur again on the same case")
+        except Exception as error:  # the spec or Hypothesis cannot go on
+            self.judgement.outcome = Outcome.INCONCLUSIVE
+            name = "" if isinstance(error, HypothesisException) else f"{type(error).__name__}: "
+            self.judgement.reason = f"the test cannot be drawn from: {name}{error}"
 
     def _locate(self, failure: Failure) -> None:
         """Name the kernel's line that wrote the first wrong element.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -86,22 +87,13 @@ class Tools:
 
     def _answer(self, page: int, command: str, *names: str, **texts: str | list[str] | None) -> str:
         """Return a page of a command's output; a request for the first page runs the command."""
-        lists = {name: [text] if isinstance(text, str) else text for name, text in texts.items()}
-        options = [f"--{name}={text}" for name, row in lists.items() for text in row or () if text]
-        arguments = command, *options, "--", *names
+        arguments = command, *_options(texts), "--", *names
         size = sum(map(len, arguments))
         if size > MOST or not all(map(_is_short, arguments)):
             return f"error: names of {size:,} characters; accepted: {MOST:,}, without nulls"
         if page == 1 or arguments not in self._texts:
             self._texts = {arguments: self._run(arguments)}
-        pages = _pages(self._texts[arguments])
-        if not 1 <= page <= len(pages):
-            return f"error: there is no page {page}; this answer has {len(pages)}"
-        shown = pages[page - 1]
-        if len(pages) == 1:
-            return shown
-        more = f"; ask for page={page + 1}" if page < len(pages) else ""
-        return f"{shown}\n(page {page} of {len(pages)}{more})"
+        return _page(self._texts[arguments], page)
 
     def _run(self, arguments: tuple[str, ...]) -> str:
         """Run a command and return its output and exit code, or that it exceeded the time limit."""
@@ -124,6 +116,24 @@ class Tools:
 def _is_short(text: str) -> bool:
     """Return whether a text is short enough, and without nulls, for a command's argument."""
     return len(text) <= MOST and "\0" not in text
+
+
+def _options(texts: Mapping[str, str | list[str] | None]) -> list[str]:
+    """Return the options of a command line; an option without a text is left out."""
+    lists = {name: [text] if isinstance(text, str) else text for name, text in texts.items()}
+    return [f"--{name}={text}" for name, row in lists.items() for text in row or () if text]
+
+
+def _page(text: str, page: int) -> str:
+    """Return a page of a text, with a last line that names the next page."""
+    pages = _pages(text)
+    if not 1 <= page <= len(pages):
+        return f"error: there is no page {page}; this answer has {len(pages)}"
+    shown = pages[page - 1]
+    if len(pages) == 1:
+        return shown
+    more = f"; ask for page={page + 1}" if page < len(pages) else ""
+    return f"{shown}\n(page {page} of {len(pages)}{more})"
 
 
 def _pages(text: str) -> list[str]:

@@ -48,7 +48,7 @@ class WorkerEnd(Exception):
 
 
 class Frame(NamedTuple):
-    """One message."""
+    """A message between the judge and a worker."""
 
     header: dict[str, Any]
     blobs: list[bytes]
