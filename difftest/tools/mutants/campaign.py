@@ -274,7 +274,7 @@ class Campaign:
         return self._owners[mutant.file, mutant.first_line]
 
     def run(self, collect: Collect, seen: Callable[[Mutant, MutantResult], None]) -> None:
-        """Judge the mutants that have no valid result; call ``seen`` after each mutant.
+        """Judge the mutants without a valid result; call ``seen`` after each mutant.
 
         Raises
         ------

@@ -56,12 +56,12 @@ from difftest.tools.mutants.score import ALIVE, DEAD, lines_of, markdown, stryke
 def mutate(
     tests: tuple[str, ...], json_file: Path | None, table_file: Path | None, **options: Any
 ) -> None:
-    """Plant bugs in kernels, and tell which of them tests find.
+    """Plant bugs in kernels, and report which of them tests find.
 
     TESTS are kernel tests as PATH::TEST, files and folders of them, or specs as PATH::NAME. Each
-    mutant is one small change of a kernel's source. The exit code is 1 if one survives that is no
-    suspected equivalent. What is known is kept in .difftest, so that a run goes on where the last
-    one ended. The exit code is 1, too, if the budget leaves no mutant that is judged.
+    mutant is a small change of a kernel's source. Results are kept in .difftest, and the next run
+    continues from them. The exit code is 1 if a mutant survives and is not a suspected equivalent.
+    It is also 1 if the budget ends before a mutant is judged.
     """
     memory = 1024 * options["memory"]
     settings = CampaignLimits(options["cases"], options["workers"], options["budget"], memory)

@@ -77,7 +77,7 @@ def _walk(function: ast.FunctionDef) -> Iterator[tuple[tuple[ast.AST, ...], ast.
 
 
 def _language(source: KernelText, function: ast.FunctionDef) -> str:
-    """Return the name by which a function uses ``nki.language``; empty if it does not use it."""
+    """Return a function's name for ``nki.language``; empty if it does not use it."""
     used = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
     for node in ast.walk(source.tree):
         for alias in node.names if isinstance(node, ast.Import) else ():

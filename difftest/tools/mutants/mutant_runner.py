@@ -34,7 +34,7 @@ SUSPECTED = (EQUIVALENT, SAME_BITS, ROUNDED)
 _IN_FULL = 10
 """The number of tests that are judged in full before cases with equal bits are skipped."""
 _AS_NEAR = 2.0
-"""The factor by which another rounding may increase the distance from the reference."""
+"""The largest factor of the distance from the reference that counts as another rounding."""
 
 
 @dataclass(frozen=True)

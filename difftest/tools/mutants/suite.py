@@ -46,7 +46,7 @@ _KEPT_ELEMENTS = 2**20
 
 @dataclass(frozen=True)
 class Kill:
-    """The failure by which a test found a mutant.
+    """The failure of a test that found a mutant.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class Suite:
 
     @cached_property
     def tests(self) -> dict[str, Case | None]:
-        """The tests by name, each with its case if it has one, in the order in which they run."""
+        """The tests by name, each with its case or None, in the order of their runs."""
         tests = dict.fromkeys(f"refusal {at}" for at, _ in enumerate(self.spec.rejects))
         tests |= {f"case {at}": case for at, case in enumerate(self.drawn)}
         explicit = sorted(
@@ -139,7 +139,7 @@ class Suite:
         return reference
 
     def forget(self) -> None:
-        """Drop the reference results: those of a hundred cases take many megabytes."""
+        """Drop the reference results: a hundred cases take many megabytes."""
         self._references.clear()
 
     def outcome(self, test: str) -> RunDigest:
@@ -212,7 +212,7 @@ def killer_of(error: Exception) -> str:
 
 
 def _one_sided_killer(verdict: OneSided) -> str:
-    """Return the kind of check that found a mutant for which one side has no result."""
+    """Return the kind of check that found a mutant when one side lacks a result."""
     kind = type(verdict.error).__name__
     if verdict.failed == "reference":
         return "comparison: not refused"

@@ -92,7 +92,7 @@ def parse_case(text: str | None) -> Point:
     try:
         document = json.loads(text)
     except json.JSONDecodeError as error:
-        raise click.BadParameter(f"--case: {text!r} is no JSON: {error}") from None
+        raise click.BadParameter(f"--case: {text!r} is not valid JSON: {error}") from None
     if isinstance(document, Mapping) and isinstance(document.get("values"), Mapping):
         document = {**document["values"], "dtype": document.get("dtype")}
     if not isinstance(document, Mapping) or not all(map(_is_scalar, document.values())):
@@ -169,10 +169,10 @@ class SpecAtPoint:
 def spec_at(spec: KernelSpec, point: Mapping[str, Any]) -> SpecAtPoint:
     """Return the spec at a point.
 
-    A name of a point is one of these:
+    A name of a point may be:
 
     - a name of the domain, which gets this one value;
-    - ``dtype``, ``machine`` (a generation), ``level`` (of NKI), or ``kernel`` (one of several);
+    - ``dtype``, ``machine`` (a generation), ``level`` (of NKI), or ``kernel`` (its name);
     - an input, whose value is the kind of its data;
     - a parameter of the kernel that the spec does not pass, which becomes a name of the domain;
     - a constant that the kernel's code reads, in any of its files.
@@ -291,6 +291,6 @@ def _modules_with(spec: KernelSpec, name: str) -> list[dict[str, Any]]:
     }
     names = {*spec.domain, *_parameters(spec), *constants, "dtype", "machine", "level", "kernel"}
     raise click.UsageError(
-        f"{name} is no name of the domain, parameter or constant of {spec.name}"
+        f"{name} is not a name of the domain, a parameter or a constant of {spec.name}"
         f"{suggest_names(name, names)}"
     )

@@ -167,7 +167,7 @@ class CampaignRunner(Runner):
     ----------
     runner, options : the runner and the options of the session that collected the tests.
     setting : the session's backends, level and strictness. Equal settings give equal results.
-    root : the folder from which findings name their files.
+    root : the folder to which the file names of findings are relative.
     """
 
     def __init__(

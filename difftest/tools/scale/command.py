@@ -46,8 +46,9 @@ def fuzz(
 ) -> None:
     """Look for bugs with kernel tests, for minutes or all night.
 
-    As `difftest fuzz -- --simulate tests`. HypoFuzz draws cases, led by what kernels do. `difftest
-    findings` lists what was found. The exit code is 1 if this campaign has found something.
+    Example: `difftest fuzz -- --simulate tests`. HypoFuzz draws cases and is guided by the kernels'
+    behaviour. `difftest findings` lists the findings. The exit code is 1 if this campaign has a
+    finding.
     """
     require_extra("hypofuzz", "a campaign")
     start = utc_now()
@@ -127,7 +128,7 @@ _OUTCOMES = {0: "passes", 1: "fails"}
 
 
 def bisect_commits(finding: CampaignFinding, good: str, bad: str = "HEAD") -> str:
-    """Return the report of ``git bisect`` on the first commit at which a finding's case fails."""
+    """Return the report of ``git bisect`` on the first commit that fails a finding's case."""
     top, prefix = _git(".", "rev-parse", "--show-toplevel", "--show-prefix").splitlines()
     with tempfile.TemporaryDirectory(prefix="difftest-bisect-") as folder:
         tree = os.path.join(os.path.realpath(folder), "tree")
@@ -162,7 +163,7 @@ def _git(folder: str, *words: str) -> str:
 @click.group(invoke_without_command=True)
 @click.pass_context
 def findings(context: click.Context) -> None:
-    """List what campaigns have found; or show, close or bisect one."""
+    """List the findings of campaigns; or show, close or bisect a finding."""
     if context.invoked_subcommand is not None:
         return
     rows = sorted(FindingStore(), key=lambda finding: finding.state, reverse=True)
@@ -195,9 +196,9 @@ def show(id: str) -> None:
 @findings.command()
 @click.argument("ids", nargs=-1, required=True)
 def close(ids: tuple[str, ...]) -> None:
-    """Close findings whose bug is gone, or whose case is none any more.
+    """Close findings whose bug is fixed, or whose case no longer fits the test.
 
-    One that fails again is opened again.
+    A closed finding that fails again is opened again.
     """
     for finding in [_found(id) for id in ids]:
         FindingStore().put(finding.now(CLOSED, commit_of(Path.cwd())))
@@ -209,9 +210,9 @@ def close(ids: tuple[str, ...]) -> None:
 @click.option("--bad", metavar="COMMIT", default="HEAD", help="One at which it fails; HEAD.")
 @click.option("--levels", is_flag=True, help="Over the levels of NKI, and not over commits.")
 def bisect(id: str, good: str | None, bad: str, levels: bool) -> None:
-    """Say which commit, or which level of NKI, makes a finding fail.
+    """Find the commit, or the levels of NKI, at which a finding fails.
 
-    The commits are tried in a working tree of their own, which is taken away again.
+    The commits are tried in a temporary working tree.
     """
     finding = _found(id)
     if levels:

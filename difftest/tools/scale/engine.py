@@ -67,7 +67,7 @@ def cases_of(spec: KernelSpec, nature: ReferenceProperties, count: int) -> list[
             break
         draw(random.Random(number).randbytes(_BYTES))
     if not drawn:
-        raise ValueError("none is found soon")
+        raise ValueError("no draw gave a case")
     return sorted(drawn.values(), key=lambda case: count_elements(spec, case.values))
 
 

@@ -96,7 +96,7 @@ class CampaignFinding(NamedTuple):
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The arguments with which pytest runs the case."""
+        """The arguments of pytest that run the case."""
         return (*self.options, self.test, "--case", self.case_text)
 
     def __str__(self) -> str:
@@ -282,7 +282,7 @@ class FindingStore:
                 yield found_from_json(file.read_bytes())
             except CampaignFindingError as error:
                 raise CampaignFindingError(
-                    f"{file}: {error}; delete it, or put back what it was"
+                    f"{file}: {error}; delete the file, or restore it"
                 ) from None
 
     def _entries(self) -> Iterator[tuple[bytes, CampaignFinding]]:

@@ -277,7 +277,7 @@ def axes_of_command(
 @click.argument("test", metavar="PATH::TEST")
 @click.option("--over", multiple=True, metavar="NAME=VALUES", help=OVER)
 @click.option("--machines", metavar="trn1,trn2", help="The same as --over machine=trn1,trn2.")
-@click.option("--case", metavar="JSON", help="What all points share: names and values.")
+@click.option("--case", metavar="JSON", help="Names and values that all points share.")
 @click.option("--sample", type=click.IntRange(1), help="So many points, drawn; else all.")
 @click.option("--cases", type=click.IntRange(1), default=CASES, help="Drawn at each point.")
 @click.option("-o", "file", type=OutputFile(".parquet"), required=True, help="It goes on.")
@@ -288,13 +288,13 @@ def axes_of_command(
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), default=TIMEOUT, help=_CALL)
 @click.option("--fresh", is_flag=True, help="Forget what the file holds.")
 @click.option("--heat", type=(str, OutputFile(*PICTURES)), metavar="X,Y FILE.png", help="Picture.")
-@click.option("--compare", "old", type=Path, help="A sweep of before; 1 if a point newly fails.")
+@click.option("--compare", "old", type=Path, help="An earlier sweep; 1 if a point newly fails.")
 @click.pass_context
 def sweep(context: click.Context, /, test: str, file: Path, **options: Any) -> None:
     """Run a kernel test over a grid of points.
 
-    Each is a row of a Parquet file. A row has what came of the point, its predicted latency
-    with its interval, and its memory. The same command goes on after a stop.
+    Each point is a row of a Parquet file. A row has the outcome, the predicted latency with its
+    interval, and the memory. Run the command again to continue after a stop.
     """
     axes = axes_of_command(*map(options.pop, ("over", "machines", "case", "sample")))
     cases, timeout, heat, old = map(options.pop, ("cases", "timeout", "heat", "old"))

@@ -27,10 +27,10 @@ class Trials:
     """The trials of a search over axes, each with its number of values.
 
     The study has one complete trial of each point. A sampler also proposes known points. It
-    therefore has its own study, in memory, in which a known point may occur more than once.
+    therefore has its own study, in memory, where a known point may occur more than once.
 
     A process that is killed leaves a running trial. The next process fails that trial and tries
-    its point once more. A point at which two processes ended is not tried again: :meth:`settle`
+    its point once more. A point that ended two processes is not tried again: :meth:`settle`
     returns it.
 
     Attributes
@@ -53,7 +53,7 @@ class Trials:
         self._proposals = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
 
     def settle(self, worst: float) -> list[Place]:
-        """Settle the trials of ended processes; return points at which two processes ended.
+        """Settle the trials of ended processes; return the points that ended two processes.
 
         ``worst`` is the time of a point that has none.
         """
@@ -127,7 +127,7 @@ class Trials:
         self.study.enqueue_trial(self._params(place))
 
     def add(self, place: Place, time: float, kept: Mapping[str, Any]) -> None:
-        """Keep an attempt at a point for which no trial is running."""
+        """Keep an attempt at a point without a running trial."""
         self.study.add_trial(self._complete(place, time, {KEPT: kept}))
         self._learn(place, time)
 

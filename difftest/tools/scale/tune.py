@@ -38,9 +38,9 @@ from difftest.tools.verdict.outcome import Outcome
 
 AGREES = Outcome.AGREES.value
 BOUND = "bound"
-"""The status of a point whose inputs and outputs alone take as long as the best point."""
+"""The status of a point whose inputs and outputs alone take the best point's time."""
 TRACE_BOUND = "bound of its trace"
-"""The status of a point whose traced work alone takes as long as the best point."""
+"""The status of a point whose traced work alone takes the best point's time."""
 SLOWER = "slower"
 """The status of a point that is not predicted to be faster than the best point."""
 _WORST = 1e12
@@ -55,7 +55,7 @@ class TuningTrial:
     ----------
     status : ``agrees``, the reason why the point was skipped, or another outcome.
     own_us : the predicted time of the kernel's own part, or the bound that skipped the point, in
-        microseconds. None if neither is known.
+        microseconds; None without either.
     latency_us, low_us, high_us : the predicted latency and its interval, in microseconds; None if
         it is unknown.
     """
@@ -197,7 +197,7 @@ class Tuner:
         return replace(attempt, status=row["outcome"], reason=row["reason"])
 
     def own(self) -> TuningTrial | None:
-        """Time the defaults of the kernel's parameters; judge them if faster; None without them."""
+        """Time the defaults of the kernel's parameters; judge them if faster; None without any."""
         chosen = {name: value for name, value in self.axes.shared.items() if name == "kernel"}
         shown = signature_of(spec_at(self.spec, chosen).spec.kernel)
         rows = shown.parameters if shown is not None else {}
@@ -335,18 +335,18 @@ def _times(slow: TuningTrial, fast: TuningTrial) -> str:
 @click.argument("test", metavar="PATH::TEST")
 @click.option("--over", multiple=True, metavar="NAME=VALUES", help=OVER)
 @click.option("--case", metavar="JSON", help="The case whose time counts: names and values.")
-@click.option("--start", multiple=True, metavar="NAME=VALUE", help="To begin at; else the first.")
-@click.option("--trials", type=click.IntRange(1), default=30, help="Points to look at.")
+@click.option("--start", multiple=True, metavar="NAME=VALUE", help="Value of the first point.")
+@click.option("--trials", type=click.IntRange(1), default=30, help="Points to try.")
 @click.option("--cases", type=click.IntRange(1), default=CASES, help="To judge a best point.")
 @click.option("--storage", metavar="URL", help="Optuna's, such as sqlite:///tune.db. It goes on.")
-@click.option("--exhaustive", is_flag=True, help="Then look at all points: the best's place.")
+@click.option("--exhaustive", is_flag=True, help="Then time all points: the best's rank.")
 @with_progress
 @click.pass_context
 def tune(context: click.Context, /, test: str, start: tuple[str, ...], **options: Any) -> None:
-    """Find the sizes with which a kernel is correct, and fastest.
+    """Find the sizes that make a kernel fastest and keep it correct.
 
-    The times are those of one case, and none is measured. What is fast is judged by drawn cases of
-    the test and by that case. The exit code is 1 if no point is correct.
+    The times of one case are predicted, not measured. Fast points are judged on drawn cases of the
+    test and on that case. The exit code is 1 if no point is correct.
     """
     require_extra("optuna", "tuning")
     axes = axes_of_command(options.pop("over"), None, options.pop("case"))

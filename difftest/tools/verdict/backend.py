@@ -254,7 +254,7 @@ def _device_calls(tape: Tape) -> Iterator[tuple[set[Any], Any, str]]:
     """Yield the calls that a device receives, each with its loops, place and text.
 
     These are calls outside of loops on the device, and calls of the first iteration of such loops.
-    The text has no values of registers. A loop is identified by its line and by the number of
+    The text leaves out values of registers. A loop is identified by its line and by the number of
     calls outside of loops before it.
     """
     text = _NAME.sub("", _VALUE.sub("", tape_to_json(tape))).partition('"steps":[\n')[2]

@@ -1,7 +1,7 @@
 """Judge many kernels by one spec: ``difftest verdict --batch``.
 
-Each verdict is a line of a file, written to disk before the next kernel begins. The same command
-continues a batch after any kind of end. A digest of a kernel's source, its test and the settings
+Each verdict is a line of a file, written to disk before the next kernel begins. After any kind of
+end, run the command again to continue. A digest of a kernel's source, its test and the settings
 identifies its verdict.
 """
 

@@ -229,7 +229,7 @@ def _judge_loaded(
 def spec_for(spec: KernelSpec, candidate: Candidate, dialect: str) -> KernelSpec:
     """Return the spec with a candidate as its kernel; raise SpecError if it does not fit."""
     if spec.ranks:
-        raise SpecError("ranks: received a test of several ranks; accepted: one that has none")
+        raise SpecError("ranks: received a test of several ranks; accepted: a test without ranks")
     lnc = None if dialect == "classic" else spec.lnc
     return replace(spec, kernel=candidate, others=(), title="", lnc=lnc)
 
@@ -290,7 +290,7 @@ Describe: TypeAlias = Callable[[], Mapping[str, Any]]
 
 
 class _StubFinder(MetaPathFinder, Loader):
-    """A finder that imports stubs for files under any module name, and runs none of their code."""
+    """A finder that imports stubs for files under any module name, without running their code."""
 
     def __init__(self, files: Mapping[Path, Describe]) -> None:
         self.files = {os.path.realpath(file): describe for file, describe in files.items()}

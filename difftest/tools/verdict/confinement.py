@@ -1,4 +1,4 @@
-"""The second line of defence: limit what the system lets a worker's process do.
+"""The second line of defence: system restrictions on a worker's process.
 
 The numeric constants come from Linux's headers for Landlock, prctl, sched, seccomp, BPF and
 system calls.
@@ -128,7 +128,7 @@ class _PathBeneath(ctypes.Structure):
 
 
 def clean_environment(environment: Mapping[str, str], folder: str) -> dict[str, str]:
-    """Return the environment of a worker: the variables that Python needs, none of the user's."""
+    """Return the environment of a worker: only the variables that Python needs."""
     kept = {"PATH": environment["PATH"]} if "PATH" in environment else {}
     one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     return {**kept, **one_thread, "HOME": folder, "TMPDIR": folder, "LANG": "C.UTF-8"}

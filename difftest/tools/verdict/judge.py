@@ -306,7 +306,7 @@ class Judge:
         cases = evidence.cases
         for row in tally.rows.values():
             evidence.add(row)
-        evidence.cases = cases  # without those of shrinking
+        evidence.cases = cases  # cases of shrinking do not count
         evidence.doubts |= tally.doubts | set(tally.reasons)
         evidence.shown = {shown.value: runs for shown, runs in backend.shown.items()}
         if backend.printed:

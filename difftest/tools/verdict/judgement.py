@@ -55,7 +55,7 @@ class VerdictEvidence(Counts):
 
     Attributes
     ----------
-    decided : number of cases in which an element was compared with a finite number.
+    decided : number of cases with an element that was compared with a finite number.
     shown : number of runs of the kernel's Python by the share of the data that it received.
     doubts : reasons why the evidence is weaker than it may look.
     allowed : the modules that ``--allow`` lets the kernel import.

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 NKI = ("nki", "neuronxcc")
-"""What stands below these is NKI: the simulator's own modules, a closed world."""
+"""The packages of NKI. Their modules are the simulator's own."""
 _MAIN = ("__name__ == '__main__'", "'__main__' == __name__")
 _TEXT = resources.files("difftest.tools.verdict").joinpath("data/language.json").read_text("utf-8")
 _WORDS: dict[str, Any] = json.loads(_TEXT)
@@ -32,7 +32,7 @@ def _names(module: str, names: str) -> frozenset[str]:
 
 
 MODULES = {module: _names(module, names) for module, names in _WORDS["modules"].items()}
-"""What a candidate may import beside NKI and the files of its own folder, name by name."""
+"""The names that a candidate may import in addition to NKI and the files of its own folder."""
 BUILTINS = frozenset(_WORDS["builtins"].split())
 FORBIDDEN = frozenset(name for name in dir(builtins) if name[0] != "_") - BUILTINS
 ATTRIBUTES = frozenset(_WORDS["attributes"].split())
@@ -41,27 +41,27 @@ DUNDERS = frozenset(_WORDS["dunders"].split())
 """Special methods that a class of a candidate may have."""
 BASES = frozenset(_WORDS["bases"].split())
 PUBLIC = frozenset(_WORDS["public"].split())
-"""Names with an underscore in front that named tuples have, of whose fields none has one."""
+"""Public names of named tuples that begin with an underscore."""
 CAUGHT = frozenset(_WORDS["caught"].split())
-"""What `except` may name beside an import."""
+"""The exceptions that `except` may name around statements other than imports."""
 ABSENT = frozenset(_WORDS["absent"].split())
-"""What `except` names where an import is tried."""
+"""The exceptions that `except` names around an optional import."""
 
 PAGE = "docs/reference/language.md"
 MOST_BYTES, MOST_FILES, MOST_DEPTH = 2**20, 200, 120
-"""Of all files of a candidate, their number, and how deep their lines are nested."""
+"""Limits of a candidate: bytes of all files, number of files, and nesting depth of their lines."""
 _TAKEN = sys.stdlib_module_names | {*NKI, "numpy", "ml_dtypes", "difftest"}
-"""Names of modules that the worker has, or takes, itself."""
-_SHOWN = 5  # breaches that are told
+"""Names of modules that the worker itself has or imports."""
+_SHOWN = 5  # violations in a message
 _LOOKS = re.compile(r"\{[^{}:!]*[.\[]")
-"""A field of a format that looks at an attribute or an element."""
+"""A field of a format string that reads an attribute or an element."""
 _META = ("__all__", "__version__", "__author__")
 _ASYNC = (ast.AsyncFor, ast.AsyncFunctionDef, ast.AsyncWith, ast.Await)
 _OWN = "own\N{MIDDLE DOT}"
 _KINDS = {ast.Attribute: "attribute", ast.MatchClass: "attribute", ast.FunctionDef: "method"}
 _BINDS = (ast.FunctionDef, ast.ClassDef, ast.arg, ast.MatchAs, ast.MatchStar)
 _PLACES = ("id", "attr", "arg", "name", "asname", "rest", "names", "kwd_attrs")
-"""Where a node has a name, or several."""
+"""The fields of a node that hold a name, or several names."""
 
 
 class Violation(NamedTuple):
@@ -205,7 +205,7 @@ class ModuleCheck:
         self.allowed = frozenset(allowed)
         self._found: set[tuple[int, str, str]] = set()
         self._modules: dict[str, str] = {}
-        """What imports bind, and the modules that they bind it to."""
+        """The names that imports bind, and their modules."""
         self.asked: set[str] = set()
         self._uses: list[tuple[ast.AST, str]] = []
         self._above: dict[ast.AST, ast.AST] = {}
@@ -243,7 +243,7 @@ class ModuleCheck:
                     pending.append((child, depth + (0.25 if is_elif else 1)))
 
     def imported(self, node: ast.AST, base: str, member: str, shown: str | None) -> None:
-        """Keep what an import binds that is no file of the candidate's; add where it may not."""
+        """Keep the name that an import of another module binds; add a violation if excluded."""
         top = base.partition(".")[0]
         name = f"{base}.{member}" if member else base
         if top in self.allowed or base in self.allowed:

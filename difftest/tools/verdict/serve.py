@@ -54,11 +54,11 @@ class Tools:
     def profile(
         self, kernel: str, shapes: list[str] | None = None, case: str = "", page: int = 1
     ) -> str:
-        """Predict how long a kernel takes, and what limits it; nothing is measured."""
+        """Predict a kernel's latency and its limiting resource, without measurement."""
         return self._answer(page, "profile", kernel, shape=shapes, case=case)
 
     def lint(self, files: list[str], sdk: str = "", target: str = "", page: int = 1) -> str:
-        """Report what the compiler would reject, from the source: line, rule, remedy."""
+        """Report errors that the compiler would raise, from the source: line, rule, remedy."""
         from difftest.tools.lint.files import python_files
 
         count = len(python_files([Path(file) for file in files if _is_short(file)]))

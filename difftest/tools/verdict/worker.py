@@ -117,7 +117,7 @@ class CandidateModules:
         for name, module in self._lists.items():
             space = own.get(name) or vars(importlib.import_module(name))
             shown = {member: space[member] for member in MODULES[name] if member in space}
-            if name == "functools":  # without a say in what is copied
+            if name == "functools":  # the candidate cannot choose the attributes to copy
                 shown["wraps"] = lambda wrapped: functools.wraps(wrapped)
             vars(module).update(shown, __all__=sorted(shown), __path__=[])
         for name, module in self._lists.items():
@@ -241,7 +241,7 @@ def instrument(tree: ast.Module, file: str) -> ast.Module:
             conditions.update(node.ifs)
         elif isinstance(node, ast.IfExp):
             conditions.add(node.test)
-    for node in nodes:  # what stands in the head of a statement is told by the lines that run
+    for node in nodes:  # the lines that run show the result of a statement's own condition
         if isinstance(node, (ast.If, ast.While, ast.Assert)):
             conditions.difference_update(ast.walk(node.test))
     for node in nodes:
@@ -278,7 +278,7 @@ class WorkerService:
     def __init__(self) -> None:
         self.printed = DiscardedOutput()
         self.kernel: Callable[[], Any] = lambda: None
-        self.lasting: Any = None  # the kernel of modules that no run begins anew
+        self.lasting: Any = None  # the kernel of modules that keep their state between runs
         self.watch = BranchTracer()
         self.taken = Coverage()
         self.ways: dict[tuple[str, int], dict[int, set[int]]] = {}
