@@ -1,1 +1,1 @@
-"""Planted bugs: small changes of a kernel's source, and which of them its spec finds."""
+"""Mutation testing: small changes of a kernel's source, and which of them its spec finds."""

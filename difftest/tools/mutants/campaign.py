@@ -1,7 +1,7 @@
-"""All mutants of the kernels of some tests: which tests may find each, and what became of it.
+"""A campaign: judge all mutants of the kernels of some tests.
 
-Processes judge them: what loops or eats memory ends with its process. What is known of each is a
-line of a file, written as soon as it is known, for the runs after this one.
+Worker processes judge the mutants, so a mutant that loops or exhausts memory ends only its
+process. Each result is written as a line of a file at once, and later runs read that file.
 """
 
 from __future__ import annotations
@@ -45,15 +45,21 @@ from difftest.tools.mutants.suite import (
 
 FOLDER = Path(".difftest")
 FILE = "fates.jsonl"
-_ROOMS = ("analysis", "simulator", "testing")
+_LAYERS = ("analysis", "simulator", "testing")
 
 
 class ResultCache:
     """Results by the key of a mutant, in a journal.
 
-    A result counts as long as the suites that could find its mutant are the same: kernels,
-    references, cases, refusals, and what runs and judges them. Of one that counts no more, who
-    found the mutant is still known: that test is asked first. A ``fresh`` one forgets all.
+    A result is valid while the suites that could find its mutant stay the same. The digest of a
+    suite covers its kernels, references, cases and rejections, and the package's code that runs
+    and judges them. An outdated result still names the test that found the mutant. That test runs
+    first.
+
+    Parameters
+    ----------
+    folder : the folder of the journal.
+    fresh : whether to delete the results of earlier runs.
     """
 
     def __init__(self, folder: Path, fresh: bool = False) -> None:
@@ -64,7 +70,7 @@ class ResultCache:
         self.close = self._journal.close
 
     def result(self, key: str, digest: str) -> MutantResult | None:
-        """What is known of a mutant under suites with this digest."""
+        """Return the result of a mutant under suites with this digest; None if there is none."""
         row = self._journal.known.get(key, {})
         if row.get("digest") != digest:
             return None
@@ -74,17 +80,17 @@ class ResultCache:
         )
 
     def killer(self, key: str) -> tuple[str, str] | None:
-        """The suite and the test that found a mutant last time."""
+        """Return the suite and the test that found a mutant last time; None if none did."""
         row = self._journal.known.get(key, {})
         return (row["suite"], row["death"]["test"]) if row.get("death") else None
 
     def add(self, key: str, digest: str, result: MutantResult) -> None:
-        """Write a result down."""
+        """Write a result to the journal."""
         self._journal.add(key, {"digest": digest, **asdict(result)})
 
 
 def digest_of(suites: Iterable[Suite]) -> str:
-    """A digest of all that decides what tests find."""
+    """Return a digest of everything that decides which mutants the tests find."""
     whole = hashlib.sha256(package_digest().encode())
     for suite in suites:
         for part in (suite.name, *_parts(suite.spec), *(case.to_json() for case in suite.drawn)):
@@ -93,12 +99,14 @@ def digest_of(suites: Iterable[Suite]) -> str:
 
 
 def _parts(spec: KernelSpec) -> Iterable[str]:
-    """The text of what is code in a spec, and what prints its own value."""
+    """Yield the source of each function of a spec, and the ``repr`` of its other members."""
     yield from _text(spec.kernel)
     for member in fields(spec):
         value: Any = getattr(spec, member.name)
         if member.name in ("kernel", "others", "domain"):
-            continue  # the first is there, the second apart, and the last is in the cases
+            # The kernel's text comes first, other kernels have their own suites, and the cases
+            # hold values of the domain.
+            continue
         if callable(value):
             yield from _text(value)
         elif member.name == "inputs":
@@ -115,25 +123,35 @@ def _text(function: Callable[..., Any]) -> Iterable[str]:
 
 
 @functools.cache
-def package_digest(*rooms: str) -> str:
-    """A digest of what runs and judges kernels in this package, and of Python's version."""
+def package_digest(*folders: str) -> str:
+    """Return a digest of Python's version and of the package's code that runs and judges kernels.
+
+    ``folders`` names further folders of the package to include.
+    """
     whole = hashlib.sha256(platform.python_version().encode())
-    for room in (*_ROOMS, *rooms):
-        for file in sorted((Path(__file__).parents[2] / room).rglob("*.py")):
+    for folder in (*_LAYERS, *folders):
+        for file in sorted((Path(__file__).parents[2] / folder).rglob("*.py")):
             whole.update(file.read_bytes())
     return whole.hexdigest()
 
 
 Specs: TypeAlias = Mapping[str, KernelSpec]
-"""By the names of their kernel tests."""
+"""Specs by the names of their kernel tests."""
 Collect: TypeAlias = Callable[[Callable[[Specs], None]], None]
-"""Calls a function with the specs, while the modules that their kernels need are in place."""
+"""A function that calls its argument with the specs, while their kernels' modules are imported."""
 Task: TypeAlias = tuple[Mutant, Sequence[Test]]
 
 
 @dataclass(frozen=True)
 class WorkerSetup:
-    """What each process is told: how to find the specs, the cases as JSON, MiB for each case."""
+    """The settings of each worker process.
+
+    Attributes
+    ----------
+    collect : how to find the specs.
+    cases : the cases of each spec, as JSON.
+    memory : MiB for each case; None means no limit.
+    """
 
     collect: Collect
     cases: Mapping[str, Sequence[str]]
@@ -141,7 +159,7 @@ class WorkerSetup:
 
 
 def serve_mutants(connection: Connection, orders: WorkerSetup) -> None:
-    """Judge mutants that come through a connection until there are no more."""
+    """Judge the mutants that a connection sends, until it sends no more."""
     if orders.memory is not None and USED.exists():
         LIMITS.memory = orders.memory
 
@@ -160,18 +178,21 @@ def serve_mutants(connection: Connection, orders: WorkerSetup) -> None:
 def run_in_processes(
     tasks: Iterable[Task], count: int, orders: WorkerSetup, limits: Callable[[Test], float]
 ) -> Iterator[tuple[Mutant, MutantResult]]:
-    """What becomes of each mutant in so many processes, by the seconds that a test may take."""
+    """Judge mutants in ``count`` processes; yield each mutant with its result.
+
+    ``limits`` returns the seconds that a test may take.
+    """
 
     def limit(test: Test | None) -> float:
         return START if test is None else limits(test)
 
     work = functools.partial(serve_mutants, orders=orders)
-    for (mutant, _), told in run_tasks(tasks, work, count, MutantResult, limit):
-        yield mutant, _lost(told, limit) if isinstance(told, LostTask) else told
+    for (mutant, _), result in run_tasks(tasks, work, count, MutantResult, limit):
+        yield mutant, _lost(result, limit) if isinstance(result, LostTask) else result
 
 
 def _lost(loss: LostTask, limit: Callable[[Test | None], float]) -> MutantResult:
-    """What a mutant that took its process with it comes to."""
+    """Return the result of a mutant whose process ended."""
     last = loss.news[-1] if loss.news else None
     late = f"ran for more than {limit(last):.0f} s"
     why = late if loss.is_late else "its process ended"
@@ -181,13 +202,16 @@ def _lost(loss: LostTask, limit: Callable[[Test | None], float]) -> MutantResult
     return MutantResult(TIMEOUT, last[0], death, len(loss.news))
 
 
-_LEAST, _TIMES, _EDGES = 10.0, 20.0, 600.0
-"""A test of a mutant may take so many seconds and so many times what it took without one. What that
-is, is not known of examples and edges: they may take the last."""
+_LEAST = 10.0
+"""Seconds that each test may take, in addition to its factor."""
+_TIMES = 20.0
+"""The factor of the seconds that a test takes without a mutant."""
+_EDGES = 600.0
+"""Seconds for examples and edges, which do not run without a mutant."""
 
 
 class BaselineError(Exception):
-    """The kernel itself fails one of its tests: nothing can be said of its mutants."""
+    """The kernel itself fails one of its tests, so its mutants cannot be judged."""
 
     def __init__(self, suite: Suite, death: Kill) -> None:
         super().__init__(
@@ -198,14 +222,14 @@ class BaselineError(Exception):
 
 @dataclass(frozen=True)
 class CampaignLimits:
-    """How much is done.
+    """Limits of a campaign.
 
     Attributes
     ----------
-    cases : that are drawn for each kernel test.
-    workers : processes; 0 for this one, in which nothing is stopped that loops.
-    budget : seconds for all mutants; None for as many as they take.
-    memory : MiB that a case may take; None for no limit.
+    cases : number of cases that are drawn for each kernel test.
+    workers : number of processes; 0 uses this process, which does not stop a mutant that loops.
+    budget : seconds for all mutants; None means no limit.
+    memory : MiB that a case may take; None means no limit.
     """
 
     cases: int = 100
@@ -220,8 +244,8 @@ class Campaign:
 
     Attributes
     ----------
-    results : of the mutants that have been judged.
-    kept : how many of them were known from earlier runs.
+    results : the results of the mutants that have been judged.
+    kept : number of results that earlier runs wrote.
     """
 
     specs: Specs
@@ -246,11 +270,11 @@ class Campaign:
         self._digests = {place: digest_of(owners) for place, owners in self._owners.items()}
 
     def owners(self, mutant: Mutant) -> list[Suite]:
-        """The suites whose kernels have the mutant's function."""
+        """Return the suites whose kernels contain the mutant's function."""
         return self._owners[mutant.file, mutant.first_line]
 
     def run(self, collect: Collect, seen: Callable[[Mutant, MutantResult], None]) -> None:
-        """Judge what is not known; ``seen`` is told of each mutant as soon as that is done.
+        """Judge the mutants without a valid result; call ``seen`` after each mutant.
 
         Raises
         ------
@@ -267,8 +291,8 @@ class Campaign:
                 seen(mutant, record)
         if left and self.settings.budget != 0:
             self._baseline({suite.name for mutant in left for suite in self.owners(mutant)})
-            for mutant, fate in self._judged(self._tasks(left), collect):
-                result = self._with_coverage(mutant, fate)
+            for mutant, judged in self._judged(self._tasks(left), collect):
+                result = self._with_coverage(mutant, judged)
                 self.results[mutant] = result
                 self.ledger.add(mutant.key, self._digest(mutant), result)
                 seen(mutant, result)
@@ -277,7 +301,7 @@ class Campaign:
         return self._digests[mutant.file, mutant.first_line]
 
     def _baseline(self, names: set[str]) -> None:
-        """Run refusals and cases without a mutant: they must pass. Note their lines and times."""
+        """Run rejections and cases without a mutant: they must pass. Keep their lines and times."""
         for name in sorted(names):
             suite = self.suites[name]
             for test in filter(is_quick, suite.tests):
@@ -290,7 +314,10 @@ class Campaign:
             suite.forget()
 
     def _tasks(self, mutants: Sequence[Mutant]) -> Iterator[Task]:
-        """Each mutant with the tests that run its lines, the one that found it last time first."""
+        """Yield each mutant with the tests that run its lines.
+
+        The test that found the mutant last time comes first.
+        """
         end = None if self.settings.budget is None else time.monotonic() + self.settings.budget
         for mutant in mutants:
             if end is not None and time.monotonic() > end:
@@ -303,27 +330,31 @@ class Campaign:
             yield mutant, tests
 
     def _tests_of(self, mutant: Mutant) -> list[Test]:
-        """The tests that run its lines, of kernels that have its function and share the cases.
+        """Return the tests that run a mutant's lines.
 
-        Where no drawn case comes there, each has all its examples. Edges, many runs each, last.
+        Suites that share the mutant's function take turns: each runs its share of the cases. If no
+        drawn case runs the lines, each suite runs all its examples. Edges make many runs, so they
+        come last.
         """
         owners = self.owners(mutant)
         lines = {(mutant.file, line) for line in mutant.lines}
-        of_all = [
-            ((suite.name, test), case is None or at % len(owners) == turn)
-            for turn, suite in enumerate(owners)
-            for at, (test, case) in enumerate(suite.tests.items())
+        tests = [
+            ((suite.name, test), case is None or index % len(owners) == owner)
+            for owner, suite in enumerate(owners)
+            for index, (test, case) in enumerate(suite.tests.items())
         ]
-        quick = [test for test, own in of_all if own and self._covers.get(test, set()) & lines]
-        slow = [test for test, own in of_all if (own or not quick) and not is_quick(test[1])]
+        quick = [test for test, own in tests if own and self._covers.get(test, set()) & lines]
+        slow = [test for test, own in tests if (own or not quick) and not is_quick(test[1])]
         return quick + sorted(slow, key=lambda pair: pair[1] == EDGES)
 
-    def _with_coverage(self, mutant: Mutant, fate: MutantResult) -> MutantResult:
-        """A fate that says so where no drawn case came to the mutant's lines."""
+    def _with_coverage(self, mutant: Mutant, result: MutantResult) -> MutantResult:
+        """Return a result that is "not covered" if no drawn case runs the mutant's lines."""
+        if result.status != EQUIVALENT:
+            return result
         lines = {(mutant.file, line) for line in mutant.lines}
-        if fate.status != EQUIVALENT or any(self._covers[test] & lines for test in self._covers):
-            return fate
-        return replace(fate, status=NOT_COVERED, why="no drawn case runs these lines")
+        if any(covered & lines for covered in self._covers.values()):
+            return result
+        return replace(result, status=NOT_COVERED, why="no drawn case runs these lines")
 
     def _judged(
         self, tasks: Iterator[Task], collect: Collect

@@ -1,15 +1,16 @@
-"""`difftest mutate`: plant bugs in a kernel, and see whether its spec finds them.
+"""`difftest mutate`: plant bugs in a kernel, and report whether its spec finds them.
 
-`pytest --difftest-mutate` does it with the kernels whose tests have just passed.
+`pytest --difftest-mutate` does so for the kernels whose tests have just passed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,12 +56,12 @@ from difftest.tools.mutants.score import ALIVE, DEAD, lines_of, markdown, stryke
 def mutate(
     tests: tuple[str, ...], json_file: Path | None, table_file: Path | None, **options: Any
 ) -> None:
-    """Plant bugs in kernels, and tell which of them tests find.
+    """Plant bugs in kernels, and report which of them tests find.
 
     TESTS are kernel tests as PATH::TEST, files and folders of them, or specs as PATH::NAME. Each
-    mutant is one small change of a kernel's source. The exit code is 1 if one survives that is no
-    suspected equivalent. What is known is kept in .difftest, so that a run goes on where the last
-    one ended. The exit code is 1, too, if the budget leaves no mutant that is judged.
+    mutant is a small change of a kernel's source. Results are kept in .difftest, and the next run
+    continues from them. The exit code is 1 if a mutant survives and is not a suspected equivalent.
+    It is also 1 if the budget ends before a mutant is judged.
     """
     memory = 1024 * options["memory"]
     settings = CampaignLimits(options["cases"], options["workers"], options["budget"], memory)
@@ -90,8 +91,8 @@ def campaign_on(
     *,
     every: bool = False,
 ) -> Campaign:
-    """Plant bugs in the kernels of tests; tell of each that is not found, or of ``every`` one."""
-    shown = sys.stdout  # pytest, which collects, has its own for a while
+    """Plant bugs in the kernels of tests; report mutants that survive, or ``every`` mutant."""
+    shown = sys.stdout  # pytest replaces sys.stdout while it collects
 
     def run(specs: Specs) -> Campaign:
         campaign = Campaign(specs, amount, ledger)
@@ -118,7 +119,7 @@ def campaign_on(
 
 
 def ending(campaign: Campaign) -> str:
-    """The score, and what a budget left."""
+    """Return the score, and the number of mutants that the budget left."""
     left = len(campaign.mutants) - len(campaign.results)
     note = f", {campaign.kept} known from before" if campaign.kept else ""
     rest = f"\nleft by the budget: {left}; the same command goes on with them" if left else ""
@@ -128,16 +129,21 @@ def ending(campaign: Campaign) -> str:
 PROCESSES = os.cpu_count() or 1
 
 
+def _kernel_tests(reports: Iterable[Iterable[Any]], root: Path) -> dict[str, None]:
+    """Return the kernel tests of a session as PATH::NAME, in order and without duplicates."""
+    places = []
+    for report in itertools.chain.from_iterable(reports):
+        if PROPERTY in dict(getattr(report, "user_properties", ())):
+            places.append(report.nodeid.partition("[")[0].partition("::"))
+    return dict.fromkeys(f"{root / file}::{name.rpartition('::')[2]}" for file, _, name in places)
+
+
 def mutate_session(session: pytest.Session, cases: int) -> None:
-    """Tell which planted bugs the session's kernel tests find; a survivor fails the session."""
+    """Report which mutants the session's kernel tests find; a survivor fails the session."""
     terminal = session.config.pluginmanager.get_plugin("terminalreporter")
     assert terminal is not None
     root = session.config.rootpath
-    places = []
-    for report in (report for several in terminal.stats.values() for report in several):
-        if PROPERTY in dict(getattr(report, "user_properties", ())):
-            places.append(report.nodeid.partition("[")[0].partition("::"))
-    tests = dict.fromkeys(f"{root / file}::{name.rpartition('::')[2]}" for file, _, name in places)
+    tests = _kernel_tests(terminal.stats.values(), root)
     terminal.write_line("")
     terminal.section("planted bugs")
     if session.exitstatus != pytest.ExitCode.OK or not tests:

@@ -1,6 +1,7 @@
-"""All mutants of a function: each bug of the tables wherever it fits.
+"""Generate all mutants of a function: apply each mutation operator at each place where it fits.
 
-And the bugs of NKI, in both dialects: instructions, their operands and options, buffers.
+This module also defines the operators for NKI in both dialects: instructions, their operands and
+options, and buffers.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _LANGUAGES = ("nki.language", "neuronxcc.nki.language")
 
 
 def mutants_of(functions: Iterable[FunctionType]) -> list[Mutant]:
-    """The mutants of functions, in the order of their places; no two with the same text."""
+    """Return the mutants of functions in the order of their places, without duplicate texts."""
     mutants: dict[tuple[str, int, int, str], Mutant] = {}
     for function in functions:
         source = read_source(function.__code__.co_filename)
@@ -38,7 +39,7 @@ def mutants_of(functions: Iterable[FunctionType]) -> list[Mutant]:
         line = function.__code__.co_firstlineno
         node = next(node for at, node in functions_in(source.tree) if at == line)
         language = _language(source, node)
-        for name, at, text in _ways(node, source, language):
+        for name, at, text in _replacements(node, source, language):
             change = source.change(at, text)
             if source.text[change.start : change.end] != change.text:
                 key = (file, change.start, change.end, change.text)
@@ -46,22 +47,22 @@ def mutants_of(functions: Iterable[FunctionType]) -> list[Mutant]:
     return sorted(mutants.values(), key=lambda row: (row.file, row.change.start, row.change.end))
 
 
-def _ways(
+def _replacements(
     function: ast.FunctionDef, source: KernelText, language: str
 ) -> Iterator[tuple[str, ast.AST, str]]:
-    """The name of each bug that fits, the node that it is at, and the text there."""
+    """Yield the name of each operator that fits, the node to replace, and its new text."""
     for parents, node in _walk(function):
         site = MutationSite(node, parents, source, language)
-        for name, kinds, ways in BUGS:
+        for name, kinds, operator in BUGS:
             if isinstance(node, kinds):
-                yield from ((name, at, text) for at, text in ways(site))
+                yield from ((name, at, text) for at, text in operator(site))
 
 
 def _walk(function: ast.FunctionDef) -> Iterator[tuple[tuple[ast.AST, ...], ast.AST]]:
-    """The nodes of a function's body with those around them.
+    """Yield the nodes of a function's body, each with its parents.
 
-    Texts are left out: docstrings, messages of checks, and what is raised. A function inside is a
-    part of this one.
+    The walk skips f-strings, messages of ``assert``, and ``raise`` statements. It enters nested
+    functions.
     """
     left: list[tuple[tuple[ast.AST, ...], ast.AST]] = [((), line) for line in function.body]
     while left:
@@ -76,7 +77,7 @@ def _walk(function: ast.FunctionDef) -> Iterator[tuple[tuple[ast.AST, ...], ast.
 
 
 def _language(source: KernelText, function: ast.FunctionDef) -> str:
-    """What a file calls the ``nki.language`` that a function uses."""
+    """Return a function's name for ``nki.language``; empty if it does not use it."""
     used = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
     for node in ast.walk(source.tree):
         for alias in node.names if isinstance(node, ast.Import) else ():
@@ -89,13 +90,13 @@ _SWAPS = {"maximum": "minimum", "max": "min", "add": "subtract", "less": "less_e
 _SWAPS |= {"greater": "greater_equal"} | {second: first for first, second in _SWAPS.items()}
 _OTHERS = {"multiply": "add", "divide": "multiply", "exp": "square", "square": "copy"}
 _OTHERS |= {"greater_equal": "greater", "rsqrt": "sqrt", "silu": "gelu"} | _SWAPS
-"""An operation that is taken for another."""
+"""The operation that replaces each operation."""
 _OPTIONAL = ("bias", "scale", "mask", "op1", "operand1", "pattern", "channel_multiplier", "offset")
-"""Arguments without which an instruction means something else, and is still one."""
+"""Optional arguments: without one, the instruction stays valid but computes something else."""
 _PAIRS = (("data1", "data2"), ("stationary", "moving"), ("operand0", "operand1"), ("op0", "op1"))
 _COMMUTATIVE = ("add", "multiply", "maximum", "minimum", "max", "min")
 _ORDERED = ("subtract", "divide", "nc_matmul", "matmul")
-"""Calls of the classic dialect whose first two arguments are not alike."""
+"""Calls of the classic dialect that do not commute in their first two arguments."""
 _PASSED_ON = ("tensor_scalar", "multiply", "add", "subtract", "divide", "maximum", "minimum")
 _TRANSPOSES = ("nc_transpose", "transpose", "dma_transpose")
 _BUFFERS = ("ndarray", "zeros", "full", "ones", "empty")
@@ -134,19 +135,33 @@ def _left_out(site: MutationSite) -> Iterator[Replacement]:
 
 @mutation_operator("operands swapped", ast.Call)
 def _operands_swapped(site: MutationSite) -> Iterator[Replacement]:
+    yield from _keywords_swapped(site)
+    yield from _arguments_swapped(site)
+
+
+def _keywords_swapped(site: MutationSite) -> Iterator[Replacement]:
+    """Swap each pair of keyword operands that differ, unless the operation commutes."""
     node = site.node
-    keywords = keywords_of(site.node)
-    commutes = (
-        "op" in keywords and site.source.segment(keywords["op"]).split(".")[-1] in _COMMUTATIVE
-    )
+    keywords = keywords_of(node)
+    if "op" in keywords and site.source.segment(keywords["op"]).split(".")[-1] in _COMMUTATIVE:
+        return
     for first, second in _PAIRS:
-        both = first in keywords and second in keywords and not commutes
-        if both and site.source.segment(keywords[first]) != site.source.segment(keywords[second]):
-            swapped = copy.deepcopy(node)
-            for keyword in swapped.keywords:
-                if keyword.arg in (first, second):
-                    keyword.value = keywords[second if keyword.arg == first else first]
-            yield node, ast.unparse(swapped)
+        if first not in keywords or second not in keywords:
+            continue
+        if site.source.segment(keywords[first]) == site.source.segment(keywords[second]):
+            continue
+        swapped = copy.deepcopy(node)
+        for keyword in swapped.keywords:
+            if keyword.arg == first:
+                keyword.value = keywords[second]
+            elif keyword.arg == second:
+                keyword.value = keywords[first]
+        yield node, ast.unparse(swapped)
+
+
+def _arguments_swapped(site: MutationSite) -> Iterator[Replacement]:
+    """Swap the first two positional operands of a call that does not commute."""
+    node = site.node
     if (
         isinstance(node.func, ast.Attribute)
         and called_name(node) in _ORDERED
@@ -215,20 +230,23 @@ def _narrower(site: MutationSite) -> Iterator[Replacement]:
         yield site.node, f"{site.source.segment(site.node.value)}.bfloat16"
 
 
+def _loop_invariant_buffers(loop: ast.For) -> Iterator[ast.Assign]:
+    """Yield the buffer allocations in a loop's body that read no name assigned in the loop."""
+    names = [node for node in ast.walk(loop) if isinstance(node, ast.Name)]
+    assigned = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    for line in loop.body:
+        if isinstance(line, ast.Assign) and called_name(line.value) in _BUFFERS:
+            read = {node.id for node in ast.walk(line.value) if isinstance(node, ast.Name)}
+            if not read & assigned:
+                yield line
+
+
 @mutation_operator("buffer hoisted", ast.For)
 def _hoisted(site: MutationSite) -> Iterator[Replacement]:
     loop = site.node
     source = site.source
-    assigned = {
-        node.id
-        for node in ast.walk(loop)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    }
-    for line in loop.body:
-        if not isinstance(line, ast.Assign) or called_name(line.value) not in _BUFFERS:
-            continue
-        read = {node.id for node in ast.walk(line.value) if isinstance(node, ast.Name)}
-        if read & assigned or "\n" in source.segment(line):
+    for line in _loop_invariant_buffers(loop):
+        if "\n" in source.segment(line):
             continue
         start, end = source.span(loop)
         first, last = source.span(line)

@@ -1,7 +1,6 @@
-"""A mutant: one small change of a kernel's source text, and the code that comes of it.
+"""A mutant: one small change of a kernel's source text, and the code compiled from it.
 
-The functions that a kernel is made of, its own and those of its author's that it calls, may be
-changed.
+A mutant may change the kernel's own function, and functions of the same author that it calls.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from difftest.tools.lint.source import Edit, SourceText
 
 
 class KernelText(SourceText):
-    """The text of a file, in which a change leaves all lines where they are."""
+    """The text of a file. A change keeps the line numbers of the rest."""
 
     @cached_property
     def tree(self) -> ast.Module:
-        """Its syntax tree."""
+        """The syntax tree of the file."""
         return ast.parse(self.text)
 
     def change(self, node: ast.AST, text: str) -> Edit:
-        """The change that puts a text in a node's place; the lines below stay where they are."""
+        """Return the edit that replaces a node by a text and keeps the line numbers below."""
         start, end = self.span(node)
         missing = self.text.count("\n", start, end) - text.count("\n")
         if missing > 0 and isinstance(node, ast.expr):
@@ -44,21 +43,21 @@ class KernelText(SourceText):
 
 @lru_cache(maxsize=64)
 def read_source(file: str) -> KernelText:
-    """The source in a file."""
-    with tokenize.open(file) as opened:  # in the encoding that Python reads it in
+    """Return the source text of a file."""
+    with tokenize.open(file) as opened:  # detects the encoding as Python does
         return KernelText(opened.read())
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One small change of a function.
+    """A small change of a function.
 
     Attributes
     ----------
-    file : the function is in.
-    function : its qualified name there, with the line of its code: ``"load:9"``.
-    operator : the kind of bug, a few words.
-    change : of the file's text.
+    file : the file of the function.
+    function : the qualified name of the function, and the line of its code: ``"load:9"``.
+    operator : the name of the mutation operator.
+    change : the edit of the file's text.
     """
 
     file: str
@@ -68,27 +67,27 @@ class Mutant:
 
     @property
     def source(self) -> KernelText:
-        """The file without the change."""
+        """The source text of the file without the change."""
         return read_source(self.file)
 
     @property
     def text(self) -> str:
-        """The file's text with the change."""
+        """The source text of the file with the change."""
         return self.change.in_text(self.source.text)
 
     @property
     def first_line(self) -> int:
-        """Of the function's code."""
+        """The first line of the function's code."""
         return int(self.function.rpartition(":")[2])
 
     @property
     def lines(self) -> range:
-        """The lines that it changes."""
+        """The lines that the mutant changes."""
         return range(self.change.region.line, self.change.region.end_line + 1)
 
     @property
     def key(self) -> str:
-        """The same as long as the function and the change are: other lines of the file may move."""
+        """A digest of the function and the change, independent of other lines of the file."""
         name = self.function.rpartition(":")[0]
         node = next(node for at, node in functions_in(self.source.tree) if at == self.first_line)
         begin, _ = self.source.span(node)
@@ -98,18 +97,18 @@ class Mutant:
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:24]
 
     def diff(self) -> list[str]:
-        """The lines without the change and with it, as ``diff`` shows them."""
+        """Return the lines without the change and with it, as ``diff`` prints them."""
         old = self.source.text.splitlines()
         new = self.text.splitlines()
         lines = list(difflib.unified_diff(old, new, n=0, lineterm=""))
         return [line for line in lines[2:] if not line.startswith("@@") and line[1:].strip()]
 
     def code(self, function: FunctionType) -> CodeType:
-        """The code of the function with the change.
+        """Return the code of the function with the change.
 
         Raises
         ------
-        SyntaxError : the text is no Python, or its function asks for other names of a closure.
+        SyntaxError : the text is not valid Python, or its function needs other closure variables.
         """
         module = compile(self.text, self.file, "exec", dont_inherit=True)
         for code in codes_in(module):
@@ -121,14 +120,14 @@ class Mutant:
 
 
 def functions_in(tree: ast.AST) -> Iterator[tuple[int, ast.FunctionDef]]:
-    """The functions of a tree, with the first line of each one's code: a decorator's, if any."""
+    """Yield the functions of a tree with their first lines, decorators included."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             yield min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]), node
 
 
 def codes_in(code: CodeType) -> Iterator[CodeType]:
-    """The code of functions and classes inside of other code."""
+    """Yield the code of functions and classes nested in other code."""
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield constant
@@ -137,9 +136,9 @@ def codes_in(code: CodeType) -> Iterator[CodeType]:
 
 @contextlib.contextmanager
 def apply_mutant(function: FunctionType, mutant: Mutant) -> Iterator[None]:
-    """A scope in which a function has the mutant's code, and whoever asks for its source sees it.
+    """Run a function with the mutant's code within the block; ``linecache`` has the mutant's text.
 
-    Nothing is imported anew: all that holds the function runs the change.
+    No module is imported again: every reference to the function runs the change.
     """
     original = function.__code__
     entry = linecache.cache.get(mutant.file)
@@ -157,23 +156,25 @@ def apply_mutant(function: FunctionType, mutant: Mutant) -> Iterator[None]:
 
 
 def functions_of(kernel: Callable[..., Any]) -> tuple[FunctionType, ...]:
-    """The functions whose source may be changed, the kernel's own first.
+    """Return the functions whose source mutants may change, the kernel's own first.
 
-    Those are what the code names, directly and on the way, and what is no library's.
+    These are the functions that the kernel's code names, directly or through other functions.
+    Functions of libraries are not included.
     """
     reached: dict[int, FunctionType] = {}
     left: list[Any] = [kernel]
     while left:
         value = left.pop(0)
         function = function_in(value) if callable(value) else None
-        if function is None or id(function) in reached or not _is_authors(function):
+        if function is None or id(function) in reached or not _has_user_source(function):
             continue
         reached[id(function)] = function
-        left += _named(function)
+        left += _named_values(function)
     return tuple(reached.values())
 
 
-def _is_authors(function: FunctionType) -> bool:
+def _has_user_source(function: FunctionType) -> bool:
+    """Return whether a function is defined in a readable file outside of libraries."""
     file = function.__code__.co_filename
     if not is_user_file(file):
         return False
@@ -184,8 +185,8 @@ def _is_authors(function: FunctionType) -> bool:
     return function.__code__.co_firstlineno in lines
 
 
-def _named(function: FunctionType) -> Iterator[Any]:
-    """What stands under the names in a function's code; of a module what the code may take."""
+def _named_values(function: FunctionType) -> Iterator[Any]:
+    """Yield the values that a function's code names: closure cells, globals and module members."""
     names = list(code_names(function.__code__))
     yield from (cell.cell_contents for cell in function.__closure__ or () if cell != CellType())
     for name in names:
@@ -201,11 +202,11 @@ def _named(function: FunctionType) -> Iterator[Any]:
 
 
 def code_names(code: CodeType) -> Iterator[str]:
-    """The global names and attributes in a function's code, and in that of those inside it."""
+    """Yield the global names and attributes in a function's code, nested functions included."""
     for part in (code, *codes_in(code)):
         yield from part.co_names
 
 
 def qualified_name(function: FunctionType) -> str:
-    """What a mutant calls a function: its qualified name, and its first line."""
+    """Return the name of a function in a mutant: its qualified name and its first line."""
     return f"{function.__qualname__}:{function.__code__.co_firstlineno}"

@@ -1,4 +1,4 @@
-"""What becomes of one mutant: its tests run until one finds it; what none finds is looked at."""
+"""Judge one mutant: run its tests until one fails; compare outputs and traces if none does."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import CodeType, FunctionType
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from difftest.tools.mutants.mutant import Mutant, apply_mutant, qualified_name
 from difftest.tools.mutants.suite import EDGES, Kill, RunDigest, Suite, is_quick
 
 Test: TypeAlias = tuple[str, str]
-"""The name of a suite, and that of its test."""
+"""The name of a suite, and the name of a test in it."""
 Announce: TypeAlias = Callable[[Test], None]
-"""Told of each test before it runs."""
+"""A listener that is called with each test before it runs."""
 
 STATUSES = {
     "killed": "Killed",
@@ -26,29 +26,29 @@ STATUSES = {
     "not covered": "NoCoverage",
     "invalid": "CompileError",
 }
-"""What can become of a mutant, and what Stryker calls it: its viewers leave what is ignored out of
-the score. What is ``invalid`` is no Python."""
+"""The statuses of mutants, and Stryker's name for each. Stryker's viewers exclude ignored mutants
+from the score. The text of an ``invalid`` mutant is not valid Python."""
 KILLED, TIMEOUT, SURVIVED, ROUNDED, SAME_BITS, EQUIVALENT, NOT_COVERED, INVALID = STATUSES
 SUSPECTED = (EQUIVALENT, SAME_BITS, ROUNDED)
-"""Suspected equivalents."""
+"""The statuses of suspected equivalents."""
 _IN_FULL = 10
-"""Tests of a mutant before a case is only looked at."""
+"""The number of tests that are judged in full before cases with equal bits are skipped."""
 _AS_NEAR = 2.0
-"""How many times as far from the reference what only rounds otherwise may lie."""
+"""The largest factor of the distance from the reference that counts as another rounding."""
 
 
 @dataclass(frozen=True)
 class MutantResult:
-    """What became of a mutant.
+    """The result of judging a mutant.
 
     Attributes
     ----------
     status : one of :data:`STATUSES`.
-    suite : whose test found it; empty if none did.
-    death : how; None if nothing did.
-    ran : tests that ran, the one that found it included.
-    why : of a mutant that nothing found, what the outputs and traces say.
-    seconds : it took.
+    suite : the suite whose test found the mutant; empty if none did.
+    death : how the test found the mutant; None if none did.
+    ran : number of tests that ran, including the test that found the mutant.
+    why : for a surviving mutant, how its outputs and traces differ from the original.
+    seconds : seconds that judging took.
     """
 
     status: str
@@ -61,14 +61,14 @@ class MutantResult:
 
 @dataclass
 class MutantRunner:
-    """Runs mutants in this process."""
+    """A judge of mutants that runs them in this process."""
 
     suites: Mapping[str, Suite]
     announce: Announce = lambda test: None
     _outcomes: dict[Test, RunDigest] = field(default_factory=dict)
 
     def judge(self, mutant: Mutant, tests: Sequence[Test]) -> MutantResult:
-        """What becomes of a mutant in these tests, in their order."""
+        """Run tests on a mutant in their order, and return its result."""
         began = time.monotonic()
         if not tests:
             return MutantResult(NOT_COVERED, why="no test runs these lines")
@@ -83,13 +83,13 @@ class MutantRunner:
         trial = _Trial(self, mutant, function)
         try:
             with apply_mutant(trial.function, mutant):
-                fate = trial.fate(tests)
+                result = trial.judge(tests)
         except SyntaxError as error:
             return MutantResult(INVALID, why=str(error))
-        return replace(fate, seconds=time.monotonic() - began)
+        return replace(result, seconds=time.monotonic() - began)
 
     def outcome(self, test: Test, function: FunctionType, code: CodeType) -> RunDigest:
-        """What a test comes to without the mutant; worked out once."""
+        """Return the digest of a test without the mutant; it is computed once."""
         if test not in self._outcomes:
             changed = function.__code__
             function.__code__ = code
@@ -100,50 +100,70 @@ class MutantRunner:
         return self._outcomes[test]
 
     def look(self, test: Test) -> RunDigest:
-        """The same with whatever is planted."""
+        """Return the digest of a test with the code that is in place."""
         self.announce(test)
         return self.suites[test[0]].outcome(test[1])
 
 
-class _Trial:
-    """The tests of one mutant, which is planted."""
+class _Comparison(NamedTuple):
+    """A comparison of a case with the mutant and without it.
 
-    def __init__(self, judge: MutantRunner, mutant: Mutant, function: FunctionType) -> None:
-        self.judge = judge
+    Attributes
+    ----------
+    has_same_trace, has_same_bits : whether the traces, and the outputs' bits, are equal.
+    is_farther : whether the outputs are much farther from the reference.
+    """
+
+    has_same_trace: bool
+    has_same_bits: bool
+    is_farther: bool
+
+
+class _Trial:
+    """The tests of one mutant, whose code is in place."""
+
+    def __init__(self, runner: MutantRunner, mutant: Mutant, function: FunctionType) -> None:
+        self.runner = runner
         self.mutant = mutant
         self.function = function
         self._code = function.__code__
         self._ran = 0
-        self._looks: dict[Test, tuple[bool, bool, bool]] = {}
+        self._comparisons: dict[Test, _Comparison] = {}
 
-    def fate(self, tests: Sequence[Test]) -> MutantResult:
-        """The tests run until one finds the mutant.
+    def judge(self, tests: Sequence[Test]) -> MutantResult:
+        """Run tests until one finds the mutant.
 
-        After the first few, a case is judged in full only if its bits are others, for most
-        mutants that live so long have the same in all cases. What costs much is left out for one
-        that has them by other instructions: the calls at the edge.
+        After the first few tests, a case is judged in full only if its bits differ: most mutants
+        that survive so long have equal bits in all cases. Edges are expensive, so they are skipped
+        for suspected equivalents.
         """
-        for at, test in enumerate(tests):
-            suite = self.judge.suites[test[0]]
+        for index, test in enumerate(tests):
+            suite = self.runner.suites[test[0]]
             name = test[1]
             self._ran += 1
-            if name == EDGES and self._ending(tests)[0] in SUSPECTED:
+            if self._is_skipped(index, tests):
                 continue
-            if at >= _IN_FULL and suite.tests[name] is not None and self._look(test)[1]:
-                continue
-            self.judge.announce(test)
+            self.runner.announce(test)
             death = suite.run(name)
-            own = None if death is None or is_quick(name) else self._without(suite, name)
+            own = None if death is None or is_quick(name) else self._run_original(suite, name)
             if own is not None:
                 why = f"{suite.name}, {name}, fails without a planted bug: {own.message}"
                 return MutantResult(SURVIVED, ran=self._ran, why=why)
             if death is not None:
                 return MutantResult(KILLED, suite.name, death, self._ran)
-        status, why = self._ending(tests)
+        status, why = self._surviving(tests)
         return MutantResult(status, ran=self._ran, why=why)
 
-    def _without(self, suite: Suite, name: str) -> Kill | None:
-        """What an example, or the edges, come to without the mutant."""
+    def _is_skipped(self, index: int, tests: Sequence[Test]) -> bool:
+        """Return whether a test is not worth running in full."""
+        suite, name = tests[index]
+        if name == EDGES:
+            return self._surviving(tests)[0] in SUSPECTED
+        has_case = self.runner.suites[suite].tests[name] is not None
+        return index >= _IN_FULL and has_case and self._compare(tests[index]).has_same_bits
+
+    def _run_original(self, suite: Suite, name: str) -> Kill | None:
+        """Run an example, or the edges, without the mutant."""
         changed = self.function.__code__
         self.function.__code__ = self._code
         try:
@@ -151,35 +171,40 @@ class _Trial:
         finally:
             self.function.__code__ = changed
 
-    def _look(self, test: Test) -> tuple[bool, bool, bool]:
-        """Whether a case has the trace and the bits of before, and is farther off than before."""
-        if test not in self._looks:
-            with_it = self.judge.look(test)
-            without = self.judge.outcome(test, self.function, self._code)
-            farther = with_it.error > _AS_NEAR * without.error
-            same = with_it.trace == without.trace, with_it.bits == without.bits
-            self._looks[test] = (*same, farther)
-        return self._looks[test]
+    def _compare(self, test: Test) -> _Comparison:
+        """Compare a case with the mutant and without it; each case is compared once."""
+        if test not in self._comparisons:
+            mutated = self.runner.look(test)
+            original = self.runner.outcome(test, self.function, self._code)
+            self._comparisons[test] = _Comparison(
+                has_same_trace=mutated.trace == original.trace,
+                has_same_bits=mutated.bits == original.bits,
+                is_farther=mutated.error > _AS_NEAR * original.error,
+            )
+        return self._comparisons[test]
 
-    def _other_bits(self, test: Test) -> str:
-        """Why a case with other bits finds nothing."""
-        suite = self.judge.suites[test[0]]
+    def _explain_bits(self, test: Test) -> str:
+        """Return why a case whose bits differ does not fail."""
+        suite = self.runner.suites[test[0]]
         suite.run(test[1])
         why = f"inconclusive ({suite.doubt})" if suite.doubt else "within the tolerance"
         return f"other bits, {why}, in {test[1]} of {test[0]}"
 
-    def _ending(self, tests: Sequence[Test]) -> tuple[str, str]:
-        """Whether what nothing found does the same instructions, or makes the same bits."""
-        cases = [test for test in tests if self.judge.suites[test[0]].tests[test[1]] is not None]
+    def _surviving(self, tests: Sequence[Test]) -> tuple[str, str]:
+        """Return the status of a mutant that no test found, and the reason.
+
+        The status depends on whether instructions or output bits differ from the original's.
+        """
+        cases = [test for test in tests if self.runner.suites[test[0]].tests[test[1]] is not None]
         if not cases:
             return SURVIVED, "no case runs these lines"
-        others = [test for test in reversed(cases) if not self._look(test)[1]]
+        others = [test for test in reversed(cases) if not self._compare(test).has_same_bits]
         for test in others:
-            if self._look(test)[2]:
-                return SURVIVED, self._other_bits(test)
+            if self._compare(test).is_farther:
+                return SURVIVED, self._explain_bits(test)
         if others:
             return ROUNDED, f"as near to the reference in all {len(others)} cases with other bits"
-        same = sum(self._look(test)[0] for test in cases)
+        same = sum(self._compare(test).has_same_trace for test in cases)
         total = len(cases)
         if same == total and self.mutant.operator.startswith("check"):
             return SURVIVED, "no refusal and no call at the edge needs the whole check"

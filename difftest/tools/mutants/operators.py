@@ -1,4 +1,4 @@
-"""The table of planted bugs, and those of Python's own: bounds, indices, terms, conditions."""
+"""The table of mutation operators, and the operators for bounds, indices, terms and conditions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from difftest.tools.lint.type_inference import parts_of
 from difftest.tools.mutants.mutant import KernelText
 
 Replacement: TypeAlias = tuple[ast.AST, str]
-"""A node, and the text in its place."""
+"""A node, and the text that replaces it."""
 RANGES = ("range", "affine_range", "sequential_range", "static_range", "dynamic_range")
 
 
@@ -23,10 +23,10 @@ class MutationSite:
 
     Attributes
     ----------
-    node : what stands there.
-    parents : the nodes around it, the nearest first, up to the function.
-    source : of the file.
-    language : what the file calls ``nki.language``; empty if it does not import it.
+    node : the syntax node.
+    parents : the nodes that contain it, the nearest first, up to the function.
+    source : the source text of the file.
+    language : the file's name for ``nki.language``; empty if the file does not import it.
     """
 
     node: Any
@@ -35,23 +35,23 @@ class MutationSite:
     language: str
 
     def text(self, node: ast.AST) -> str:
-        """The source of a node, in brackets where it has several parts."""
+        """Return the source of a node, in parentheses if it has several parts."""
         simple = isinstance(node, (ast.Name, ast.Constant, ast.Attribute, ast.Call, ast.Subscript))
         return self.source.segment(node) if simple else f"({self.source.segment(node)})"
 
     @property
     def in_check(self) -> bool:
-        """Whether it is part of an ``assert``."""
+        """True if the node is part of an ``assert``."""
         return any(isinstance(parent, ast.Assert) for parent in self.parents)
 
 
 Bug: TypeAlias = Callable[[MutationSite], Iterator[Replacement]]
 BUGS: list[tuple[str, tuple[type[ast.AST], ...], Bug]] = []
-"""The name of each, the kinds of nodes that can have it, and its ways at one of them."""
+"""The name of each operator, the kinds of nodes that it fits, and its replacements at a node."""
 
 
 def mutation_operator(name: str, *kinds: type[ast.AST]) -> Callable[[Bug], Bug]:
-    """Put a function into the table."""
+    """Add a function to the table of operators."""
 
     def add(function: Bug) -> Bug:
         BUGS.append((name, kinds, function))
@@ -61,7 +61,7 @@ def mutation_operator(name: str, *kinds: type[ast.AST]) -> Callable[[Bug], Bug]:
 
 
 def called_name(node: ast.AST) -> str:
-    """The last part of the name that a call has; empty if it has none."""
+    """Return the last part of the name of a called function; empty if it has none."""
     function = node.func if isinstance(node, ast.Call) else None
     if isinstance(function, ast.Attribute):
         return function.attr
@@ -69,20 +69,20 @@ def called_name(node: ast.AST) -> str:
 
 
 def keywords_of(node: ast.Call) -> dict[str, ast.expr]:
-    """The arguments that a call names."""
+    """Return the keyword arguments of a call by name."""
     return {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg is not None}
 
 
-def _turns(site: MutationSite, sign: str) -> Iterator[Replacement]:
-    """A loop that ends a turn early, or late."""
+def _iterations(site: MutationSite, sign: str) -> Iterator[Replacement]:
+    """Yield bounds that end a loop one iteration early, or late."""
     args = site.node.args
     if called_name(site.node) in RANGES and args and not isinstance(args[0], ast.Starred):
         stop = args[1 if len(args) > 1 else 0]
         yield stop, f"{site.text(stop)} {sign} {site.text(args[2]) if len(args) > 2 else '1'}"
 
 
-mutation_operator("last tile missing", ast.Call)(functools.partial(_turns, sign="-"))
-mutation_operator("loop one turn too long", ast.Call)(functools.partial(_turns, sign="+"))
+mutation_operator("last tile missing", ast.Call)(functools.partial(_iterations, sign="-"))
+mutation_operator("loop one turn too long", ast.Call)(functools.partial(_iterations, sign="+"))
 
 
 @mutation_operator("bound off by one", ast.Slice, ast.Call)

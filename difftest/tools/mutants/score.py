@@ -1,6 +1,6 @@
-"""What a campaign came to: by kernel test, by kind of bug, each mutant in lines.
+"""The scores of a campaign by file and by mutation operator, and the report of each mutant.
 
-As text, as a page of Markdown, and as a report in Stryker's schema.
+The forms are text, a page of Markdown, and a report in Stryker's schema.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from difftest.tools.mutants.mutant_runner import (
 )
 
 DEAD = (KILLED, TIMEOUT)
-"""Those that tests found."""
+"""The statuses of mutants that tests found."""
 ALIVE = (SURVIVED, NOT_COVERED)
-"""Those that tests should have found."""
+"""The statuses of mutants that tests should have found."""
 _REMEDIES = {
     SURVIVED: "give a Rejection, cases whose bound is tighter, or data that show it",
     NOT_COVERED: "draw a case that comes here, or take the lines out",
@@ -47,10 +47,10 @@ class Score:
 
     Attributes
     ----------
-    statuses : how many came to what.
-    killers : how many were found by what, such as "comparison".
-    most : tests that ran until the latest of the deaths.
-    seconds : that judging them took.
+    statuses : number of mutants by status.
+    killers : number of mutants by the kind of check that found them, such as "comparison".
+    most : the largest number of tests that ran until a mutant was found.
+    seconds : seconds that judging took.
     """
 
     statuses: Counter[str] = field(default_factory=Counter)
@@ -59,17 +59,17 @@ class Score:
     seconds: float = 0.0
 
     def of(self, kinds: tuple[str, ...]) -> int:
-        """How many came to one of these."""
+        """Return the number of mutants with one of these statuses."""
         return sum(self.statuses[kind] for kind in kinds)
 
     @property
     def percent(self) -> float:
-        """Of those that are no suspected equivalents."""
+        """The share of mutants that tests found, without suspected equivalents."""
         judged = self.of(DEAD + ALIVE)
         return 100.0 * self.of(DEAD) / judged if judged else 100.0
 
     def add(self, result: MutantResult) -> None:
-        """Count one."""
+        """Count a result."""
         self.statuses[result.status] += 1
         self.seconds += result.seconds
         if result.death is not None:
@@ -88,7 +88,7 @@ class Score:
 
 
 def scores(results: Mapping[Mutant, MutantResult], key: str) -> dict[str, Score]:
-    """The scores by an attribute of mutants: ``file`` or ``operator``."""
+    """Return the scores by an attribute of mutants, ``file`` or ``operator``."""
     table: dict[str, Score] = {}
     for mutant, result in results.items():
         table.setdefault(str(getattr(mutant, key)), Score()).add(result)
@@ -96,7 +96,7 @@ def scores(results: Mapping[Mutant, MutantResult], key: str) -> dict[str, Score]
 
 
 def total(results: Iterable[MutantResult]) -> Score:
-    """The score of all."""
+    """Return the score of all results."""
     score = Score()
     for result in results:
         score.add(result)
@@ -104,7 +104,7 @@ def total(results: Iterable[MutantResult]) -> Score:
 
 
 def lines_of(mutant: Mutant, result: MutantResult) -> Iterator[str]:
-    """What is said of a mutant."""
+    """Yield the lines of the report of a mutant."""
     name = mutant.function.partition(":")[0]
     yield (
         f"{relative_path(mutant.file)}:{mutant.lines[0]}: {mutant.operator}, in {name}: "
@@ -129,7 +129,7 @@ _HEAD = (
 
 
 def markdown(campaign: Campaign, command: str) -> str:
-    """The table: a row a file, a row a kind of bug, then what no test found."""
+    """Return a page with a row for each file and each operator, then the mutants not found."""
     results = campaign.results
     rows = [
         "# Planted bugs\n",
@@ -147,18 +147,31 @@ def markdown(campaign: Campaign, command: str) -> str:
         f"| bug {_HEAD}",
         *(_row(name, score) for name, score in sorted(scores(results, "operator").items())),
     ]
-    for title, kinds in (("Not found", ALIVE), ("Suspected equivalents", SUSPECTED)):
-        told = [lines_of(*pair) for pair in results.items() if pair[1].status in kinds]
-        if told and kinds is ALIVE:
-            parts = ("\n".join([*lines, ""]) for lines in told)
-            rows += ["", f"## {title}", "", "```diff", *parts, "```"]
-        elif told:
-            alike: dict[str, list[str]] = {}
-            for place, *_, new, _ in told:
-                alike.setdefault(place, []).append(f"`{new.strip()[1:].strip()}`")
-            each = (f"- {place}: {', '.join(news)}" for place, news in alike.items())
-            rows += ["", f"## {title}", "", *each]
+    rows += _survivor_rows(results)
+    rows += _equivalent_rows(results)
     return "\n".join(rows) + "\n"
+
+
+def _survivor_rows(results: Mapping[Mutant, MutantResult]) -> list[str]:
+    """Return the section with the full report of each mutant that no test found."""
+    reports = [lines_of(*pair) for pair in results.items() if pair[1].status in ALIVE]
+    if not reports:
+        return []
+    parts = ("\n".join([*lines, ""]) for lines in reports)
+    return ["", "## Not found", "", "```diff", *parts, "```"]
+
+
+def _equivalent_rows(results: Mapping[Mutant, MutantResult]) -> list[str]:
+    """Return the section with a line for each place of suspected equivalents."""
+    alike: dict[str, list[str]] = {}
+    for pair in results.items():
+        if pair[1].status in SUSPECTED:
+            place, *_, new, _ = lines_of(*pair)
+            alike.setdefault(place, []).append(f"`{new.strip()[1:].strip()}`")
+    if not alike:
+        return []
+    rows = (f"- {place}: {', '.join(news)}" for place, news in alike.items())
+    return ["", "## Suspected equivalents", "", *rows]
 
 
 def _row(name: str, score: Score) -> str:
@@ -176,7 +189,7 @@ def _row(name: str, score: Score) -> str:
 
 
 def stryker(campaign: Campaign) -> str:
-    """A report that viewers of Stryker's mutation reports open: version 2 of its JSON schema."""
+    """Return a report for Stryker's viewers, in version 2 of its JSON schema."""
     files: dict[str, dict[str, Any]] = {}
     for number, mutant in enumerate(campaign.mutants):
         text = mutant.source.text

@@ -1,4 +1,4 @@
-"""What a spec asks of one kernel, as tests that run one by one: refusals, cases, edges."""
+"""The tests of one kernel of a spec, which run one by one: rejections, cases, edges."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ from difftest.testing.harness.minimal import examples
 from difftest.testing.harness.runner import Runner
 from difftest.testing.harness.spec import KernelSpec, count_elements
 from difftest.testing.harness.strategies import cases
-from difftest.testing.harness.verdict import Inconclusive, Mismatch
+from difftest.testing.harness.verdict import Inconclusive, Mismatch, OneSided
 from difftest.testing.report.line_tracing import trace_code
 from difftest.tools.mutants.mutant import codes_in, functions_of
 
 EDGES = "edges"
-"""The test of calls at the edge of a contract and of a memory."""
+"""The name of the test of calls at the edges of the contract and of the memories."""
 _KEPT_ELEMENTS = 2**20
-"""Of a case whose reference is remembered; that of a larger one is worked out anew."""
+"""The largest number of elements of a case whose reference result is kept."""
 
 
 @dataclass(frozen=True)
 class Kill:
-    """How a test found a mutant.
+    """The failure of a test that found a mutant.
 
     Attributes
     ----------
     test : "refusal 2", "case 7", "example 1" or "edges".
-    by : who found it: "comparison: value", "detector: psum-foreign", "capacity", ...
-    message : what it said, in a line.
-    case : its JSON, ready for ``pytest --case``; empty if the test is none of a case.
+    by : the check that found it: "comparison: value", "detector: psum-foreign", "capacity", ...
+    message : the first line of the failure.
+    case : the JSON of the case for ``pytest --case``; empty if the test has no case.
     """
 
     test: str
@@ -63,7 +63,7 @@ class Kill:
 
 
 class RunDigest(NamedTuple):
-    """Digests of the trace and the outputs of a case, and how far these lie from the reference."""
+    """Digests of the trace and outputs of a case, and the outputs' error against the reference."""
 
     trace: str
     bits: str
@@ -76,10 +76,10 @@ class Suite:
 
     Attributes
     ----------
-    name : of the kernel test, and the kernel where it has several.
-    spec : of this kernel alone.
-    drawn : its cases, the smallest first.
-    doubt : why the comparison of the last case could tell nothing; empty if it could.
+    name : the name of the kernel test, followed by the kernel if the test has several.
+    spec : the spec of this kernel only.
+    drawn : the drawn cases, the smallest first.
+    doubt : why the comparison of the last case was inconclusive; empty if it was conclusive.
     """
 
     name: str
@@ -90,12 +90,12 @@ class Suite:
 
     @cached_property
     def functions(self) -> tuple[FunctionType, ...]:
-        """What the kernel is made of."""
+        """The functions of the kernel that mutants may change."""
         return functions_of(self.spec.kernel)
 
     @cached_property
     def tests(self) -> dict[str, Case | None]:
-        """Each test by its name, with its case if it has one, in the order in which they run."""
+        """The tests by name, each with its case or None, in the order of their runs."""
         tests = dict.fromkeys(f"refusal {at}" for at, _ in enumerate(self.spec.rejects))
         tests |= {f"case {at}": case for at, case in enumerate(self.drawn)}
         explicit = sorted(
@@ -107,7 +107,7 @@ class Suite:
         return tests
 
     def run(self, test: str) -> Kill | None:
-        """Run a test; None if all is right."""
+        """Run a test; return how it failed, or None if it passed."""
         case = self.tests[test]
         self.doubt = ""
         try:
@@ -127,8 +127,8 @@ class Suite:
         else:
             verdicts = runner.check(self.spec, case, self._reference(runner, case))
             runner.check_hazards()
-            doubts = [told.reason for told in verdicts.values() if isinstance(told, Inconclusive)]
-            self.doubt = doubts[0] if doubts else ""
+            reasons = (got.reason for got in verdicts.values() if isinstance(got, Inconclusive))
+            self.doubt = next(reasons, "")
 
     def _reference(self, runner: Runner, case: Case) -> ReferenceResult | Exception:
         reference = self._references.get(case.to_json())
@@ -139,11 +139,11 @@ class Suite:
         return reference
 
     def forget(self) -> None:
-        """Let go of what the reference said: of a hundred cases that is many megabytes."""
+        """Drop the reference results: a hundred cases take many megabytes."""
         self._references.clear()
 
     def outcome(self, test: str) -> RunDigest:
-        """What a test's case comes to; the same for all tests without one."""
+        """Return the digest of a test's case; tests without a case share one digest."""
         case = self.tests[test]
         if case is None:
             return RunDigest("", "", 0.0)
@@ -168,12 +168,12 @@ class Suite:
 
 
 def is_quick(test: str) -> bool:
-    """Whether a test runs in any case; examples and edges run if nothing else finds a mutant."""
+    """Return whether a test always runs: examples and edges run only if no other test fails."""
     return test.startswith(("refusal", "case"))
 
 
 def drawn_cases(spec: KernelSpec, count: int) -> list[Case]:
-    """So many drawn cases, the smallest first, the same each time; none twice, as in tests."""
+    """Return ``count`` drawn cases without duplicates, the smallest first, the same each time."""
     seen: set[str] = set()
 
     def is_new(case: Case) -> bool:
@@ -189,7 +189,7 @@ def drawn_cases(spec: KernelSpec, count: int) -> list[Case]:
 def suites_of(
     specs: Mapping[str, KernelSpec], drawn: Mapping[str, Sequence[Case]]
 ) -> dict[str, Suite]:
-    """The suites of kernel tests by name, one for each kernel of a spec, with their drawn cases."""
+    """Return suites by name, one for each kernel of each spec, with their drawn cases."""
     suites = {}
     for test, spec in specs.items():
         for part in (single := specs_by_kernel(spec)):
@@ -199,16 +199,20 @@ def suites_of(
 
 
 def killer_of(error: Exception) -> str:
-    """Who found a mutant, by what its test raised."""
+    """Return the kind of check that found a mutant, from the error that its test raised."""
     if isinstance(error, HazardFailure):
         return f"detector: {', '.join(dict.fromkeys(finding.id for finding in error.findings))}"
     if isinstance(error, NotRejectedError):
         return "edge or refusal"
     if not isinstance(error, DifferentialFailure):
         return "reference"
-    verdict = error.verdict
-    if isinstance(verdict, Mismatch):
-        return f"comparison: {verdict.kind}"
+    if isinstance(error.verdict, Mismatch):
+        return f"comparison: {error.verdict.kind}"
+    return _one_sided_killer(error.verdict)
+
+
+def _one_sided_killer(verdict: OneSided) -> str:
+    """Return the kind of check that found a mutant when one side lacks a result."""
     kind = type(verdict.error).__name__
     if verdict.failed == "reference":
         return "comparison: not refused"
@@ -225,7 +229,7 @@ def killer_of(error: Exception) -> str:
 
 @contextlib.contextmanager
 def lines_run(functions: Sequence[FunctionType]) -> Iterator[set[tuple[str, int]]]:
-    """Which lines of some functions run within, in any thread."""
+    """Yield the set of lines of functions that run within the block, in any thread."""
     seen: set[tuple[str, int]] = set()
     whole = [function.__code__ for function in functions]
     codes = {id(code) for outer in whole for code in (outer, *codes_in(outer))}
@@ -237,7 +241,7 @@ def lines_run(functions: Sequence[FunctionType]) -> Iterator[set[tuple[str, int]
 
 
 def line_of(failure: BaseException) -> str:
-    """What a failure says, in a line."""
+    """Return the first line of a failure's message."""
     verdict = failure.verdict if isinstance(failure, DifferentialFailure) else None
-    told = verdict.message if isinstance(verdict, Mismatch) else getattr(verdict, "error", failure)
-    return next(iter(str(told).splitlines()), type(told).__name__)
+    cause = verdict.message if isinstance(verdict, Mismatch) else getattr(verdict, "error", failure)
+    return next(iter(str(cause).splitlines()), type(cause).__name__)

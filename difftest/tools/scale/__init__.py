@@ -1,1 +1,1 @@
-"""More than one machine's minute: campaigns of fuzzing, sweeps over many points, tuning."""
+"""Long searches: fuzzing campaigns, sweeps over many points, and tuning."""

@@ -1,4 +1,4 @@
-"""What varies: axes from ``--over``, and the points of their grid."""
+"""The axes of ``--over``, and the points of their grid."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?::(\d+))?")
 
 
 def parse_axis(text: str) -> tuple[str, tuple[Any, ...]]:
-    """A name and its values, in order, of ``NAME=VALUES``.
+    """Return the name and the values, in order, of ``NAME=VALUES``.
 
-    Values stand with commas between; ``a..b`` doubles, ``a..b:step`` counts.
+    Commas separate values. ``a..b`` doubles from ``a``; ``a..b:step`` counts in steps.
 
     >>> parse_axis("BLOCK_BYTES=2048..16384")
     ('BLOCK_BYTES', (2048, 4096, 8192, 16384))
@@ -60,18 +60,22 @@ def _values(part: str, text: str) -> Sequence[Any]:
         return list(parse_keywords([f"value={part}"]).values())
     if match is None:
         raise click.BadParameter(f"a value is a word, a number or a range, a..b; got {text!r}")
+    return _range_values(match, text)
+
+
+def _range_values(match: re.Match[str], text: str) -> Sequence[int]:
     first = int(match[1])
     last = int(match[2])
     if first > last or (match[3] is None and first < 1) or match[3] == "0":
-        told = "a range is a..b, which doubles from a, at least 1, or a..b:step"
-        raise click.BadParameter(f"{told}; got {text!r}")
+        rule = "a range is a..b, which doubles from a, at least 1, or a..b:step"
+        raise click.BadParameter(f"{rule}; got {text!r}")
     if match[3] is not None:
         return range(first, last + 1, int(match[3]))
     return [first << n for n in range((last // first).bit_length())]
 
 
 def parse_axes(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
-    """All axes of a command; no name is there twice."""
+    """Return all axes of a command; raise BadParameter if a name occurs twice."""
     axes = dict(map(parse_axis, texts))
     if len(axes) < len(texts):
         raise click.BadParameter("an axis is given twice; its values go into one --over")
@@ -79,32 +83,37 @@ def parse_axes(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
 
 
 def parse_case(text: str | None) -> Point:
-    """What all points share: a JSON object of names and values, or the JSON of a whole case.
+    """Return the values that all points share, from a JSON object or the JSON of a whole case.
 
-    Of a case, as a failure prints it, the values and the dtype count; its data do not.
+    A whole case, as a failure prints it, gives its values and dtype. Its data are ignored.
     """
     if text is None:
         return {}
     try:
         document = json.loads(text)
     except json.JSONDecodeError as error:
-        raise click.BadParameter(f"--case: {text!r} is no JSON: {error}") from None
+        raise click.BadParameter(f"--case: {text!r} is not valid JSON: {error}") from None
     if isinstance(document, Mapping) and isinstance(document.get("values"), Mapping):
         document = {**document["values"], "dtype": document.get("dtype")}
-    if not isinstance(document, Mapping) or not all(
-        value is None or isinstance(value, (bool, int, float, str)) for value in document.values()
-    ):
+    if not isinstance(document, Mapping) or not all(map(_is_scalar, document.values())):
         raise click.BadParameter(f'--case takes an object such as {{"n": 128}}; got {text!r}')
     return dict(document)
 
 
+def _is_scalar(value: Any) -> bool:
+    return value is None or isinstance(value, (bool, int, float, str))
+
+
 @dataclass(frozen=True)
 class Axes:
-    """A grid of points: all combinations of the values of axes, with what all points share.
+    """A grid of points: all combinations of the values of axes.
 
-    An axis is a name of the domain, or what :func:`placed` knows beside it, with its values.
-    What is ``shared`` are names of one value; an axis of the same name has priority. ``sample`` is
-    how many of the points count (None: all).
+    Attributes
+    ----------
+    axes : the values of each axis: a name of the domain, or another name that :func:`spec_at`
+        accepts.
+    shared : the values that all points share. An axis of the same name has priority.
+    sample : number of points to draw from the grid; None means all points.
     """
 
     axes: dict[str, tuple[Any, ...]]
@@ -115,15 +124,15 @@ class Axes:
         return math.prod(map(len, self.axes.values()))
 
     def __getitem__(self, number: int) -> Point:
-        """A point by its number; the last axis varies fastest."""
+        """Return a point by its number; the last axis varies fastest."""
         chosen = {**self.shared, **self.axes}
         for name, values in reversed(self.axes.items()):
-            number, at = divmod(number, len(values))
-            chosen[name] = values[at]
+            number, index = divmod(number, len(values))
+            chosen[name] = values[index]
         return chosen
 
     def points(self) -> Iterator[Point]:
-        """All points in order; of a sample, those that are drawn, the same each time."""
+        """Return an iterator of all points, or of the sample, in order and the same each time."""
         numbers: Sequence[int] = range(len(self))
         if self.sample is not None and self.sample < len(self):
             numbers = sorted(random.Random(0).sample(numbers, self.sample))
@@ -132,9 +141,12 @@ class Axes:
 
 @dataclass(frozen=True)
 class SpecAtPoint:
-    """A spec of one kernel at a point, on a level of NKI (None: all names).
+    """A spec of one kernel at a point.
 
-    ``constants`` are modules of the kernel, and what names there stand for at the point.
+    Attributes
+    ----------
+    level : the level of NKI; None allows all names.
+    constants : modules of the kernel, and the values of their constants at the point.
     """
 
     spec: KernelSpec
@@ -143,7 +155,7 @@ class SpecAtPoint:
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:
-        """The constants have the point's values, and their own again afterwards."""
+        """Set the constants to the point's values within the block; restore them afterwards."""
         before = [(module, {name: module[name] for name in own}) for module, own in self.constants]
         try:
             for module, own in self.constants:
@@ -155,13 +167,19 @@ class SpecAtPoint:
 
 
 def spec_at(spec: KernelSpec, point: Mapping[str, Any]) -> SpecAtPoint:
-    """The spec at a point.
+    """Return the spec at a point.
 
-    Names of the domain have one value each. A parameter of the kernel that the spec does not pass
-    becomes one. ``dtype``, ``machine`` (a generation), ``level`` (of NKI) and ``kernel`` (of
-    several) are set; the name of an input names the kind of its data. What is left is a constant
-    that the kernel's code reads, in any file of it. A name that stands for nothing, and a value
-    that is none for it, are a click.UsageError.
+    A name of a point may be:
+
+    - a name of the domain, which gets this one value;
+    - ``dtype``, ``machine`` (a generation), ``level`` (of NKI), or ``kernel`` (its name);
+    - an input, whose value is the kind of its data;
+    - a parameter of the kernel that the spec does not pass, which becomes a name of the domain;
+    - a constant that the kernel's code reads, in any of its files.
+
+    Raises
+    ------
+    click.UsageError : a name is unknown, or does not accept its value.
     """
     left = dict(point)
     own = _kernel_of(spec, None if "kernel" in spec.domain else left.pop("kernel", None))
@@ -188,7 +206,7 @@ def spec_at(spec: KernelSpec, point: Mapping[str, Any]) -> SpecAtPoint:
 
 
 def check_axes(spec: KernelSpec, axes: Axes) -> None:
-    """A click.UsageError if a value of an axis has no place, with the others' first values."""
+    """Raise click.UsageError if an axis has an invalid value, with the first values of others."""
     first = axes[0]
     for name, values in axes.axes.items():
         for value in values:
@@ -196,22 +214,22 @@ def check_axes(spec: KernelSpec, axes: Axes) -> None:
 
 
 def _chosen(spec: KernelSpec, name: str, value: Any) -> Any:
-    """Return the value of the domain that a word of the command stands for, such as ``nl.add``.
+    """Return the value of the domain that a word of the command names, such as ``nl.add``.
 
-    Numbers may lie outside the domain; a word that names no function of it is a click.UsageError.
+    Numbers may be outside the domain. An unknown function name raises click.UsageError.
     """
     source = spec.domain[name]
     if not is_choice(source):
         return value
     chosen = meant(source, value)
     if isinstance(chosen, str) and any(map(callable, source)) and chosen not in source:
-        accepted = ", ".join(str(to_jsonable(one)) for one in source)
+        accepted = ", ".join(str(to_jsonable(choice)) for choice in source)
         raise click.UsageError(f"{name}={value}: accepted: {accepted}")
     return chosen
 
 
 def _with(spec: KernelSpec, **changes: Any) -> KernelSpec:
-    """The spec with other arguments. Its examples and rejections are of other values."""
+    """Return the spec with other arguments, without examples and rejections of other values."""
     try:
         return replace(spec, rejects=(), examples=(), **changes)
     except SpecError as error:
@@ -219,7 +237,7 @@ def _with(spec: KernelSpec, **changes: Any) -> KernelSpec:
 
 
 def _kernel_of(spec: KernelSpec, name: str | None) -> KernelSpec:
-    """The spec of one kernel: of the first, or of the one whose title has the name in it."""
+    """Return the spec of one kernel: the first, or the kernel whose title contains the name."""
     single = specs_by_kernel(spec)
     fitting = [own for own in single if name is None or str(name) in own.name]
     exact = [own for own in fitting if own.name == name or own.name.endswith(f"({name})")]
@@ -236,7 +254,7 @@ def _one_of(name: str, value: Any, accepted: Sequence[str]) -> str:
 
 
 def _data(name: str, kind: Any) -> Recipe | SearchStrategy[Recipe]:
-    """Data of a kind; with all seeds, if it has one."""
+    """Return data of a kind, with all seeds if the kind has a seed."""
     try:
         recipe = RECIPES[kind]
         return seeded(recipe) if "seed" in recipe.__dataclass_fields__ else recipe()
@@ -248,7 +266,7 @@ def _data(name: str, kind: Any) -> Recipe | SearchStrategy[Recipe]:
 
 
 def _parameters(spec: KernelSpec) -> list[str]:
-    """The parameters that the kernel has and the spec does not give, each with a default."""
+    """Return the kernel's parameters that have a default and that the spec does not pass."""
     shown = signature_of(spec.kernel)
     rows = shown.parameters.values() if shown is not None else ()
     passed = {*spec.arrays, *spec.parameters}
@@ -256,7 +274,7 @@ def _parameters(spec: KernelSpec) -> list[str]:
 
 
 def _modules_with(spec: KernelSpec, name: str) -> list[dict[str, Any]]:
-    """The modules of a constant that the kernel's code reads when it runs."""
+    """Return the modules of a constant that the kernel's code reads when it runs."""
     functions = functions_of(spec.kernel)
     modules = {id(function.__globals__): function.__globals__ for function in functions}
     read = {id(f.__globals__) for f in functions if name in code_names(f.__code__)}
@@ -265,14 +283,14 @@ def _modules_with(spec: KernelSpec, name: str) -> list[dict[str, Any]]:
         return [modules[at] for at in have & read]
     if have:
         raise click.UsageError(
-            f"{name}: no function of the kernel reads it when it runs: a default or another "
-            "constant was made of it when its file was imported; give the name of that"
+            f"{name}: no function of the kernel reads it when it runs: the import of its file "
+            "computed a default or another constant from it; give the name of that constant"
         )
     constants = {
         key for home in modules.values() for key in home if key.isupper() and is_plain(home[key])
     }
     names = {*spec.domain, *_parameters(spec), *constants, "dtype", "machine", "level", "kernel"}
     raise click.UsageError(
-        f"{name} is no name of the domain, parameter or constant of {spec.name}"
+        f"{name} is not a name of the domain, a parameter or a constant of {spec.name}"
         f"{suggest_names(name, names)}"
     )

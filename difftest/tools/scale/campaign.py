@@ -1,8 +1,8 @@
-"""Kernel tests under HypoFuzz: what leads it, and how what it finds is kept.
+"""Run kernel tests under HypoFuzz: guide its search by kernel behaviour, and keep its findings.
 
 HypoFuzz (``hypothesis fuzz -- --simulate PATHS``) collects the tests, ends pytest's session and
-runs their cases itself. Of its own accord it would count the branches of the simulator and of
-NumPy, which depend on what ran before: a case that it runs twice would never show the same.
+runs the cases itself. By default it counts branches of the simulator and of NumPy. These depend on
+earlier runs, so two runs of a case would differ.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ from difftest.tools.scale.findings import (
     found_of,
 )
 
-_TURNS = ("ran", "a second turn", "a third turn")
+_ITERATIONS = ("ran", "a second turn", "a third turn")
 _BRANCHES = ("true", "false")
 _TIMES = 3
-"""Times that are told apart: a first tile, a second one, and the others."""
+"""The largest count of an instruction: the first tile, the second, and all later tiles."""
 
 
 def features(
@@ -64,24 +64,25 @@ def features(
     findings: Iterable[Finding],
     verdicts: Mapping[str, Verdict],
 ) -> set[str]:
-    """All that a case did: at branches and loops, by instructions, to detectors, to the judge."""
+    """Return the features of a case: branches, loops, instructions, findings and verdicts."""
     return {
-        *_of_forks(coverage),
-        *(feature for trace in traces for feature in _of_trace(trace)),
+        *_branch_features(coverage),
+        *(feature for trace in traces for feature in _trace_features(trace)),
         *(f"{_at(finding.location)} {finding.id}" for finding in findings),
-        *(_of_verdict(verdict) for verdict in verdicts.values()),
+        *(_verdict_feature(verdict) for verdict in verdicts.values()),
     }
 
 
-def _of_forks(coverage: Coverage) -> Iterator[str]:
+def _branch_features(coverage: Coverage) -> Iterator[str]:
+    """Yield each direction taken at a branch, and each iteration of a loop up to the third."""
     loops = {fork[:2] for fork in coverage.branches if fork[2]}
     for file, line, what in coverage.done:
-        words = _TURNS if (file, line) in loops else _BRANCHES
+        words = _ITERATIONS if (file, line) in loops else _BRANCHES
         yield f"{_at(Location(file, line))} {words[what]}"
 
 
-def _of_trace(trace: Trace) -> Iterator[str]:
-    """Which instruction, at which line, on which sizes, for the how manieth time; what it saw."""
+def _trace_features(trace: Trace) -> Iterator[str]:
+    """Yield each instruction with its line, sizes and count, and each event that it observed."""
     times: Counter[tuple[Location | None, str]] = Counter()
     for event in trace.events:
         at = _at(event.location)
@@ -99,7 +100,7 @@ def _sizes(region: Region) -> str:
     return f"{class_of_size(partitions)} x {class_of_size(free)}{partly}"
 
 
-def _of_verdict(verdict: Verdict) -> str:
+def _verdict_feature(verdict: Verdict) -> str:
     error = verdict.kernel_error if isinstance(verdict, BothRejected) else None
     place = "" if error is None else f" {_at(getattr(error, 'location', None))}"
     return f"{type(verdict).__name__}{place}"
@@ -110,20 +111,20 @@ def _at(location: Location | None) -> str:
 
 
 _OLD_NAME = "slice_comments"
-"""What HypoFuzz 25.11 asks of a failure that it has shrunk, and newer Hypotheses call otherwise."""
+"""The attribute of a shrunk failure that HypoFuzz 25.11 reads. Newer Hypotheses renamed it."""
 
 
 class KernelCoverage(CoverageCollector):
-    """HypoFuzz's own, of the kernels, their references and tests, and of no library."""
+    """HypoFuzz's coverage, limited to kernels, references and tests."""
 
     def trace_branch(self, code: CodeType, source_offset: int, dest_offset: int) -> Any:
-        """A branch, as ``sys.monitoring`` tells it."""
+        """Record a branch of user code; disable events of other code."""
         if not is_user_file(code.co_filename):
             return sys.monitoring.DISABLE
         return super().trace_branch(code, source_offset, dest_offset)
 
     def trace_pre_312(self, frame: Any, event: Any, arg: Any) -> Any:
-        """A line, as ``sys.settrace`` tells it."""
+        """Record a line of user code; do not trace other code."""
         if not is_user_file(frame.f_code.co_filename):
             return None
         return super().trace_pre_312(frame, event, arg)
@@ -132,23 +133,23 @@ class KernelCoverage(CoverageCollector):
 _enter_fixtures = FuzzTarget._enter_fixtures
 
 
-def _enter_anew(target: FuzzTarget) -> None:
-    """Make a test's fixtures, those too that were torn down when HypoFuzz left it for another."""
+def _enter_again(target: FuzzTarget) -> None:
+    """Set up a test's fixtures, including fixtures that HypoFuzz tore down between targets."""
     if target.pytest_item is not None:
         target.pytest_item._initrequest()
     _enter_fixtures(target)
 
 
-def _lead_hypofuzz() -> None:
-    """Let HypoFuzz count as :class:`KernelCoverage` does, and survive its own mistakes."""
+def _patch_hypofuzz() -> None:
+    """Make HypoFuzz use :class:`KernelCoverage`, and work around its defects."""
     vars(hypofuzz.provider)["CoverageCollector"] = KernelCoverage
-    FuzzTarget._enter_fixtures = _enter_anew  # type: ignore[method-assign,assignment]
+    FuzzTarget._enter_fixtures = _enter_again  # type: ignore[method-assign,assignment]
     if not hasattr(ConjectureResult, _OLD_NAME):
         setattr(ConjectureResult, _OLD_NAME, property(lambda result: result.span_comments))
 
 
 class _NoRepeats(PassedCases):
-    """HypoFuzz runs a case again to see whether it does the same: none is left out or changed."""
+    """A record of cases that skips none: HypoFuzz repeats a case to compare its two runs."""
 
     def is_duplicate(self, spec: KernelSpec, case: Case) -> bool:
         return False
@@ -158,12 +159,15 @@ class _NoRepeats(PassedCases):
 
 
 class CampaignRunner(Runner):
-    """Runs cases for a fuzzer: each on its own, hazards included, and tells it what they did.
+    """A runner for a fuzzer: it runs each case alone, with hazards, and reports its features.
 
-    Whatever HypoFuzz runs in this process from now on is led by :class:`KernelCoverage`.
+    Creating a runner makes HypoFuzz use :class:`KernelCoverage` in this process from then on.
 
-    ``runner`` and ``options`` are of the session that collected the tests, and so is ``setting``,
-    which decides whether another is like it. Findings name their files from ``root``.
+    Parameters
+    ----------
+    runner, options : the runner and the options of the session that collected the tests.
+    setting : the session's backends, level and strictness. Equal settings give equal results.
+    root : the folder to which the file names of findings are relative.
     """
 
     def __init__(
@@ -184,7 +188,7 @@ class CampaignRunner(Runner):
             beside=runner.beside,
             branch_tracer=watch,
         )
-        _lead_hypofuzz()
+        _patch_hypofuzz()
         self.repeats = _NoRepeats()
         self.findings = findings
         self.root = root
@@ -194,7 +198,7 @@ class CampaignRunner(Runner):
         self._first: dict[tuple[str, str], tuple[CampaignFinding, CampaignFinding | None]] = {}
 
     def run(self, spec: KernelSpec, backend: Backend, call: KernelCall) -> Outcome:
-        """Run a call; what the kernel did in its own code is told, in each case anew."""
+        """Run a call, and add the kernel's branches and loops to the coverage of the case."""
         assert self.branch_tracer is not None
         with self.branch_tracer.call(call.kernel) as seen:
             outcome = run_kernel(backend, call)
@@ -205,7 +209,7 @@ class CampaignRunner(Runner):
     def check(
         self, spec: KernelSpec, case: Case, reference: ReferenceResult | Exception | None = None
     ) -> dict[str, Verdict]:
-        """Run the case; a hazard fails it as a wrong value does. The finding is kept."""
+        """Run the case and keep its finding; a hazard fails the case as a wrong value does."""
         __tracebackhide__ = True
         self.reproduction = Reproduction(_node(), self.options)
         self.tally = Tally()
@@ -226,7 +230,7 @@ class CampaignRunner(Runner):
         return verdicts
 
     def reference(self, spec: KernelSpec, case: Case) -> ReferenceResult | Exception:
-        """See :class:`Runner`; one that breaks down is a finding too."""
+        """Return the reference's result; keep a finding if the reference breaks down."""
         try:
             return super().reference(spec, case)
         except BrokenReferenceError as failure:
@@ -234,21 +238,21 @@ class CampaignRunner(Runner):
             raise
 
     def _keep(self, failure: CaseFailure) -> None:
-        """Keep the first case of a failure at once, and in its place the one that it shrinks to.
+        """Keep the first case of a failure at once, and replace it by the shrunk case.
 
-        HypoFuzz listens to the first run and to the one after shrinking, and to none between.
+        HypoFuzz observes the first run and the run after shrinking, but no run between them.
         """
         if not observability_enabled():
             return
         finding = found_of(failure, _node(), self.root, self.setting, self.traces)
         stored = self.findings.get(finding.id)
-        which = finding.test, finding.kernel
-        if which not in self._first:
-            self._first[which] = finding, stored
+        key = finding.test, finding.kernel
+        if key not in self._first:
+            self._first[key] = finding, stored
             if stored is None or stored.state == CLOSED:
                 self.findings.put(finding)
             return
-        first, before = self._first.pop(which)
+        first, before = self._first.pop(key)
         if before is None or before.state == CLOSED:
             self.findings.drop(first)
             stored = before if finding.id == first.id else stored
@@ -260,6 +264,6 @@ class CampaignRunner(Runner):
 
 
 def _node() -> str:
-    """The test that runs, as pytest names it."""
+    """Return the pytest node of the running test."""
     item = current_pytest_item.value
     return "" if item is None else item.nodeid.partition("[")[0]

@@ -1,4 +1,4 @@
-"""`difftest fuzz` and `difftest findings`: campaigns of HypoFuzz that end, and what they found."""
+"""`difftest fuzz` and `difftest findings`: campaigns of HypoFuzz, and their findings."""
 
 from __future__ import annotations
 
@@ -46,8 +46,9 @@ def fuzz(
 ) -> None:
     """Look for bugs with kernel tests, for minutes or all night.
 
-    As `difftest fuzz -- --simulate tests`. HypoFuzz draws cases, led by what kernels do. `difftest
-    findings` lists what was found. The exit code is 1 if this campaign has found something.
+    Example: `difftest fuzz -- --simulate tests`. HypoFuzz draws cases and is guided by the kernels'
+    behaviour. `difftest findings` lists the findings. The exit code is 1 if this campaign has a
+    finding.
     """
     require_extra("hypofuzz", "a campaign")
     start = utc_now()
@@ -65,8 +66,8 @@ def fuzz(
         while any(worker.process.is_alive() for worker in workers) and time.monotonic() < over:
             time.sleep(0.1)
             done = time.monotonic() - begun
-            told = f"{sum(cases):,} cases" if any(cases) else None
-            progress.update(bar, completed=done, description=told)
+            count = f"{sum(cases):,} cases" if any(cases) else None
+            progress.update(bar, completed=done, description=count)
     broken = [worker for worker in workers if worker.process.exitcode]
     took = (time.monotonic() - begun) / 60
     for worker in workers:
@@ -74,8 +75,8 @@ def fuzz(
         worker.end()
     fresh = [finding for finding in FindingStore() if finding.changed >= start]
     if not any(cases) and (broken or not fresh):
-        told = "no case has run, see above: a campaign takes a backend, kernel tests, and time"
-        raise click.ClickException(f"{told}, as in difftest fuzz -- --simulate tests")
+        fault = "no case has run, see above: a campaign takes a backend, kernel tests, and time"
+        raise click.ClickException(f"{fault}, as in difftest fuzz -- --simulate tests")
     if broken:
         raise click.ClickException("a process of the campaign broke down; it says why above")
     ran = f"{sum(cases):,} case{'s' * (sum(cases) > 1)}"
@@ -84,19 +85,19 @@ def fuzz(
 
 
 class _WorkerShare(dict[str, Any]):
-    """What a worker is told to fuzz: every so many of the tests, or all if there are too few."""
+    """The tests that a worker fuzzes: its share of the tests, or all tests if that is empty."""
 
     worker: FuzzWorker
     part: slice
     cases: MutableSequence[int]
-    """Of each worker, how many it has run."""
+    """The number of cases that each worker has run."""
 
     def __getitem__(self, key: str) -> Any:
         self.cases[self.part.start] = sum(
             target.provider.ninputs for target in self.worker.targets.values()
         )
         if self.worker.targets and not self.worker.valid_targets:
-            sys.exit()  # each of its tests has failed: nothing is left to do
+            sys.exit()  # each of its tests has failed, so no work is left
         tests = list(self.worker.collected_targets)
         return tests[self.part] or tests
 
@@ -109,8 +110,8 @@ def _work(
 
     detection._in_hypofuzz_run = True
     share = _WorkerShare()
-    told: dict[str, Any] = {"hub_state": share, "worker_state": {"nodeids": {}}}
-    share.worker = FuzzWorker(pytest_args=pytest_args, shared_state=told)
+    state: dict[str, Any] = {"hub_state": share, "worker_state": {"nodeids": {}}}
+    share.worker = FuzzWorker(pytest_args=pytest_args, shared_state=state)
     share.part = slice(number, None, len(cases))
     share.cases = cases
     share.worker.start()
@@ -121,13 +122,13 @@ import subprocess, sys
 code = subprocess.call([sys.executable, "-m", "pytest", *sys.argv[2:]], cwd=sys.argv[1])
 sys.exit(code if code in (0, 1) else 125)
 """
-"""One commit: passes, fails, or cannot be tried, such as one before the test was written."""
+"""The script that tries a commit: it passes, fails, or cannot be tried, as before the test."""
 _OUTCOMES = {0: "passes", 1: "fails"}
-"""By pytest's exit codes."""
+"""The outcome of a test by pytest's exit code."""
 
 
 def bisect_commits(finding: CampaignFinding, good: str, bad: str = "HEAD") -> str:
-    """The first commit at which the case of a finding fails, as ``git bisect`` says it."""
+    """Return the report of ``git bisect`` on the first commit that fails a finding's case."""
     top, prefix = _git(".", "rev-parse", "--show-toplevel", "--show-prefix").splitlines()
     with tempfile.TemporaryDirectory(prefix="difftest-bisect-") as folder:
         tree = os.path.join(os.path.realpath(folder), "tree")
@@ -135,15 +136,15 @@ def bisect_commits(finding: CampaignFinding, good: str, bad: str = "HEAD") -> st
         try:
             _git(tree, "bisect", "start", bad, good)
             step = [sys.executable, "-c", _STEP, os.path.join(tree, prefix), *finding.arguments]
-            said = _git(tree, "bisect", "run", *step, "-p", "no:cacheprovider")
+            output = _git(tree, "bisect", "run", *step, "-p", "no:cacheprovider")
         finally:
             _git(top, "worktree", "remove", "--force", tree)
-    at = said.find(" is the first bad commit")
-    return said[said.rfind("\n", 0, at) + 1 :] if at >= 0 else said
+    end = output.find(" is the first bad commit")
+    return output[output.rfind("\n", 0, end) + 1 :] if end >= 0 else output
 
 
 def by_level(finding: CampaignFinding) -> Iterator[tuple[str, str]]:
-    """Each level of NKI, and whether the case passes at it."""
+    """Yield each level of NKI, and whether the case passes at that level."""
     options = [argument for argument in finding.arguments if not argument.startswith("--nki-level")]
     for level in LEVELS:
         words = [sys.executable, "-m", "pytest", f"--nki-level={level}", *options]
@@ -154,15 +155,15 @@ def by_level(finding: CampaignFinding) -> Iterator[tuple[str, str]]:
 def _git(folder: str, *words: str) -> str:
     done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = f"{done.stdout}{done.stderr}".strip()[-2000:]
-        raise click.ClickException(f"git {' '.join(words[:2])}: {said}")
+        output = f"{done.stdout}{done.stderr}".strip()[-2000:]
+        raise click.ClickException(f"git {' '.join(words[:2])}: {output}")
     return done.stdout
 
 
 @click.group(invoke_without_command=True)
 @click.pass_context
 def findings(context: click.Context) -> None:
-    """List what campaigns have found; or show, close or bisect one."""
+    """List the findings of campaigns; or show, close or bisect a finding."""
     if context.invoked_subcommand is not None:
         return
     rows = sorted(FindingStore(), key=lambda finding: finding.state, reverse=True)
@@ -195,9 +196,9 @@ def show(id: str) -> None:
 @findings.command()
 @click.argument("ids", nargs=-1, required=True)
 def close(ids: tuple[str, ...]) -> None:
-    """Close findings whose bug is gone, or whose case is none any more.
+    """Close findings whose bug is fixed, or whose case no longer fits the test.
 
-    One that fails again is opened again.
+    A closed finding that fails again is opened again.
     """
     for finding in [_found(id) for id in ids]:
         FindingStore().put(finding.now(CLOSED, commit_of(Path.cwd())))
@@ -209,9 +210,9 @@ def close(ids: tuple[str, ...]) -> None:
 @click.option("--bad", metavar="COMMIT", default="HEAD", help="One at which it fails; HEAD.")
 @click.option("--levels", is_flag=True, help="Over the levels of NKI, and not over commits.")
 def bisect(id: str, good: str | None, bad: str, levels: bool) -> None:
-    """Say which commit, or which level of NKI, makes a finding fail.
+    """Find the commit, or the levels of NKI, at which a finding fails.
 
-    The commits are tried in a working tree of their own, which is taken away again.
+    The commits are tried in a temporary working tree.
     """
     finding = _found(id)
     if levels:

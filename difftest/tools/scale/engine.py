@@ -1,4 +1,4 @@
-"""Who judges points: this process, processes here, or workers of Dask elsewhere."""
+"""The judges of points: this process, processes on this machine, or workers of Dask."""
 
 from __future__ import annotations
 
@@ -38,15 +38,21 @@ from difftest.tools.verdict.judgement import Judgement, add_memory, add_time
 from difftest.tools.verdict.outcome import Outcome
 
 _TIMES = ("predicted_us", "low_us", "high_us", "limited_by", "caution")
-_TRIES, _BYTES = 10, 2**10
-"""For each case so many draws are tried, each from so many random bytes."""
+_TRIES = 10
+"""The number of draws for each case."""
+_BYTES = 2**10
+"""The random bytes of a draw."""
 
 
 def cases_of(spec: KernelSpec, nature: ReferenceProperties, count: int) -> list[Case]:
-    """So many cases, or all that are soon found, the smallest first; the same in each process.
+    """Return up to ``count`` cases, the smallest first and the same in each process.
 
-    They are made of random bytes, always the same. What Hypothesis draws by itself depends on the
-    numbers in whatever modules a process has imported.
+    The cases come from fixed random bytes. Hypothesis's own draws depend on the numbers in the
+    modules that a process has imported.
+
+    Raises
+    ------
+    ValueError : no case is found within the tries.
     """
     drawn: dict[str, Case] = {}
 
@@ -61,13 +67,13 @@ def cases_of(spec: KernelSpec, nature: ReferenceProperties, count: int) -> list[
             break
         draw(random.Random(number).randbytes(_BYTES))
     if not drawn:
-        raise ValueError("none is found soon")
+        raise ValueError("no draw gave a case")
     return sorted(drawn.values(), key=lambda case: count_elements(spec, case.values))
 
 
 @dataclass
 class PointJudge:
-    """Judges a spec at points, on ``count`` cases that are drawn at each."""
+    """A judge of a spec at points, on ``count`` drawn cases for each point."""
 
     spec: KernelSpec
     count: int
@@ -76,7 +82,7 @@ class PointJudge:
     def row(self, point: Mapping[str, Any]) -> dict[str, Any]:
         """Run drawn cases at a point, the smallest first, and predict the time of the largest.
 
-        docs/how-to/sweep.md says what each column is.
+        docs/how-to/sweep.md describes the columns of the row.
         """
         began = time.monotonic()
         judgement = Judgement({"name": self.spec.name}, "", 0)
@@ -86,10 +92,10 @@ class PointJudge:
                 place = spec_at(self.spec, point)
                 judgement.kernel = {"name": place.spec.name}
                 drawn = cases_of(place.spec, self._nature(place.spec), self.count)
-            except Exception as error:  # a function of the domain, Hypothesis, names together
+            except Exception as error:  # from a function of the domain, Hypothesis or spec_at
                 judgement.outcome = Outcome.INCONCLUSIVE
-                told = f"no case can be drawn: {type(error).__name__}: {error}"
-                judgement.reason = told.splitlines()[0]
+                text = f"no case can be drawn: {type(error).__name__}: {error}"
+                judgement.reason = text.splitlines()[0]
             else:
                 with place.in_place():
                     judge_cases(place, drawn, judgement)
@@ -98,7 +104,7 @@ class PointJudge:
         return {**_row(judgement), "seconds": time.monotonic() - began}
 
     def _excuse(self, judgement: Judgement) -> None:
-        """Leave undecided what is refused of a size that the test's domain does not promise."""
+        """Make a rejection inconclusive if a size is outside the test's domain."""
         values = json.loads(judgement.case or "{}").get("values", {})
         for name in [name for name in values if name in self.spec.domain]:
             source: Any = strategy_of(self.spec, name, values)
@@ -109,7 +115,7 @@ class PointJudge:
                 judgement.reason = f"{name}={value} is out of the domain: {judgement.reason}"
 
     def _nature(self, spec: KernelSpec) -> ReferenceProperties:
-        """Of the reference over the whole domain, found once."""
+        """Return the properties of the reference over the whole domain; they are inferred once."""
         if spec.machine not in self._natures:
             whole = replace(self.spec, machine=spec.machine)
             samples = functools.partial(cases_of, whole, ReferenceProperties(), SAMPLES)
@@ -118,7 +124,7 @@ class PointJudge:
 
 
 def judge_cases(place: SpecAtPoint, drawn: list[Case], judgement: Judgement) -> None:
-    """Judge these cases in their order; memory and time are those of the last, if all agree."""
+    """Judge cases in their order; if all agree, add memory and time of the last case."""
     runner = Runner((EmbeddedSimulator(place.level),))
     last = drawn[-1]
     for case in drawn:
@@ -144,7 +150,7 @@ def judge_cases(place: SpecAtPoint, drawn: list[Case], judgement: Judgement) -> 
 
 
 def _row(judgement: Judgement) -> dict[str, Any]:
-    """What a row has of a judgement; None where nothing is known."""
+    """Return the columns that come from a judgement; unknown values are None."""
     times = judgement.time or {}
     bounds = [times[name] for name in ("arithmetic_bound_us", "memory_bound_us") if times]
     needed: dict[str, list[int]] = {"sbuf": [], "psum": []}
@@ -164,14 +170,21 @@ def _row(judgement: Judgement) -> dict[str, Any]:
 
 
 AHEAD = 2
-"""Points that a worker of Dask has at a time: one that it judges, and the next."""
+"""Points that a worker of Dask holds at a time: the current point and the next."""
 _CALLS = 2
-"""Of a case: the reference and the kernel. Each may take the time of a call."""
+"""The calls of a case, of the reference and of the kernel. Each may take the time of a call."""
 _ENDED = "the processes that judged it ended, one after the other"
 
 
 class SweepSetup(NamedTuple):
-    """What each worker is told: a test at a path that it has, cases of a point, seconds a call."""
+    """The settings of each worker.
+
+    Attributes
+    ----------
+    test : the kernel test, at a path that the worker can read.
+    cases : number of cases for each point.
+    timeout : seconds for each call.
+    """
 
     test: str
     cases: int
@@ -181,7 +194,7 @@ class SweepSetup(NamedTuple):
 def judge_locally(
     spec: KernelSpec, orders: SweepSetup, points: Sequence[Point]
 ) -> Iterator[tuple[Point, Row]]:
-    """The rows of points, one after the other in this process."""
+    """Yield points with their rows, judged one after the other in this process."""
     judge = PointJudge(spec, orders.cases)
     with limit(orders.timeout, None):
         for point in points:
@@ -189,7 +202,7 @@ def judge_locally(
 
 
 def serve_points(connection: Connection, orders: SweepSetup) -> None:
-    """Judge the points that come through a connection, in a process of the pool."""
+    """Judge the points that a connection sends, in a process of the pool."""
 
     def work(spec: KernelSpec) -> None:
         with one_thread():  # threads of several processes that wait for a core spin
@@ -205,18 +218,22 @@ def serve_points(connection: Connection, orders: SweepSetup) -> None:
 def judge_in_processes(
     orders: SweepSetup, points: Sequence[Point], count: int
 ) -> Iterator[tuple[Point, Row]]:
-    """The rows of points as so many processes know them.
+    """Yield points with their rows, judged in ``count`` processes.
 
-    What a process that ends had is judged by another; a point that ends that too is a crash. Raises
-    click.ClickException: the processes cannot collect the test.
+    If a process ends, another process judges its point. If that process ends too, the point's
+    outcome is a crash.
+
+    Raises
+    ------
+    click.ClickException : the processes cannot collect the test.
     """
     work = functools.partial(serve_points, orders=orders)
     seconds = _CALLS * orders.timeout * orders.cases
     lost: list[Point] = []
     for left in (points, lost):
-        told = run_tasks(left, work, min(count, len(left)), dict, lambda news: START + seconds)
+        rows = run_tasks(left, work, min(count, len(left)), dict, lambda news: START + seconds)
         try:
-            for point, row in told:
+            for point, row in rows:
                 if not isinstance(row, LostTask):
                     yield point, row
                 elif row.is_late:
@@ -230,14 +247,14 @@ def judge_in_processes(
 
 
 _OVER = threading.Event()
-"""Lets their threads end; set where a worker is one of a process that goes on."""
+"""Ends the threads of :func:`_collected`. It is set if the process outlives its worker."""
 _TURN = threading.Lock()
-"""Workers elsewhere may have several threads."""
+"""Held while a point is judged: a worker of Dask may have several threads."""
 
 
 @functools.cache
 def _collected(orders: SweepSetup) -> Future[PointJudge]:
-    """The judge of a test in a worker, collected by a thread that keeps its modules in place."""
+    """Return the judge of a test in a worker; a thread keeps the test's modules imported."""
     judge: Future[PointJudge] = Future()
 
     def keep(spec: KernelSpec) -> None:
@@ -248,7 +265,7 @@ def _collected(orders: SweepSetup) -> Future[PointJudge]:
         try:
             with limit(orders.timeout, None):
                 with_spec(orders.test, keep)
-        except BaseException as error:  # raised anew by whoever asks
+        except BaseException as error:  # the future raises it in the caller
             judge.set_exception(RuntimeError(getattr(error, "message", None) or repr(error)))
 
     threading.Thread(target=collect, name=orders.test, daemon=True).start()
@@ -256,7 +273,7 @@ def _collected(orders: SweepSetup) -> Future[PointJudge]:
 
 
 def judge_remotely(orders: SweepSetup, point: Point) -> Row:
-    """The row of a point, in a worker."""
+    """Return the row of a point, judged in a worker."""
     with _TURN:
         return _collected(orders).result().row(point)
 
@@ -264,22 +281,26 @@ def judge_remotely(orders: SweepSetup, point: Point) -> Row:
 def judge_on_dask(
     orders: SweepSetup, points: Sequence[Point], scheduler: str, timeout: float = 20
 ) -> Iterator[tuple[Point, Row]]:
-    """The rows of points as the workers of the scheduler at an address know them.
+    """Yield points with their rows, judged by the workers of a Dask scheduler.
 
-    Only so many are submitted as keep the workers busy. A click.ClickException says that nobody
-    answers there, or that the workers cannot collect the test.
+    Only enough points are submitted to keep the workers busy.
+
+    Raises
+    ------
+    click.ClickException : no scheduler answers, or the workers cannot collect the test.
     """
     require_extra("distributed", "a sweep on a cluster")
     import distributed
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Dask's are no errors of the session that collects
+        warnings.simplefilter("ignore")  # a session may turn Dask's warnings into errors
         try:
             client: Any = distributed.Client(scheduler, timeout=timeout)
         except OSError as error:
             raise click.ClickException(f"no scheduler of Dask at {scheduler}: {error}") from None
         with client:
-            left, running = iter(points), dict[Any, Point]()
+            left = iter(points)
+            running: dict[Any, Point] = {}
 
             def submitted(count: int) -> list[Any]:
                 futures = {
@@ -296,7 +317,7 @@ def judge_on_dask(
 
 
 def row_of(future: Any) -> Row:
-    """What a worker of Dask says of a point."""
+    """Return the row from a worker of Dask; a point that killed its workers is a crash."""
     import distributed
 
     error = future.exception() if future.status == "error" else None

@@ -1,7 +1,7 @@
-"""Where findings are kept: a file each for people, and an entry each in Hypothesis's database.
+"""The findings of campaigns: files for people, and entries in Hypothesis's database.
 
-Whoever shares the database, in a folder, in Redis or as an artefact of CI, has the findings too.
-Where two differ, the one counts whose state changed last.
+A team that shares the database in a folder, in Redis or as an artefact of CI also shares the
+findings. If a file and an entry differ, the latest change of state is valid.
 """
 
 from __future__ import annotations
@@ -36,22 +36,25 @@ CLOSED = "closed"
 
 
 class CampaignFindingError(ValueError):
-    """A file or a database's entry is no finding."""
+    """A file or an entry of the database does not hold a finding."""
 
 
 class CampaignFinding(NamedTuple):
-    """One bug that a campaign has found, and the smallest case that shows it.
+    """A bug that a campaign has found, and the smallest case that shows it.
 
     Attributes
     ----------
-    kind : the rule that was broken or the detector, by its id, or how the outputs differ.
-    file, source : of the kernel's line; the line's text and not its number, which edits change.
-    line : its number when it was found; 0 if no line is known.
-    shapes : the class of the inputs' shapes, as :func:`class_of_shapes` has it.
-    test, case : the pytest node that replays it, without parameters; what ``--case`` takes.
-    setting : the backends, level and strictness that show it; no other run closes it.
-    options : of the pytest session that found it.
-    state, found, changed : "open" or "closed"; when it was found, and when that changed last.
+    kind : the id of the broken rule or of the detector, or how the outputs differ.
+    file, source : the file of the kernel's line, and the text of the line.
+    line : the number of the line when the bug was found; 0 if the line is unknown.
+    shapes : the class of the inputs' shapes, from :func:`class_of_shapes`.
+    test : the pytest node that replays the case, without parameters.
+    case : the case, as ``--case`` takes it.
+    setting : the backends, level and strictness that show the bug. A run with another setting does
+        not close the finding.
+    options : the options of the pytest session that found the bug.
+    state : "open" or "closed".
+    found, changed : the time of the discovery, and of the last change of the state.
     """
 
     kind: str
@@ -71,45 +74,45 @@ class CampaignFinding(NamedTuple):
 
     @property
     def id(self) -> str:
-        """The same for the same kind, line and class of shapes, whoever finds it and when."""
+        """A digest of the kind, the line's text and the class of shapes."""
         key = "\n".join((self.kind, self.kernel, self.file, self.source, self.shapes))
         return hashlib.sha256(key.encode()).hexdigest()[:10]
 
     @property
     def place(self) -> str:
-        """Its line as people write it."""
+        """The file and the line, as ``FILE:LINE``."""
         return f"{self.file}:{self.line}" if self.line else self.file
 
     @property
     def limits(self) -> tuple[str, ...]:
-        """The options without which it may never end, where it is that a case takes too much."""
+        """The options that limit a case, if the finding is that a case exceeds a limit."""
         is_limit = self.kind.endswith("LimitError")
         return tuple(option for option in self.options if is_limit and option.startswith("--case-"))
 
     @property
     def case_text(self) -> str:
-        """What ``--case`` takes."""
+        """The JSON of the case, as ``--case`` takes it."""
         return json.dumps(self.case, separators=(",", ":"))
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """What pytest is told to run it."""
+        """The arguments of pytest that run the case."""
         return (*self.options, self.test, "--case", self.case_text)
 
     def __str__(self) -> str:
         return f"finding {self.id}: {self.kind} at {self.place}, {self.shapes} ({self.test})"
 
     def to_json(self) -> str:
-        """A file's text."""
+        """Return the text of the finding's file."""
         return json.dumps({"id": self.id, **self._asdict()}, indent=2) + "\n"
 
     def now(self, state: str, commit: str) -> CampaignFinding:
-        """The same in another state, from now on."""
+        """Return the finding in another state, changed at the present time."""
         return self._replace(state=state, changed=utc_now(), changed_at=commit)
 
 
 def found_from_json(text: str | bytes) -> CampaignFinding:
-    """What :meth:`CampaignFinding.to_json` wrote; FoundError if it is something else."""
+    """Return the finding in a JSON text; raise CampaignFindingError if the text is invalid."""
     try:
         document = json.loads(text)
         members = {name: document[name] for name in CampaignFinding._fields}
@@ -119,12 +122,12 @@ def found_from_json(text: str | bytes) -> CampaignFinding:
 
 
 def utc_now() -> str:
-    """The time now, in UTC; later ones sort behind it."""
+    """Return the present time in UTC, as text that sorts by time."""
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
 
 
 def commit_of(root: Path) -> str:
-    """The commit of a working tree; empty if it is none."""
+    """Return the commit of a working tree; empty if the folder is not a working tree."""
     words = ["git", "rev-parse", "--short=12", "HEAD"]
     try:
         done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=True)
@@ -136,7 +139,7 @@ def commit_of(root: Path) -> str:
 def found_of(
     failure: CaseFailure, test: str, root: Path, setting: str, traces: Mapping[str, Trace]
 ) -> CampaignFinding:
-    """The finding that a failing case of a pytest node is; files are named from ``root``."""
+    """Return the finding of a failing case; file names are relative to ``root``."""
     at = _line_of(failure, traces)
     now = utc_now()
     return CampaignFinding(
@@ -158,7 +161,7 @@ def found_of(
 
 
 def finding_kind(failure: CaseFailure) -> str:
-    """The rule or the kind of disagreement, in a few words that stay the same."""
+    """Return the broken rule or the kind of disagreement, in a few stable words."""
     if isinstance(failure, HazardFailure):
         return failure.findings[0].id
     if isinstance(failure, BrokenReferenceError):
@@ -172,7 +175,7 @@ def finding_kind(failure: CaseFailure) -> str:
 
 
 def class_of_size(size: int) -> str:
-    """Where a size lies among the hardware's limits: 1, <128, 128, <512, 512 or >512."""
+    """Return the class of a size by the hardware's limits: 1, <128, 128, <512, 512 or >512."""
     if size <= 1:
         return str(size)
     for limit in HARDWARE_LIMITS:
@@ -182,13 +185,13 @@ def class_of_size(size: int) -> str:
 
 
 def class_of_shapes(spec: KernelSpec, case: Case) -> str:
-    """The classes of all sizes of the inputs: ``a (<128, 1), b (1,)``."""
+    """Return the classes of all sizes of the inputs: ``a (<128, 1), b (1,)``."""
     shapes = ((name, spec.shape(name, case.values)) for name in spec.inputs)
     return ", ".join(f"{name} ({', '.join(map(class_of_size, shape))})" for name, shape in shapes)
 
 
 def _line_of(failure: CaseFailure, traces: Mapping[str, Trace]) -> Location | None:
-    """The kernel's line: where it was refused or broke down, or what wrote the wrong element."""
+    """Return the kernel's line that was rejected, that crashed, or that wrote a wrong element."""
     if isinstance(failure, HazardFailure):
         return failure.findings[0].location
     verdict = getattr(failure, "verdict", None)
@@ -213,39 +216,39 @@ def _near(file: str, root: Path) -> str:
 
 
 KEY = b"difftest.findings"
-"""Of the database's entries."""
+"""The key of the entries in the database."""
 FOLDER = "difftest-findings"
-"""Beside ``examples``, the folder of Hypothesis's usual database."""
+"""The folder's name. Hypothesis's default database, ``examples``, is in the same folder."""
 
 
 class FindingStore:
-    """All findings that are known here, in the files of a folder and in Hypothesis's database.
+    """The store of findings, in the files of a folder and in Hypothesis's database.
 
-    The folder is that beside the database, if none is named, and is made when the first finding is.
+    The default folder is next to the database. It is created for the first finding.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
         beside: Any = storage_directory(FOLDER, intent_to_write=False)
-        self.folder = folder or getattr(beside, "path", beside)  # older Hypotheses give the path
+        self.folder = folder or getattr(beside, "path", beside)  # older versions return the path
 
     @property
     def database(self) -> ExampleDatabase | None:
-        """That of the profile of Hypothesis that is loaded by now; None if it has none."""
+        """The database of Hypothesis's loaded profile; None if the profile has none."""
         profile = settings.default
         return None if profile is None else profile.database
 
     def __iter__(self) -> Iterator[CampaignFinding]:
-        """Each finding, in the state that it came to last; the oldest first."""
+        """Return an iterator of the findings in their latest states, the oldest first."""
         newest = _newest([*self._files(), *(finding for _, finding in self._entries())])
         return iter(sorted(newest.values(), key=lambda finding: (finding.found, finding.id)))
 
     def get(self, id: str) -> CampaignFinding | None:
-        """The finding of an id, or of its first digits if one alone begins so."""
+        """Return the finding of an id or of an unambiguous prefix; None if it is not unique."""
         fitting = [finding for finding in self if finding.id.startswith(id)]
         return fitting[0] if len(fitting) == 1 else None
 
     def put(self, finding: CampaignFinding) -> None:
-        """Keep a finding, in the place of what was known of it."""
+        """Store a finding, and replace its earlier version."""
         write_file(self._file(finding), finding.to_json())
         self._forget(finding)
         if self.database is not None:
@@ -257,7 +260,7 @@ class FindingStore:
         self._forget(finding)
 
     def exchange(self) -> None:
-        """Let the files have what the database has, and the other way round."""
+        """Copy findings between the files and the database until both are equal."""
         files = _newest(self._files())
         entries = _newest(finding for _, finding in self._entries())
         for finding in self:
@@ -279,15 +282,16 @@ class FindingStore:
                 yield found_from_json(file.read_bytes())
             except CampaignFindingError as error:
                 raise CampaignFindingError(
-                    f"{file}: {error}; delete it, or put back what it was"
+                    f"{file}: {error}; delete the file, or restore it"
                 ) from None
 
     def _entries(self) -> Iterator[tuple[bytes, CampaignFinding]]:
         for entry in () if self.database is None else self.database.fetch(KEY):
-            with contextlib.suppress(CampaignFindingError):  # of another version: its file says so
+            # An entry of another version is skipped: its file raises the error.
+            with contextlib.suppress(CampaignFindingError):
                 yield entry, found_from_json(entry)
 
 
 def _newest(several: Iterable[CampaignFinding]) -> dict[str, CampaignFinding]:
-    """By id the one whose state changed last."""
+    """Return by id the finding whose state changed last."""
     return {finding.id: finding for finding in sorted(several, key=lambda finding: finding.changed)}

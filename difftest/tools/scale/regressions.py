@@ -1,6 +1,7 @@
-"""Findings in a pytest session: each is a test, before the drawn cases of its own.
+"""Replay findings in a pytest session: each finding is a test before its test's drawn cases.
 
-Where it passes it is closed, and where it fails it is open again; only by a run on what showed it.
+A finding is closed if it passes, and opened again if it fails. Only a session with the finding's
+setting changes its state.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ _NAMED = re.compile(rf"\[.*\b{_LABEL}([0-9a-f]+)\b")
 
 
 class FindingWarning(UserWarning):
-    """A finding cannot be replayed as it stands."""
+    """A finding cannot be replayed."""
 
 
 def with_findings(config: pytest.Config, request: Request, runner: Runner) -> Runner:
-    """The runner of a session: a campaign's, or its own beside the findings that it replays."""
+    """Return the runner of a session, and replay findings unless the session is a campaign."""
     findings = FindingStore()
     level = f"level {request.level}" if request.level else None
     names = (backend.name for backend in runner.backends)
     config.pluginmanager.register(_WithRemoteDatabase())
-    # What decides whether a case does the same in two sessions.
+    # Two sessions with equal settings give equal results for a case.
     setting = ", ".join(filter(None, (*names, level, request.strictness)))
     if is_campaign():
         from difftest.tools.scale.campaign import CampaignRunner
@@ -47,7 +48,7 @@ def with_findings(config: pytest.Config, request: Request, runner: Runner) -> Ru
 
 
 class _RemoteDatabase(database.ExampleDatabase):
-    """A database on another machine, such as one in Redis, until it fails: a line tells that."""
+    """A database on another machine, such as Redis. After its first error it is not used again."""
 
     def __init__(self, remote: database.ExampleDatabase) -> None:
         super().__init__()
@@ -56,10 +57,10 @@ class _RemoteDatabase(database.ExampleDatabase):
     def _ask(self, method: str, *arguments: Any) -> tuple[bytes, ...]:
         try:
             return tuple(getattr(self.database, method)(*arguments) or ())
-        except Exception as error:  # each kind of database has errors of its own
+        except Exception as error:  # each kind of database raises its own errors
             with internal_error_scope("Hypothesis's database"):
-                told = f"{str(error).rstrip('.')}; it is left alone from now on"
-                raise ConnectionError(told) from None
+                text = f"{str(error).rstrip('.')}; it is left alone from now on"
+                raise ConnectionError(text) from None
         if is_campaign():  # its session has ended
             print_internal_errors()
         self.database = database.InMemoryExampleDatabase()
@@ -72,7 +73,7 @@ class _RemoteDatabase(database.ExampleDatabase):
 
 
 class _WithRemoteDatabase:
-    """The plugin of a session whose database may be gone before it ends."""
+    """The plugin of a session that survives the loss of its database."""
 
     def pytest_sessionstart(self) -> None:
         kept = FindingStore().database
@@ -93,11 +94,11 @@ class _RegressionPlugin:
         self.findings = findings
         self.known: dict[str, CampaignFinding] = {}
         self.failed: set[str] = set()
-        self.told: list[str] = []
+        self.messages: list[str] = []
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self) -> None:
-        """Read what is known, now that it is sure which profile of Hypothesis counts."""
+        """Read the findings. By now Hypothesis's profile, and so the database, is final."""
         self.findings.exchange()
         self.known = {finding.id: finding for finding in self.findings}
 
@@ -119,29 +120,30 @@ class _RegressionPlugin:
         check = checks_of(test.check_case, getattr(obj, "pytestmark", ()), "case", cases, labels)
         added = collector.ihook.pytest_pycollect_makeitem(collector=collector, name=name, obj=check)
         for item in added:
-            item.obj = check  # pytest looks the function up by its name, which is the test's
+            item.obj = check  # pytest looked the function up by the name of the test
         return added + items
 
     def _is_fit(self, finding: CampaignFinding, test: KernelTest) -> bool:
-        """Whether its case is one of the test still, and ends in this session."""
+        """Return whether a finding's case still fits the test, and ends in this session."""
         if finding.limits and self.request.timeout is self.request.memory is None:
             limits = " ".join(finding.limits)
-            self.told.append(f"finding {finding.id} not replayed: it may not end without {limits}")
+            text = f"finding {finding.id} not replayed: it may not end without {limits}"
+            self.messages.append(text)
             return False
         try:
             case_from_json(finding.case_text, test.spec)
         except CaseError as error:
-            what = f"finding {finding.id} is no case of {finding.test} any more: {error}"
             if finding.state == OPEN:
-                told = FindingWarning(
-                    f"{what}. If its bug is gone: difftest findings close {finding.id}"
+                warning = FindingWarning(
+                    f"finding {finding.id} is no case of {finding.test} any more: {error}. "
+                    f"If its bug is gone: difftest findings close {finding.id}"
                 )
-                warnings.warn(told, stacklevel=1)
+                warnings.warn(warning, stacklevel=1)
             return False
         return True
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Close or open a finding by what came of it, where all reports come together."""
+        """Close or open a finding by the result of its test, in the process with all reports."""
         named = _NAMED.search(report.nodeid)
         finding = self.known.get(named[1]) if named else None
         is_worker = hasattr(self.config, "workerinput")
@@ -156,15 +158,15 @@ class _RegressionPlugin:
             state = finding.state
         if state == finding.state:
             return
-        said = "clean, and closed" if state == CLOSED else "back, and open again"
-        self.told.append(f"{said}: {finding}")
+        change = "clean, and closed" if state == CLOSED else "back, and open again"
+        self.messages.append(f"{change}: {finding}")
         self.known[finding.id] = finding.now(state, commit_of(self.config.rootpath))
         self.findings.put(self.known[finding.id])
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say what became of findings, and how many are open."""
-        still = sum(finding.state == OPEN for finding in self.known.values())
-        if self.told or still:
+        """Print the changes of findings, and the number of open findings."""
+        open_count = sum(finding.state == OPEN for finding in self.known.values())
+        if self.messages or open_count:
             terminalreporter.section("findings of campaigns")
-            total = f"{still} open of {len(self.known)}: difftest findings"
-            terminalreporter.write_line("\n".join([*dict.fromkeys(self.told), total]))
+            total = f"{open_count} open of {len(self.known)}: difftest findings"
+            terminalreporter.write_line("\n".join([*dict.fromkeys(self.messages), total]))

@@ -1,7 +1,7 @@
-"""The rows of a sweep on the disk: a line for each as it comes, and Parquet when all are there.
+"""The rows of a sweep on disk: a journal with a line for each row, and Parquet at the end.
 
-A row is on the disk before the next is done. Whatever ends a sweep, and when, the same command does
-what is left: rows are told apart by what decides them.
+Each row is written to disk before the next row is judged. After any kind of end, the same command
+judges the rows that are left. A digest of everything that decides a row identifies it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ IDENTITY = MappingProxyType(
         "versions": "the versions of what runs and judges it",
     }
 )
-"""Columns that say what a row is of, in words."""
+"""The columns that identify the code behind a row, each with its description in messages."""
 COLUMNS = MappingProxyType(
     {
         **dict.fromkeys(("key", "kernel", "outcome", "reason"), "string"),
@@ -49,32 +49,32 @@ COLUMNS = MappingProxyType(
         **dict.fromkeys(IDENTITY, "string"),
     }
 )
-"""Of each row, after the axes."""
+"""The columns of each row after the axes, and their types."""
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 def require_extra(module: str, what: str, extra: str = "scale") -> None:
-    """A usage error if an extra is not installed."""
+    """Raise click.UsageError if an extra is not installed."""
     if lack := install_hint(module, what, extra):
         raise click.UsageError(lack)
 
 
 def identity_of(spec: KernelSpec, test: str) -> dict[str, str]:
-    """Digests of all that decides what comes of a point, and of the versions."""
+    """Return digests of the code that decides the outcome of a point, and the versions."""
     kernels = [spec.kernel, *spec.others]
     functions: list[Any] = [spec.reference, *filter(None, [spec.magnitude])]
     functions += [source for source in spec.domain.values() if is_function_of_domain(source)]
-    told = {name: _ADDRESS.sub("", repr(source)) for name, source in spec.domain.items()}
+    domain = {name: _ADDRESS.sub("", repr(source)) for name, source in spec.domain.items()}
     own = Path(test.partition("::")[0])
     return {
         "kernel_digest": _digest(_files(kernels)),
-        "spec_digest": _digest([*_files(functions), own.read_bytes(), json.dumps(told).encode()]),
+        "spec_digest": _digest([*_files(functions), own.read_bytes(), json.dumps(domain).encode()]),
         "versions": json.dumps({**versions(), "build": package_digest("timing", "scale")[:12]}),
     }
 
 
 def _files(functions: Iterable[Any]) -> list[bytes]:
-    """The files of the functions and of those of the same author that they call."""
+    """Return the contents of the files of functions and of user functions that they call."""
     reached = [inner for function in functions for inner in functions_of(function)]
     return [Path(file).read_bytes() for file in sorted({f.__code__.co_filename for f in reached})]
 
@@ -85,15 +85,16 @@ def _digest(parts: Iterable[bytes]) -> str:
 
 
 def key_of(identity: Mapping[str, str], test: str, cases: int, point: Point) -> str:
-    """What tells a row from others."""
+    """Return the key that identifies a row."""
     name = test.rpartition("::")[2]
     return _digest([json.dumps([dict(identity), name, point, cases]).encode()])
 
 
 class Store:
-    """The rows of a sweep by their keys, in ``FILE.parquet`` and ``FILE.parquet.jsonl``.
+    """The rows of a sweep by key, in ``FILE.parquet`` and the journal ``FILE.parquet.jsonl``.
 
-    The second is there while a sweep goes on. Where one holds something else it is a UsageError.
+    The journal exists while a sweep is not finished. A file with other contents raises
+    click.UsageError.
     """
 
     def __init__(self, file: Path, *, fresh: bool = False) -> None:
@@ -107,40 +108,40 @@ class Store:
         self.rows: dict[str, Row] = {row["key"]: row for row in before} | self.journal.known
 
     def check(self, identity: Mapping[str, str], keys: Iterable[str]) -> None:
-        """A click.UsageError if what is there is of another kernel, test, version or points."""
-        told = ""
+        """Raise click.UsageError if the rows are of another kernel, test, version or grid."""
+        reason = ""
         for name, words in IDENTITY.items():
             if {row[name] for row in self.rows.values()} - {identity[name]}:
-                told = told or f"since then changed {words}"
+                reason = reason or f"since then changed {words}"
         foreign = len(self.rows.keys() - set(keys))
-        if foreign and not told:
-            told = f"{foreign} of its points are not among those of this command"
-        if told:
+        if foreign and not reason:
+            reason = f"{foreign} of its points are not among those of this command"
+        if reason:
             raise click.UsageError(
-                f"{self.file} holds a sweep of before: {told}; give another -o, and compare with "
+                f"{self.file} holds a sweep of before: {reason}; give another -o, and compare with "
                 "--compare; or --fresh forgets it"
             )
 
     def add(self, row: Row) -> None:
-        """Keep a row, and see it on the disk."""
+        """Keep a row, and write it to disk."""
         self.rows[row["key"]] = row
         self.journal.add(row["key"], row)
 
     def finish(self, keys: Sequence[str], axes: Sequence[str]) -> list[Row]:
-        """Write Parquet, with the rows in the order of their keys; the journal is not needed then.
+        """Write the rows as Parquet in the order of their keys, and remove the journal.
 
-        A kill leaves the file as it was or as it will be.
+        The file is replaced atomically.
         """
         rows = [self.rows[key] for key in keys]
         with atomic_write(self.file) as path:
             write_rows(path, rows, axes)
-        self.journal.close()  # Windows removes no open file
+        self.journal.close()  # Windows cannot remove an open file
         self.journal.file.unlink(missing_ok=True)
         return rows
 
 
 def write_rows(file: Path, rows: Sequence[Row], axes: Sequence[str]) -> None:
-    """Write rows as Parquet: a column for each axis, then those that each row has."""
+    """Write rows as Parquet: a column for each axis, then the columns that every row has."""
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
@@ -151,7 +152,7 @@ def write_rows(file: Path, rows: Sequence[Row], axes: Sequence[str]) -> None:
             return pa.array(values, pa.list_(pa.string()) if kind == "list" else kind)
         try:
             return pa.array(values)
-        except pa.ArrowException:  # of several kinds
+        except pa.ArrowException:  # values of several types
             return pa.array([None if value is None else str(value) for value in values])
 
     table = pa.table({name: column(name) for name in dict.fromkeys([*axes, *COLUMNS])})
@@ -161,7 +162,7 @@ def write_rows(file: Path, rows: Sequence[Row], axes: Sequence[str]) -> None:
 
 
 def read_rows(file: Path) -> list[Row]:
-    """The rows of a sweep. Raises click.UsageError: the file is none."""
+    """Return the rows of a sweep; raise click.UsageError if the file does not hold a sweep."""
     require_extra("pyarrow", "a sweep")
     import pyarrow as pa
     import pyarrow.parquet as parquet

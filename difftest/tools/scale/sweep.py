@@ -1,6 +1,6 @@
-"""`difftest sweep`: one kernel test over a grid of points, a row for each in Parquet.
+"""`difftest sweep`: run one kernel test over a grid of points, and write a row for each point.
 
-And what is shown of the rows: a table, a heat map, and what changed since a sweep of before.
+The rows can be printed as a table, drawn as a heat map, and compared with an earlier sweep.
 """
 
 from __future__ import annotations
@@ -36,34 +36,34 @@ from difftest.tools.scale.store import (
 from difftest.tools.verdict.outcome import Outcome
 
 LISTED = 20
-"""Rows of the table, and of those that do not agree, each."""
+"""The rows to print: of the table, and of points that do not agree."""
 _TIMES = ("predicted_us", "low_us", "high_us", "bound_us")
 _CELL = 0.9
-"""Inches."""
+"""The width of a cell of the heat map, in inches."""
 
 
 def agrees(row: Row) -> bool:
-    """Whether a point is right."""
+    """Return whether the kernel agrees with the reference at a point."""
     return bool(row["outcome"] == Outcome.AGREES.value)
 
 
 def varying(rows: Sequence[Row], axes: Sequence[str]) -> list[str]:
-    """The axes that have several values."""
+    """Return the axes that have several values."""
     return [name for name in axes if len({row[name] for row in rows}) > 1]
 
 
 def point_text(row: Row, axes: Sequence[str]) -> str:
-    """``n=4, dtype=float32``."""
+    """Return the text of a point, such as ``n=4, dtype=float32``."""
     return ", ".join(f"{name}={row[name]}" for name in axes)
 
 
 def microseconds(value: float | None) -> str:
-    """A predicted time, or nothing."""
+    """Return the text of a predicted time; empty without a time."""
     return "" if value is None else f"{value:,.1f}"
 
 
 def print_rows(rows: Sequence[Row], axes: Sequence[str]) -> None:
-    """Print how many points came to what, the fastest, and those that do not agree."""
+    """Print the number of points by outcome, the fastest points, and points that disagree."""
     counts = Counter(row["outcome"].replace("_", " ") for row in rows)
     parts = ", ".join(f"{outcome}: {count}" for outcome, count in counts.most_common())
     click.echo(f"{len(rows)} point{'s' * (len(rows) > 1)}; {parts}")
@@ -73,15 +73,7 @@ def print_rows(rows: Sequence[Row], axes: Sequence[str]) -> None:
         key=lambda row: float(row["predicted_us"]),
     )
     if timed:
-        title = f"The fastest{f' {LISTED} of {len(timed)}' * (len(timed) > LISTED)}, as predicted"
-        table = titled_table(title, (*names, "limit"), ("us (from, to)", "bound", "SBUF", "PSUM"))
-        for row in timed[:LISTED]:
-            predicted, *ends, bound = (microseconds(row[column]) for column in _TIMES)
-            times = f"{predicted} ({', '.join(ends)})"
-            bytes_of = (str(row[column] or "") for column in ("sbuf_bytes", "psum_bytes"))
-            left = (*(str(row[name]) for name in names), row["limited_by"])
-            table.add_row(*left, times, bound, *bytes_of)
-        print_table(table_console(), table)
+        _print_fastest(timed, names)
     wrong = [row for row in rows if not agrees(row)]
     for row in wrong[:LISTED]:
         click.echo(f"{row['outcome']}: {point_text(row, names)}: {row['reason']}")
@@ -89,8 +81,21 @@ def print_rows(rows: Sequence[Row], axes: Sequence[str]) -> None:
         click.echo(f"and {len(wrong) - LISTED} more that do not agree")
 
 
+def _print_fastest(timed: Sequence[Row], names: Sequence[str]) -> None:
+    """Print a table of the fastest points; ``timed`` has all points with a time, in order."""
+    title = f"The fastest{f' {LISTED} of {len(timed)}' * (len(timed) > LISTED)}, as predicted"
+    table = titled_table(title, (*names, "limit"), ("us (from, to)", "bound", "SBUF", "PSUM"))
+    for row in timed[:LISTED]:
+        predicted, *ends, bound = (microseconds(row[column]) for column in _TIMES)
+        times = f"{predicted} ({', '.join(ends)})"
+        sizes = (str(row[column] or "") for column in ("sbuf_bytes", "psum_bytes"))
+        point = (*(str(row[name]) for name in names), row["limited_by"])
+        table.add_row(*point, times, bound, *sizes)
+    print_table(table_console(), table)
+
+
 def heat_map(rows: Sequence[Row], x: str, y: str, file: Path) -> None:
-    """Draw the median predicted latency over two axes; what does not agree is counted."""
+    """Draw the median predicted latency over two axes, and count points that do not agree."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -124,19 +129,20 @@ def heat_map(rows: Sequence[Row], x: str, y: str, file: Path) -> None:
 
 
 SURE = 0.05
-"""Of the groups that are named slower or faster, so many are not, at most, on average."""
+"""The false discovery rate: the expected share of named groups that did not change."""
 LEAST = 6
-"""Points of a group that changed: of fewer no test of ranks is sure."""
+"""The least number of changed points of a group. With fewer, no rank test is significant."""
 
 
 def shifts(
     pairs: Sequence[tuple[Row, Row]], axes: Sequence[str]
 ) -> dict[str, tuple[list[float], float]]:
-    """Of all points, and of those of each value of an axis: how each has changed, and the chance.
+    """Return the changes and the p-value of each group of points.
 
-    A change is the logarithm of new over old. The chance is of ranks as uneven if nothing had
-    shifted: Wilcoxon's signed ranks, both sides, points that did not change left out, as Benjamini
-    and Hochberg correct it for many groups. A group with few changes has none.
+    The groups are all points, and the points of each value of an axis. A change is the logarithm of
+    new over old. The p-value is from Wilcoxon's two-sided signed-rank test without unchanged
+    points, with the correction of Benjamini and Hochberg for several groups. Groups with fewer than
+    ``LEAST`` changes are left out.
     """
     from scipy.stats import false_discovery_control, wilcoxon
 
@@ -154,11 +160,9 @@ def shifts(
 def comparison(
     old: Sequence[Row], new: Sequence[Row], axes: Sequence[str]
 ) -> tuple[list[str], bool]:
-    """What changed of the points in both, in lines; and whether one that agreed newly fails."""
+    """Return the lines of a comparison of two sweeps, and whether a point newly fails."""
     require_extra("scipy", "--compare")
-    earlier = {tuple(str(row.get(name)) for name in axes): row for row in old}
-    points = [(tuple(str(row[name]) for name in axes), row) for row in new]
-    pairs = [(earlier[point], row) for point, row in points if point in earlier]
+    pairs = _common_points(old, new, axes)
     if not pairs:
         raise click.UsageError("--compare: the sweeps have no point in common")
     names = varying(new, axes)
@@ -170,19 +174,23 @@ def comparison(
     return [*lines, *_shift_lines(pairs, names)], bool(failing)
 
 
+def _common_points(
+    old: Sequence[Row], new: Sequence[Row], axes: Sequence[str]
+) -> list[tuple[Row, Row]]:
+    """Return the old and the new row of each point that both sweeps have."""
+    earlier = {tuple(str(row.get(name)) for name in axes): row for row in old}
+    points = [(tuple(str(row[name]) for name in axes), row) for row in new]
+    return [(earlier[point], row) for point, row in points if point in earlier]
+
+
 def _shift_lines(pairs: Sequence[tuple[Row, Row]], names: Sequence[str]) -> Iterator[str]:
     timed = [pair for pair in pairs if pair[0]["predicted_us"] and pair[1]["predicted_us"]]
     sure = {group: shift for group, shift in shifts(timed, names).items() if shift[1] < SURE}
     for group, (changes, chance) in sure.items():
-        ratio, changed = math.exp(statistics.median(changes)), np.count_nonzero(changes)
-        if ratio > 1:
-            way = "slower"
-        elif ratio < 1:
-            way = "faster"
-        else:
-            way = "shifted"
+        ratio = math.exp(statistics.median(changes))
+        changed = np.count_nonzero(changes)
         yield (
-            f"{way}: {group}: {ratio:.3f} times, median of {len(changes)}, "
+            f"{_direction(ratio)}: {group}: {ratio:.3f} times, median of {len(changes)}, "
             f"{changed} changed (predicted; p = {chance:.2g})"
         )
     ratios = [(new["predicted_us"] / old["predicted_us"], old, new) for old, new in timed]
@@ -193,6 +201,13 @@ def _shift_lines(pairs: Sequence[tuple[Row, Row]], names: Sequence[str]) -> Iter
         if ratio > 1:
             times = " -> ".join(microseconds(row["predicted_us"]) for row in (before, now))
             yield f"  {point_text(now, names)}: {times} us (predicted), {ratio:.2f} times"
+
+
+def _direction(ratio: float) -> str:
+    """Return the word for a ratio of new to old times."""
+    if ratio > 1:
+        return "slower"
+    return "faster" if ratio < 1 else "shifted"
 
 
 CASES = 5
@@ -213,10 +228,15 @@ def sweep_spec(
     *,
     fresh: bool = False,
 ) -> list[Row]:
-    """Judge the points that have no row yet; all rows, in the order of the points.
+    """Judge the points without a row, and return all rows in the order of the points.
 
-    ``workers`` are so many processes (0: this one), or those of Dask's scheduler at an address. An
-    axis that stands for nothing and a file of another sweep are a click.UsageError.
+    Parameters
+    ----------
+    workers : number of processes (0 uses this process), or the address of a Dask scheduler.
+
+    Raises
+    ------
+    click.UsageError : an axis is unknown, or the file holds another sweep.
     """
     check_axes(spec, axes)
     identity = identity_of(spec, orders.test)
@@ -242,7 +262,7 @@ def sweep_spec(
 def axes_of_command(
     over: Sequence[str], machines: str | None, case: str | None, sample: int | None = None
 ) -> Axes:
-    """The axes that a command line names."""
+    """Return the axes of a command line."""
     axes = parse_axes([*over, *([f"machine={machines}"] if machines else [])])
     shared = parse_case(case)
     taken = {*axes, *shared} & COLUMNS.keys() - {"kernel"}
@@ -257,7 +277,7 @@ def axes_of_command(
 @click.argument("test", metavar="PATH::TEST")
 @click.option("--over", multiple=True, metavar="NAME=VALUES", help=OVER)
 @click.option("--machines", metavar="trn1,trn2", help="The same as --over machine=trn1,trn2.")
-@click.option("--case", metavar="JSON", help="What all points share: names and values.")
+@click.option("--case", metavar="JSON", help="Names and values that all points share.")
 @click.option("--sample", type=click.IntRange(1), help="So many points, drawn; else all.")
 @click.option("--cases", type=click.IntRange(1), default=CASES, help="Drawn at each point.")
 @click.option("-o", "file", type=OutputFile(".parquet"), required=True, help="It goes on.")
@@ -268,13 +288,13 @@ def axes_of_command(
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), default=TIMEOUT, help=_CALL)
 @click.option("--fresh", is_flag=True, help="Forget what the file holds.")
 @click.option("--heat", type=(str, OutputFile(*PICTURES)), metavar="X,Y FILE.png", help="Picture.")
-@click.option("--compare", "old", type=Path, help="A sweep of before; 1 if a point newly fails.")
+@click.option("--compare", "old", type=Path, help="An earlier sweep; 1 if a point newly fails.")
 @click.pass_context
 def sweep(context: click.Context, /, test: str, file: Path, **options: Any) -> None:
     """Run a kernel test over a grid of points.
 
-    Each is a row of a Parquet file. A row has what came of the point, its predicted latency
-    with its interval, and its memory. The same command goes on after a stop.
+    Each point is a row of a Parquet file. A row has the outcome, the predicted latency with its
+    interval, and the memory. Run the command again to continue after a stop.
     """
     axes = axes_of_command(*map(options.pop, ("over", "machines", "case", "sample")))
     cases, timeout, heat, old = map(options.pop, ("cases", "timeout", "heat", "old"))
@@ -284,15 +304,15 @@ def sweep(context: click.Context, /, test: str, file: Path, **options: Any) -> N
     before = read_rows(old) if old is not None else None
     x, _, y = heat[0].partition(",") if heat else ("", "", "")
     if heat and not {x, y} <= axes[0].keys():
-        told = f"--heat takes X,Y, two names of --over ({', '.join(axes[0])}); got {heat[0]}"
-        raise click.UsageError(told)
+        text = f"--heat takes X,Y, two names of --over ({', '.join(axes[0])}); got {heat[0]}"
+        raise click.UsageError(text)
     if heat:
         require_extra("matplotlib", "--heat", "plot")
     try:
         rows = with_spec(test, lambda spec: sweep_spec(spec, orders, axes, file, **options))
     except KeyboardInterrupt:
-        told = f"stopped: what is done is in {file}.jsonl; the same command goes on"
-        raise KeyboardInterrupt(told) from None
+        text = f"stopped: what is done is in {file}.jsonl; the same command goes on"
+        raise KeyboardInterrupt(text) from None
     print_rows(rows, list(axes[0]))
     if all(row["outcome"] in ("inconclusive", "weak_spec") for row in rows):
         raise click.ClickException("no point decides: each row says why in its column reason")

@@ -1,4 +1,4 @@
-"""The trials of a tuner in a study of Optuna, which may outlive the process that asks for them."""
+"""The trials of a tuner in a study of Optuna, which may outlive the tuner's process."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Place: TypeAlias = tuple[int, ...]
 KEPT = "attempt"
 """The attribute of a trial that holds the attempt at its point."""
 _OWNER = "process"
-"""The attribute of a trial that names the process that looks at its point."""
+"""The attribute of a trial that names the process of its point."""
 _AGAIN = "again"
-"""The attribute of a trial whose point another process had begun and not ended."""
+"""The attribute of a trial whose point an earlier process began but did not end."""
 _REPEATS = 30
 """Known points that Optuna may propose in a row; then the first unknown point is taken."""
 
@@ -26,12 +26,12 @@ _REPEATS = 30
 class Trials:
     """The trials of a search over axes, each with its number of values.
 
-    The study has one complete trial of each point. A sampler proposes known points, too: it has a
-    study of its own, in memory, in which known points may be told more than once.
+    The study has one complete trial of each point. A sampler also proposes known points. It
+    therefore has its own study, in memory, where a known point may occur more than once.
 
-    A process that is killed leaves a trial that is running for ever. The next process fails that
-    trial and asks for its point once more. A point at which two processes ended is not asked for
-    again: :meth:`settle` returns it.
+    A process that is killed leaves a running trial. The next process fails that trial and tries
+    its point once more. A point that ended two processes is not tried again: :meth:`settle`
+    returns it.
 
     Attributes
     ----------
@@ -48,12 +48,12 @@ class Trials:
         self._kinds: Any = {
             name: optuna.distributions.IntDistribution(0, n - 1) for name, n in counts.items()
         }
-        # A search that goes on has another seed: it would propose what its first process did.
+        # With an equal seed, a continued search would propose the points of its first process.
         seed = len(study.get_trials(deepcopy=False))
         self._proposals = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
 
     def settle(self, worst: float) -> list[Place]:
-        """Settle the trials of processes that have ended; return the points that ended two.
+        """Settle the trials of ended processes; return the points that ended two processes.
 
         ``worst`` is the time of a point that has none.
         """
@@ -62,7 +62,7 @@ class Trials:
             if _is_alive(trial.user_attrs.get(_OWNER)):
                 continue
             kept = trial.user_attrs.get(KEPT)
-            if kept is not None:  # its process ended before it told the time
+            if kept is not None:  # the process ended before it reported the time
                 time = worst if kept["own_us"] is None else kept["own_us"]
                 self.study.tell(trial.number, time, skip_if_finished=True)
                 continue
@@ -77,7 +77,7 @@ class Trials:
         return lost
 
     def kept(self) -> Iterator[Mapping[str, Any]]:
-        """Yield the attempts that earlier processes kept, each point once; learn their times."""
+        """Yield the attempts of earlier processes, each point once, and add their times."""
         for trial in self._trials(self._states.COMPLETE):
             place = self._place(trial.params)
             kept = trial.user_attrs.get(KEPT)
@@ -90,7 +90,7 @@ class Trials:
         self.study.enqueue_trial(self._params(place), skip_if_exists=True)
 
     def ask(self, unknown: Iterator[Place]) -> tuple[Trial, Place]:
-        """Return a trial of a point that is not known, and its place.
+        """Return a trial of an unknown point, and its place.
 
         ``unknown`` yields such points, for a sampler that proposes known points alone.
         """
@@ -105,7 +105,7 @@ class Trials:
             self.study.tell(trial, state=self._states.FAIL)
 
     def _proposed(self, unknown: Iterator[Place]) -> Place:
-        """Return the next point that the sampler proposes and that is not known."""
+        """Return the next unknown point that the sampler proposes."""
         for _ in range(_REPEATS):
             trial = self._proposals.ask(self._kinds)
             place = tuple(int(trial.params[name]) for name in self.counts)
@@ -127,7 +127,7 @@ class Trials:
         self.study.enqueue_trial(self._params(place))
 
     def add(self, place: Place, time: float, kept: Mapping[str, Any]) -> None:
-        """Keep an attempt at a point for which no trial is running."""
+        """Keep an attempt at a point without a running trial."""
         self.study.add_trial(self._complete(place, time, {KEPT: kept}))
         self._learn(place, time)
 
@@ -154,7 +154,7 @@ class Trials:
         return self.study.get_trials(deepcopy=False, states=[state])
 
     def _place(self, params: Mapping[str, Any]) -> Place | None:
-        """Return the place of a trial's point; None of a trial that has none yet."""
+        """Return the place of a trial's point; None if the trial has no point yet."""
         if not params.keys() >= self.counts.keys():
             return None
         return tuple(int(params[name]) for name in self.counts)
@@ -165,9 +165,9 @@ def _this_process() -> list[Any]:
 
 
 def _is_alive(owner: Any) -> bool:
-    """Return whether another process on this computer looks at a trial's point.
+    """Return whether another live process on this computer has a trial's point.
 
-    A process of another computer counts as ended: the worst is that both look at the point.
+    A process of another computer counts as ended. At worst, both judge the point.
     """
     if not owner or owner[0] != platform.node() or owner[1] == os.getpid() or os.name != "posix":
         return False
@@ -175,6 +175,6 @@ def _is_alive(owner: Any) -> bool:
         os.kill(owner[1], 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # of another user's, which is there
+    except PermissionError:  # the process exists and belongs to another user
         return True
     return True

@@ -1,4 +1,4 @@
-"""`difftest tune`: the fastest point of a kernel that is correct, by predicted latency."""
+"""`difftest tune`: find the fastest correct point of a kernel by predicted latency."""
 
 from __future__ import annotations
 
@@ -37,22 +37,27 @@ from difftest.tools.verdict.judgement import task_bytes
 from difftest.tools.verdict.outcome import Outcome
 
 AGREES = Outcome.AGREES.value
-BOUND, TRACE_BOUND, SLOWER = "bound", "bound of its trace", "slower"
-"""Why a point was left: the traffic of its task, or the work of its trace, takes as long as the
-best; or its predicted time is not less."""
+BOUND = "bound"
+"""The status of a point whose inputs and outputs alone take the best point's time."""
+TRACE_BOUND = "bound of its trace"
+"""The status of a point whose traced work alone takes the best point's time."""
+SLOWER = "slower"
+"""The status of a point that is not predicted to be faster than the best point."""
 _WORST = 1e12
-"""Microseconds that Optuna is told of what has no time."""
+"""The time of a point without a time, for Optuna, in microseconds."""
 
 
 @dataclass(frozen=True)
 class TuningTrial:
-    """What is known of a point.
+    """The result of trying a point.
 
     Attributes
     ----------
-    status : ``agrees``; why it was left; or another outcome, of what is refused or wrong.
-    own_us : the kernel's own part, predicted, or the bound where it was left by that; None if
-        nothing is known. latency_us, low_us, high_us : predicted, of the whole, or nothing.
+    status : ``agrees``, the reason why the point was skipped, or another outcome.
+    own_us : the predicted time of the kernel's own part, or the bound that skipped the point, in
+        microseconds; None without either.
+    latency_us, low_us, high_us : the predicted latency and its interval, in microseconds; None if
+        it is unknown.
     """
 
     point: Point
@@ -66,11 +71,14 @@ class TuningTrial:
 
 @dataclass
 class Tuner:
-    """A search over a grid, for one case.
+    """A search over a grid for the fastest point of one case.
 
-    So many ``cases`` are drawn to judge a point that would be the best; the case whose time counts
-    is one more. ``attempts`` is what is known, in order; ``ladder``, what was the best when found.
-    ``study`` is where Optuna keeps it, if anywhere: a search goes on with what is there.
+    Attributes
+    ----------
+    cases : number of drawn cases that judge a new best point, in addition to the timed case.
+    attempts : the results of all tried points, in order.
+    ladder : the results that were the best when they were found.
+    study : Optuna's arguments for a stored study; a search continues a stored study.
     """
 
     spec: KernelSpec
@@ -81,13 +89,13 @@ class Tuner:
     study: Mapping[str, Any] = field(default_factory=dict)
 
     def search(self, trials: int, start: Mapping[str, int]) -> Iterator[TuningTrial]:
-        """Look at so many points, or all; the first has these places on the axes."""
+        """Try up to ``trials`` points; yield each result. ``start`` places the first point."""
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         try:
             study = optuna.create_study(**self.study)
-        except Exception as error:  # of whatever keeps it
+        except Exception as error:  # each kind of storage raises its own errors
             raise click.UsageError(f"--storage: {str(error).splitlines()[0]}") from None
         kept = Trials(study, {name: len(values) for name, values in self.axes.axes.items()})
         kept.begin(tuple(start.values()))
@@ -129,7 +137,7 @@ class Tuner:
         return (self.ladder[-1].own_us if self.ladder else None) or math.inf
 
     def attempt(self, point: Point, stored: TuningTrial | None = None) -> TuningTrial:
-        """Look at a point, no further than it can still be the best, unless it is stored."""
+        """Try a point while it can still be the best, and keep the result or the stored result."""
         attempt = stored or self.timed(point, self.best_us)
         attempt = self.judged(attempt) if not stored and attempt.status == AGREES else attempt
         self.attempts.append(attempt)
@@ -137,9 +145,9 @@ class Tuner:
         return attempt
 
     def place_of_best(self) -> Iterator[tuple[int, int]]:
-        """The best's place among all points that are correct, and how many have a time.
+        """Yield the rank of the best among correct points, and the number of points with a time.
 
-        Told anew after each point. What is faster than the best is judged.
+        A pair is yielded after each point. Points that are faster than the best are judged.
         """
         attempts = {tuple(a.point.values()): a for a in self.attempts if a.latency_us}
         before = count = 0
@@ -152,9 +160,10 @@ class Tuner:
             yield 1 + before, count
 
     def timed(self, point: Point, limit: float = math.inf) -> TuningTrial:
-        """The predicted time, the cheapest question first; ``agrees`` is not judged yet.
+        """Return the predicted time of a point; its status ``agrees`` is not judged yet.
 
-        What cannot be below the limit, microseconds of the kernel's own part, is left.
+        ``limit`` is a time of the kernel's own part, in microseconds. Cheap bounds come first. A
+        point that cannot be below the limit is skipped.
         """
         place, case = self._place(point)
         try:
@@ -179,7 +188,7 @@ class Tuner:
         return TuningTrial(point, AGREES if prediction.middle < limit else SLOWER, *times)
 
     def judged(self, attempt: TuningTrial) -> TuningTrial:
-        """The attempt with its outcome on drawn cases of the domain, then on the case itself."""
+        """Return the attempt with its outcome on drawn cases, and then on the timed case."""
         point = {**self.axes.shared, **attempt.point}
         free = {name: value for name, value in point.items() if name not in self.spec.domain}
         row = PointJudge(self.spec, self.cases).row({**free, **attempt.point})
@@ -188,7 +197,7 @@ class Tuner:
         return replace(attempt, status=row["outcome"], reason=row["reason"])
 
     def own(self) -> TuningTrial | None:
-        """The defaults of its parameters, timed, and judged if faster than the best; or None."""
+        """Time the defaults of the kernel's parameters; judge them if faster; None without any."""
         chosen = {name: value for name, value in self.axes.shared.items() if name == "kernel"}
         shown = signature_of(spec_at(self.spec, chosen).spec.kernel)
         rows = shown.parameters if shown is not None else {}
@@ -199,7 +208,7 @@ class Tuner:
         return self.judged(attempt) if (attempt.own_us or math.inf) < self.best_us else attempt
 
     def _place(self, point: Point) -> tuple[SpecAtPoint, Case]:
-        """The spec at a point, and the case whose time counts, on random data."""
+        """Return the spec at a point, and the timed case with random data."""
         values = {**self.axes.shared, **point}
         place = spec_at(self.spec, values)
         sources: Mapping[str, Any] = place.spec.domain
@@ -209,7 +218,7 @@ class Tuner:
             return place, minimal_case(place.spec, own)
 
     def _task_bound(self, spec: KernelSpec, case: Case) -> float:
-        """Microseconds that the inputs and outputs take, each once: known without any run."""
+        """Return the microseconds for the inputs and outputs once, which needs no run."""
         name = spec.machine_of(case.values)
         figures = timing_parameters(
             MACHINES[name] if name else getattr(spec.kernel, "machine", TRN2)
@@ -230,10 +239,17 @@ _LEFT = {
 def run_tuner(
     tuner: Tuner, start: Mapping[str, Any], trials: int, *, exhaustive: bool = False
 ) -> Iterator[str]:
-    """Look at so many points of a grid, or at all for the best's place; what came of it, in lines.
+    """Try points of a grid, and yield the lines of the report.
 
-    It begins at the values of ``start``, of other axes at the first. An axis that stands for
-    nothing is a click.UsageError, and so is a case with names left open.
+    Parameters
+    ----------
+    start : the values of the first point; other axes begin at their first values.
+    trials : number of points to try.
+    exhaustive : whether to time all points afterwards, for the rank of the best point.
+
+    Raises
+    ------
+    click.UsageError : an axis is unknown, or the case lacks a value of the domain.
     """
     from optuna.exceptions import StorageInternalError
 
@@ -244,14 +260,8 @@ def run_tuner(
         raise click.UsageError(
             f"the times of one case are compared: give --case a value for {', '.join(missing)}"
         )
-    places = dict[str, int]()
+    places = _start_places(tuner.axes, start)
     ranks = list[tuple[int, int]]()
-    for name, values in tuner.axes.axes.items():
-        value = start.get(name, values[0])
-        if value not in values:
-            known = ", ".join(map(str, values))
-            raise click.UsageError(f"--start {name}={value}: the axis has {known}")
-        places[name] = values.index(value)
     points = len(tuner.axes)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -260,21 +270,34 @@ def run_tuner(
                 for _ in tuner.search(trials, places):
                     advance()
             except StorageInternalError as error:
-                said = str(error.__cause__ or error).splitlines()[0]
-                raise click.ClickException(f"--storage: {said}; the same command goes on") from None
+                cause = str(error.__cause__ or error).splitlines()[0]
+                text = f"--storage: {cause}; the same command goes on"
+                raise click.ClickException(text) from None
         own = tuner.own()
         if exhaustive:
             with progress("all points", points) as advance:
-                for told in tuner.place_of_best():
-                    ranks.append(told)
+                for rank in tuner.place_of_best():
+                    ranks.append(rank)
                     advance()
     yield from _ladder(tuner, own)
     for place, count in ranks[-1:]:
         yield f"place {place} of {count} points that have a time (predicted)"
 
 
+def _start_places(axes: Axes, start: Mapping[str, Any]) -> dict[str, int]:
+    """Return the place on each axis of the first point; raise UsageError for an unknown value."""
+    places: dict[str, int] = {}
+    for name, values in axes.axes.items():
+        value = start.get(name, values[0])
+        if value not in values:
+            known = ", ".join(map(str, values))
+            raise click.UsageError(f"--start {name}={value}: the axis has {known}")
+        places[name] = values.index(value)
+    return places
+
+
 def _ladder(tuner: Tuner, own: TuningTrial | None) -> Iterator[str]:
-    """The improvements, how far the others were looked at, the best beside the kernel's own."""
+    """Yield the improvements, the number of points by status, the best point and the defaults."""
     yield f"{len(tuner.attempts)} of {len(tuner.axes)} points looked at; all times are predicted"
     for before, attempt in zip([None, *tuner.ladder], tuner.ladder, strict=False):
         yield f"{microseconds(attempt.latency_us):>8} us  {_step(before, attempt)}"
@@ -290,12 +313,12 @@ def _ladder(tuner: Tuner, own: TuningTrial | None) -> Iterator[str]:
     yield f"  {time} us predicted, between {low} and {high} nine times of ten"
     if own is not None:
         yield f"the kernel's own sizes: {point_text(own.point, list(own.point))}"
-        told = f"{microseconds(own.latency_us)} us predicted, {_times(own, best)} times the best's"
-        yield f"  {told if own.status == AGREES else f'{own.status}: {own.reason}'}"
+        text = f"{microseconds(own.latency_us)} us predicted, {_times(own, best)} times the best's"
+        yield f"  {text if own.status == AGREES else f'{own.status}: {own.reason}'}"
 
 
 def _step(before: TuningTrial | None, attempt: TuningTrial) -> str:
-    """What changed from one rung of the ladder to the next, and the gain."""
+    """Return the changed values between two results of the ladder, and the speedup."""
     if before is None:
         return point_text(attempt.point, list(attempt.point))
     old = before.point
@@ -312,22 +335,24 @@ def _times(slow: TuningTrial, fast: TuningTrial) -> str:
 @click.argument("test", metavar="PATH::TEST")
 @click.option("--over", multiple=True, metavar="NAME=VALUES", help=OVER)
 @click.option("--case", metavar="JSON", help="The case whose time counts: names and values.")
-@click.option("--start", multiple=True, metavar="NAME=VALUE", help="To begin at; else the first.")
-@click.option("--trials", type=click.IntRange(1), default=30, help="Points to look at.")
+@click.option("--start", multiple=True, metavar="NAME=VALUE", help="Value of the first point.")
+@click.option("--trials", type=click.IntRange(1), default=30, help="Points to try.")
 @click.option("--cases", type=click.IntRange(1), default=CASES, help="To judge a best point.")
 @click.option("--storage", metavar="URL", help="Optuna's, such as sqlite:///tune.db. It goes on.")
-@click.option("--exhaustive", is_flag=True, help="Then look at all points: the best's place.")
+@click.option("--exhaustive", is_flag=True, help="Then time all points: the best's rank.")
 @with_progress
 @click.pass_context
 def tune(context: click.Context, /, test: str, start: tuple[str, ...], **options: Any) -> None:
-    """Find the sizes with which a kernel is correct, and fastest.
+    """Find the sizes that make a kernel fastest and keep it correct.
 
-    The times are those of one case, and none is measured. What is fast is judged by drawn cases of
-    the test and by that case. The exit code is 1 if no point is correct.
+    The times of one case are predicted, not measured. Fast points are judged on drawn cases of the
+    test and on that case. The exit code is 1 if no point is correct.
     """
     require_extra("optuna", "tuning")
     axes = axes_of_command(options.pop("over"), None, options.pop("case"))
-    cases, begin, tuners = options.pop("cases"), parse_keywords(start), list[Tuner]()
+    cases = options.pop("cases")
+    begin = parse_keywords(start)
+    tuners: list[Tuner] = []
     storage = options.pop("storage")
 
     def run(spec: Any) -> list[str]:

@@ -1,1 +1,1 @@
-"""One kernel, one spec, one object that says what came of it: ``difftest verdict``."""
+"""The verdict on one kernel by one spec: ``difftest verdict``."""

@@ -1,10 +1,9 @@
-"""The backend that runs a candidate: its worker says what it asks of the machine, and we do that.
+"""The backend that runs a candidate: a worker records its instructions, this process replays them.
 
-The worker never sees the data that count. It runs the kernel on
-:mod:`~difftest.tools.verdict.backend`, and sends the tape of that launch
-(:mod:`difftest.simulator.tape`). The tape is replayed here, on the data of the case, by the
-ordinary simulator: exact run, detectors and trace are those of any launch. What a kernel computed
-in Python stands on the tape as a number, of the wrong data.
+The worker never sees the data of the case. It runs the kernel on decoy arrays, and sends the tape
+of that launch (:mod:`difftest.simulator.tape`). The ordinary simulator replays the tape here on
+the data of the case, with the usual exact run, detectors and trace. A value that the kernel
+computed in Python is a number on the tape, and that number comes from the decoys.
 """
 
 from __future__ import annotations
@@ -33,21 +32,21 @@ from difftest.tools.verdict.wire import WorkerEnd, array_header
 
 
 class Disclosure(Enum):
-    """How much of the data of a case a kernel's Python is shown."""
+    """The share of a case's data that a kernel's Python receives."""
 
     NOTHING = "nothing"
-    """Other floats, and other integers within the bounds of those that there are."""
+    """Decoy floats, and decoy integers within the bounds of the case's integers."""
     INTEGERS = "integers"
-    """Other floats. Registers that are loaded from integers hold what they will."""
+    """Decoy floats, and the case's integers. Registers loaded from integers have true values."""
     ALL = "all"
-    """The data themselves: registers follow what the kernel computes from floats."""
+    """The case's data: registers follow the values that the kernel computes from floats."""
 
 
 def decoys(arrays: tuple[Array, ...], shown: Disclosure, share: float = 1.0) -> tuple[Array, ...]:
-    """Arrays of the same shapes and dtypes; of integers that are not shown a share is others."""
+    """Return arrays of the same shapes and dtypes; ``share`` is the part of integers to replace."""
     random = np.random.default_rng()
 
-    def other(array: Array) -> Array:
+    def decoy(array: Array) -> Array:
         if shown is Disclosure.ALL or not array.size:
             return array.copy()
         if is_float(array.dtype):
@@ -57,23 +56,23 @@ def decoys(arrays: tuple[Array, ...], shown: Disclosure, share: float = 1.0) -> 
             return np.where(random.random(array.shape) < share, _integers(array, random), array)
         return array.copy()
 
-    return tuple(map(other, arrays))
+    return tuple(map(decoy, arrays))
 
 
 def _integers(array: Array, random: np.random.Generator) -> Array:
-    """Others within the bounds of those that there are; of a single value a few more."""
+    """Return random integers within an array's bounds, or in a wider range if all are equal."""
     low = int(array.min())
     high = int(array.max())
     most = 1 if array.dtype == BOOL else int(np.iinfo(array.dtype).max)
     high = min(high + 3 * (low == high), most)
-    low -= low == high  # the largest that there is, and True
+    low -= low == high  # no larger value exists: widen the range below
     return random.integers(low, high, array.shape, array.dtype, endpoint=True)
 
 
 def reseeded(case: Case, seed: int) -> Case:
-    """The case with random data of the same kinds from other seeds, for each input its own.
+    """Return the case with new seeds for its random data, one seed for each input.
 
-    Hidden weights of a fixed recipe are others then, and so are the data of a spec's examples.
+    The new seeds also change weights that a spec fixes by a recipe, and the data of its examples.
     """
     data: dict[str, Any] = dict(case.data)
     for place, (name, recipe) in enumerate(data.items()):
@@ -89,41 +88,44 @@ _HOW: dict[str, Callable[[BaseException], Outcome]] = {
     "unsupported": Unsupported,
 }
 _NAME = re.compile(r'(?<=\["name",)"(?:[^"\\]|\\.)*"')
-"""A tensor's own name on a tape: it may be another in each run, and changes no instruction."""
+"""A tensor's name on a tape. It may differ between runs, and changes no instruction."""
 _VALUE = re.compile(r'(?<=\["DeviceValue",)\[-?\d+,"[^"]*"\]')
 _NUMBER = re.compile(r'("TileForm":\[|"register )\d+')
 _PLACES = re.compile(r",[^,]*,\d+,\d+,\[[\d,]*\]\](,|\]\})?$")
-"""On a tape: a register's value, a number of a tensor or of a register, and what follows a call."""
+"""These patterns match parts of a tape's lines: a register's value, the number of a tensor or of a
+register, and the fields after a call."""
 _FOLLOWS = (
-    "two runs on other values of the same shapes ask other things of the machine, and no register "
-    "of the device holds what they decide by: its Python follows the data, earlier calls, random "
-    "numbers or addresses"
+    "two runs on arrays of the same shapes with other values execute other instructions, and no "
+    "register of the device decides between them: its Python follows the data, earlier calls, "
+    "random numbers or addresses"
 )
 _FOLLOWS_REGISTERS = (
-    "what it asks of the machine follows what registers hold, which Python does not know on a "
-    "device: it reads a loop on the device once"
+    "its instructions follow what registers hold, which Python does not know on a device: it "
+    "traces a loop on the device once"
 )
-_TRIES = 6  # of shares of integers that are others
-_KEPT = 64  # tapes that are kept, by the shapes of their calls
+_TRIES = 6  # shares of replaced integers, each half of the one before
+_KEPT = 64  # number of tapes in the cache, by the shapes of their calls
 
 
 class KernelFailure(Exception):
-    """What a kernel raised in its worker: its text, and whether a rule of the machine raised it."""
+    """An error of a kernel in its worker; ``is_rule`` if the kernel broke a rule of the machine."""
 
     is_rule = False
 
 
 class CheatError(Exception):
-    """What a kernel gives back is not of its instructions and the data."""
+    """A kernel's outputs do not come from its instructions and the data."""
 
     outcome = Judged.CHEATS
 
 
 class CandidateBackend:
-    """Runs the kernel that a worker has loaded, on the data of each call.
+    """A backend that runs the kernel that a worker has loaded, on the data of each call.
 
-    ``last`` is how much its Python was shown for the last call, and what it asked for then;
-    ``is_settled``, whether it was seen to ask for the same where registers hold other values.
+    Attributes
+    ----------
+    last : the disclosure and the tape of the last call.
+    is_settled : whether the instructions were compared for other values of registers.
     """
 
     name = "embedded"
@@ -138,9 +140,9 @@ class CandidateBackend:
         self._blind: list[Tape] = []
 
     def run(self, call: KernelCall) -> Outcome:
-        """Let the kernel say what it asks of the machine, and do that on the data of the call."""
+        """Record the kernel's instructions on decoys, and replay them on the data of the call."""
         arrays = [(array.shape, dtype_name(array.dtype)) for array in call.arrays]
-        # Instructions of equal ones are the same, unless the kernel follows data.
+        # Calls with equal shapes execute equal instructions, unless the kernel follows the data.
         shape = repr((arrays, sorted(call.parameters.items()), call.grid, call.machine))
         self.is_settled = True
         self._blind = []
@@ -151,10 +153,11 @@ class CandidateBackend:
                 return ran
         for shown in Disclosure:
             answer = self._tape(call, shown)
-            ran = _replay(call, answer) if isinstance(answer, Tape) else answer
-            if isinstance(answer, Tape) and (
-                shown is Disclosure.ALL or type(ran) is not Unsupported
-            ):
+            if not isinstance(answer, Tape):
+                ran = answer
+                continue
+            ran = _replay(call, answer)
+            if shown is Disclosure.ALL or type(ran) is not Unsupported:
                 self.shown[shown] += 1
                 self.last = shown, answer
                 if shown is Disclosure.NOTHING:
@@ -163,35 +166,47 @@ class CandidateBackend:
         return ran
 
     def _tape(self, call: KernelCall, shown: Disclosure) -> Outcome | Tape:
-        """The tape of the kernel where it is shown so much, or how it failed.
+        """Return the tape of the kernel at a disclosure, or how the kernel failed.
 
-        It runs as on its first call, and on other data as after all calls before. Where integers
-        belong together others are refused: then fewer and fewer are.
+        The kernel runs twice: in fresh modules, and on other data in modules that keep the state
+        of earlier calls. A kernel may reject integers that do not fit together. Then fewer and
+        fewer integers are replaced.
         """
         shares = [1.0]
         if shown is Disclosure.NOTHING and any(a.dtype in (*INTEGERS, BOOL) for a in call.inputs):
-            shares = [2.0**-turn for turn in range(_TRIES)]
+            shares = [2.0**-attempt for attempt in range(_TRIES)]
         for share in shares:
-            how = decoys(call.inputs, shown, share), decoys(call.inputs, shown, share)
-            text, again = self.ask(call, how[0], anew=True), self.ask(call, how[1], anew=False)
+            first = decoys(call.inputs, shown, share)
+            second = decoys(call.inputs, shown, share)
+            text = self.ask(call, first, anew=True)
+            again = self.ask(call, second, anew=False)
             if isinstance(text, str) and isinstance(again, str):
-                break
-        else:
-            return next(failed for failed in (text, again) if not isinstance(failed, str))
-        tape, other = _read(text), _read(again)
+                is_blind = shown is Disclosure.NOTHING and not all(
+                    map(np.array_equal, first, call.inputs)
+                )
+                return self._compared(text, again, is_blind=is_blind)
+        return next(failed for failed in (text, again) if not isinstance(failed, str))
+
+    def _compared(self, text: str, again: str, *, is_blind: bool) -> Tape:
+        """Return the tape of two runs; raise CheatError if their instructions differ.
+
+        ``is_blind`` says whether the runs received other integers than the case's.
+        """
+        tape = _read(text)
+        other = _read(again)
         if all(step.call != "effect" or step.made is None for step in tape.steps):  # no register
             if text != again and _NAME.sub("", text) != _NAME.sub("", again):
                 raise CheatError(_FOLLOWS)
             return tape
-        if shown is Disclosure.NOTHING and not all(map(np.array_equal, how[0], call.inputs)):
+        if is_blind:
             self._blind = [tape, other]
-        if not all(_are_alike(tape, other) for other in self._blind):
+        if not all(_are_alike(tape, blind) for blind in self._blind):
             raise CheatError(_FOLLOWS_REGISTERS)
         self.is_settled = bool(self._blind)
         return tape
 
     def ask(self, call: KernelCall, inputs: tuple[Array, ...], *, anew: bool) -> str | Outcome:
-        """The text of the tape of a run in the worker, or how it failed."""
+        """Return the text of the tape of a run in the worker, or how the run failed."""
         header = {
             "name": str(getattr(call.kernel, "__name__", "")),
             "inputs": [array_header(array) for array in inputs],
@@ -214,19 +229,19 @@ class CandidateBackend:
 
 
 def _are_alike(tape: Tape, other: Tape) -> bool:
-    """Whether the calls of both are the same for a device, that is given a loop on it once.
+    """Return whether two tapes have the same calls for a device, which receives a loop once.
 
-    Those in loops that only one of both goes through are left out.
+    The comparison leaves out calls in loops that only one tape enters.
     """
-    one = list(_given(tape))
-    two = list(_given(other))
+    one = list(_device_calls(tape))
+    two = list(_device_calls(other))
     both = {loop for around, *_ in one for loop in around}
     both &= {loop for around, *_ in two for loop in around}
     return _numbered(one, both) == _numbered(two, both)
 
 
 def _numbered(calls: list[Any], both: set[Any]) -> list[Any]:
-    """Those in no other loops; tensors and registers are told apart by the order of their use."""
+    """Return the calls within common loops, with tensors and registers numbered by first use."""
     numbers: dict[str, int] = {}
 
     def number(match: re.Match[str]) -> str:
@@ -235,23 +250,25 @@ def _numbered(calls: list[Any], both: set[Any]) -> list[Any]:
     return [(at, _NUMBER.sub(number, line)) for around, at, line in calls if around <= both]
 
 
-def _given(tape: Tape) -> Iterator[tuple[set[Any], Any, str]]:
-    """Calls of first turns, and outside of loops on the device, without values of registers.
+def _device_calls(tape: Tape) -> Iterator[tuple[set[Any], Any, str]]:
+    """Yield the calls that a device receives, each with its loops, place and text.
 
-    A loop there is known by its line, and by the calls outside of any before it.
+    These are calls outside of loops on the device, and calls of the first iteration of such loops.
+    The text leaves out values of registers. A loop is identified by its line and by the number of
+    calls outside of loops before it.
     """
     text = _NAME.sub("", _VALUE.sub("", tape_to_json(tape))).partition('"steps":[\n')[2]
     outside = 0
     for step, line in zip(tape.steps, text.splitlines(), strict=True):
-        turns = [turn for turn in step.loops if turn.loop.kind is LoopKind.DYNAMIC]
-        outside += not turns
-        if not any(turn.number for turn in turns):
-            around = {(turn.loop.location, outside) for turn in turns}
+        iterations = [entry for entry in step.loops if entry.loop.kind is LoopKind.DYNAMIC]
+        outside += not iterations
+        if not any(entry.number for entry in iterations):
+            around = {(entry.loop.location, outside) for entry in iterations}
             yield around, (step.stack, step.program), _PLACES.sub("", line)
 
 
 def _replay(call: KernelCall, tape: Tape) -> Outcome:
-    """What the calls of a tape compute on the data of a call; WorkerEnd of what is no tape."""
+    """Replay a tape on the data of a call; raise WorkerEnd if the tape is not valid."""
     ran = EmbeddedSimulator().run(call._replace(kernel=replay_tape(tape)))
     if isinstance(ran, Rejected) and isinstance(ran.error, ReplayError):
         raise WorkerEnd(Judged.CRASHED, f"its process answers with no run: {ran.error}")
@@ -259,19 +276,20 @@ def _replay(call: KernelCall, tape: Tape) -> Outcome:
 
 
 def _read(text: str) -> Tape:
-    """The tape in a text; WorkerEnd where it holds none."""
+    """Return the tape in a text; raise WorkerEnd if the text is not a valid tape."""
     try:
         tape = tape_from_json(text)
     except TapeFormatError as error:
         raise WorkerEnd(Judged.CRASHED, f"its process answers with no run: {error}") from None
     files = {place.file for step in tape.steps for place in step.stack}
-    if any(map(os.path.exists, files - linecache.cache.keys())):  # they would be read
+    # A report would print lines of these files.
+    if any(map(os.path.exists, files - linecache.cache.keys())):
         raise WorkerEnd(Judged.CRASHED, "its process names lines of files that are not its own")
     return tape
 
 
 def _error(header: Mapping[str, Any]) -> KernelFailure:
-    """An error of the name and the text that travelled."""
+    """Return an error with the class name and the message from a worker's answer."""
     kind = str(header.get("kind", ""))
     failure_type = type(kind, (KernelFailure,), {}) if kind.isidentifier() else KernelFailure
     error: KernelFailure = failure_type(str(header.get("error", "")))

@@ -1,7 +1,8 @@
-"""Many kernels against one spec: ``difftest verdict --batch``.
+"""Judge many kernels by one spec: ``difftest verdict --batch``.
 
-What is known of a kernel is a line of a file, on the disk before the next one begins: a batch goes
-on, however it was ended. Kernels are told apart by their source, and all that decides.
+Each verdict is a line of a file, written to disk before the next kernel begins. After any kind of
+end, run the command again to continue. A digest of a kernel's source, its test and the settings
+identifies its verdict.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ from difftest.tools.verdict.formats import kernel_argument
 from difftest.tools.verdict.outcome import Outcome, Stage
 
 PATIENCE = 2 * RUNS
-"""Times the seconds of a run that all of a kernel may take, its judge included."""
+"""The seconds for a kernel and its judge, as a multiple of the seconds of one run."""
 OURS = (Outcome.INCONCLUSIVE.value, Stage.IMPORT.value)
-"""The outcome and the stage where its judge or its worker could not go on: it is judged again."""
-KEPT = 64  # cases of which a process keeps what the reference said
+"""The outcome and the stage of a failed judge or worker. Such a kernel is judged again."""
+KEPT = 64  # reference results that a process keeps
 
 
 class BatchOrders(NamedTuple):
-    """What each process is told when it starts: all candidates."""
+    """The settings of each worker process, and all candidates."""
 
     test: str
     settings: JudgeSettings
@@ -59,26 +60,37 @@ class BatchOrders(NamedTuple):
 
 
 def candidates(batch: str, test: str, sources: Path) -> list[str]:
-    """The kernels of a batch, FILE.py:KERNEL: ``DIR:KERNEL``, or the lines of ``FILE.jsonl``."""
+    """Return the kernels, FILE.py:KERNEL, of a batch: ``DIR:KERNEL`` or ``FILE.jsonl``."""
     if batch.endswith(".jsonl"):
-        try:
-            with Path(batch).open(encoding="utf-8") as file:
-                lines = list(file)
-        except (OSError, UnicodeDecodeError) as error:
-            raise click.UsageError(f"{batch} cannot be read: {error}") from None
-        kernels = [_of_line(line, f"{batch}:{n}", sources) for n, line in enumerate(lines, 1)]
+        kernels = _file_kernels(batch, sources)
     else:
-        place, _, name = batch.rpartition(":")
-        own = Path(test.partition("::")[0]).resolve()
-        files = sorted(path for path in Path(place or batch).glob("*.py") if path.resolve() != own)
-        kernels = [f"{file}:{name}" for file in files if place]
+        kernels = _folder_kernels(batch, test)
     if not kernels:
-        told = f"--batch takes DIR:KERNEL or FILE.jsonl; {batch} has no candidates"
-        raise click.UsageError(told)
+        text = f"--batch takes DIR:KERNEL or FILE.jsonl; {batch} has no candidates"
+        raise click.UsageError(text)
     return kernels
 
 
-def _of_line(line: str, where: str, sources: Path) -> str:
+def _file_kernels(batch: str, sources: Path) -> list[str]:
+    """Return the kernels in the lines of ``FILE.jsonl``."""
+    try:
+        with Path(batch).open(encoding="utf-8") as file:
+            lines = list(file)
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"{batch} cannot be read: {error}") from None
+    return [_line_kernel(line, f"{batch}:{n}", sources) for n, line in enumerate(lines, 1)]
+
+
+def _folder_kernels(batch: str, test: str) -> list[str]:
+    """Return a kernel for each file of the folder in ``DIR:KERNEL``, except the test's file."""
+    place, _, name = batch.rpartition(":")
+    own = Path(test.partition("::")[0]).resolve()
+    files = sorted(path for path in Path(place or batch).glob("*.py") if path.resolve() != own)
+    return [f"{file}:{name}" for file in files if place]
+
+
+def _line_kernel(line: str, where: str, sources: Path) -> str:
+    """Return the kernel of a line of ``FILE.jsonl``; write its source to a file if it has one."""
     try:
         row = json.loads(line)
         if "kernel" in row:
@@ -86,14 +98,14 @@ def _of_line(line: str, where: str, sources: Path) -> str:
         name, text = row["name"], row["source"]
         file = sources / f"k{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:16]}.py"
     except (ValueError, KeyError, TypeError, AttributeError):
-        told = f'{where}: a line is {{"kernel": "FILE.py:NAME"}} or {{"name": "add", "source": ""}}'
-        raise click.UsageError(told) from None
+        form = '{"kernel": "FILE.py:NAME"} or {"name": "add", "source": ""}'
+        raise click.UsageError(f"{where}: a line is {form}") from None
     write_file(file, text)
     return f"{file}:{name}"
 
 
 def _key_of(kernel: str, orders: BatchOrders) -> str:
-    """The digest of all that decides a kernel's verdict."""
+    """Return a digest of everything that decides a kernel's verdict."""
     file, _, name = kernel.rpartition(":")
     test = orders.test.partition("::")[0]
     try:
@@ -107,9 +119,9 @@ def _key_of(kernel: str, orders: BatchOrders) -> str:
 def judge_batch(
     batch: str, test: str, settings: JudgeSettings, results: Path, processes: int
 ) -> list[dict[str, Any]]:
-    """Judge what is not judged yet, and say what came of all: the object of each candidate."""
+    """Judge the kernels without a verdict, print a summary, and return the verdict of each."""
     kernels = tuple(candidates(batch, test, results.with_suffix(".sources")))
-    journal = Journal(results)  # a batch without a candidate leaves no file
+    journal = Journal(results)  # opened after candidates(), so that an error there leaves no file
     seeds = [settings.seed] if settings.seed is not None else []
     seeds += [int(row["seed"]) for row in journal.known.values()]
     seed = next(iter(seeds), random.SystemRandom().randrange(2**32))
@@ -125,47 +137,53 @@ def judge_batch(
                 advance()
     except KeyboardInterrupt:
         count = sum(keys[kernel] in journal.known for kernel in kernels)
-        told = f"stopped: {count} of {len(kernels)} are in {results}; the same command goes on"
-        raise KeyboardInterrupt(told) from None
-    documents = []
-    for kernel in kernels:  # one key may have several
-        document = journal.known[keys[kernel]]
-        own = {**document["kernel"], "file": kernel.rpartition(":")[0]}
-        documents.append({**document, "kernel": own})
+        text = f"stopped: {count} of {len(kernels)} are in {results}; the same command goes on"
+        raise KeyboardInterrupt(text) from None
+    documents = [_with_file(journal.known[keys[kernel]], kernel) for kernel in kernels]
     click.echo("\n".join(batch_summary(documents)))
     return documents
 
 
+def _with_file(document: Mapping[str, Any], kernel: str) -> dict[str, Any]:
+    """Return a verdict with a kernel's own file: files with equal sources share a verdict."""
+    own = {**document["kernel"], "file": kernel.rpartition(":")[0]}
+    return {**document, "kernel": own}
+
+
 def batch_summary(judged: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Counts by outcome; then what agrees, the fastest first, with those that do the same."""
+    """Yield counts by outcome, then kernels that agree, the fastest first, grouped if identical."""
     counts = Counter(verdict["outcome"].replace("_", " ") for verdict in judged)
     parts = (f"{outcome}: {count}" for outcome, count in counts.most_common())
     yield f"{len(judged)} candidate{'s' * (len(judged) > 1)}; {', '.join(parts)}"
     right = (verdict for verdict in judged if verdict["outcome"] == Outcome.AGREES.value)
     alike = group_by(right, lambda verdict: verdict["instructions"] or kernel_argument(verdict))
-    timed = [(rows[0]["time"] or {"predicted_us": float("inf")}, rows) for rows in alike.values()]
-    for time, (verdict, *others) in sorted(timed, key=lambda row: row[0]["predicted_us"]):
-        text = f"{time['predicted_us']:10.1f} us (predicted)"
-        yield f"{text if verdict['time'] else 'no time is predicted'}  {kernel_argument(verdict)}"
+    for verdict, *others in sorted(alike.values(), key=lambda rows: _predicted_us(rows[0])):
+        time = verdict["time"]
+        text = f"{time['predicted_us']:10.1f} us (predicted)" if time else "no time is predicted"
+        yield f"{text}  {kernel_argument(verdict)}"
         yield from (f"    the same instructions: {kernel_argument(other)}" for other in others)
+
+
+def _predicted_us(verdict: Mapping[str, Any]) -> float:
+    return float(verdict["time"]["predicted_us"]) if verdict["time"] else float("inf")
 
 
 def _verdicts(
     tasks: Sequence[tuple[str, str]], orders: BatchOrders, count: int
 ) -> Iterator[tuple[tuple[str, str], dict[str, Any]]]:
-    """The object of each key and kernel, as it is known; an error where no test is collected."""
+    """Yield each task with its verdict; raise ClickException if the test cannot be collected."""
     seconds = PATIENCE * orders.settings.limits.seconds
     work = functools.partial(serve_batch, orders=orders)
     count = min(count, len(tasks))
     try:
-        for task, told in run_tasks(tasks, work, count, dict, lambda news: seconds):
-            yield task, lost(task[1], told, orders) if isinstance(told, LostTask) else told
+        for task, row in run_tasks(tasks, work, count, dict, lambda news: seconds):
+            yield task, lost(task[1], row, orders) if isinstance(row, LostTask) else row
     except RuntimeError as error:
         raise click.ClickException(str(error)) from None
 
 
 def lost(kernel: str, loss: LostTask, orders: BatchOrders) -> dict[str, Any]:
-    """The object of a kernel that took its judge with it."""
+    """Return the verdict of a kernel whose judge's process ended."""
     judgement = new_judgement(kernel, orders.test, orders.settings.seed)
     judgement.outcome = Outcome.TIMEOUT if loss.is_late else Outcome.INCONCLUSIVE
     judgement.reason = "the process that judged it ended, or took too long"
@@ -173,8 +191,8 @@ def lost(kernel: str, loss: LostTask, orders: BatchOrders) -> dict[str, Any]:
 
 
 def serve_batch(connection: Connection, orders: BatchOrders) -> None:
-    """Judge the kernels whose names come, until no more do."""
-    die_with_parent(signal.SIGTERM)  # and with it its nursery
+    """Judge the kernels that a connection sends, until it sends no more."""
+    die_with_parent(signal.SIGTERM)  # the fork server ends with this process
     with contextlib.suppress(EOFError, ConnectionError), ForkServer() as forks:
         try:
             describe = {
@@ -214,7 +232,7 @@ def _judge_all(
 
 
 def memoize_pickled(function: Callable[..., Any], most: int = KEPT) -> Callable[..., Any]:
-    """The function, called once for arguments of the same bytes, if they can be pickled."""
+    """Return a function that caches results by the pickled bytes of its arguments."""
 
     @functools.lru_cache(most)
     def result(text: bytes) -> bytes:

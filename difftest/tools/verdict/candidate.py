@@ -1,4 +1,4 @@
-"""One kernel, one spec, one object: what the command and a batch ask."""
+"""Judge one kernel by one spec, for the command and for a batch."""
 
 from __future__ import annotations
 
@@ -42,10 +42,18 @@ CASES = 50
 
 @dataclass(frozen=True)
 class JudgeSettings:
-    """How a kernel is judged: the command's options.
+    """The options of judging a kernel.
 
-    Without a seed it is another one each time. ``case`` is the JSON of the one case to judge; a
-    case that shows a failure is made smaller with ``shrink``.
+    Attributes
+    ----------
+    cases : number of drawn cases.
+    seed : the seed of drawn cases; None draws a seed each time.
+    limits : the limits of the kernel's process.
+    case : the JSON of the only case to judge; None draws cases.
+    shrink : whether to shrink a failing case.
+    allow : modules that the kernel may import in addition to the checked language.
+    require_isolation : whether to raise an error if the system lacks a restriction.
+    original : the file whose constants the candidate's constants must equal.
     """
 
     cases: int = CASES
@@ -67,23 +75,28 @@ def judge_candidate(
 ) -> Judgement:
     """Judge the kernel named ``FILE.py:KERNEL`` by the kernel test named ``PATH::TEST``.
 
-    With a nursery the kernel's process is one of its own that is there at once. A spec is the
-    test's, where that is collected already with a stand-in for the kernel's file. What leads
-    nowhere, or does not fit the test's contract, is a click.ClickException.
+    Parameters
+    ----------
+    fork_server : forks the kernel's process; None starts a fork server for this kernel.
+    spec : the spec of the test, if it is collected with a stub for the kernel's file.
+
+    Raises
+    ------
+    click.ClickException : the kernel or the test cannot be used, or do not fit each other.
     """
     began = time.monotonic()
     settings = settings or JudgeSettings()
-    file, name = _named(kernel, test)
+    file, name = _parse_kernel(kernel, test)
     judgement = new_judgement(kernel, test, settings.seed)
     judgement.evidence.allowed = list(settings.allow)
     if settings.allow:
-        told = f"the wall of its language is open: --allow {' --allow '.join(settings.allow)}"
-        judgement.evidence.doubts.add(told)
+        options = f"--allow {' --allow '.join(settings.allow)}"
+        judgement.evidence.doubts.add(f"`{options}` relaxes the language check")
     try:
         language = check_language(file, test, settings.allow)
-        for asked in language.asked:
-            told = f"it asks for {asked}, which is not here: what it does elsewhere is not judged"
-            judgement.evidence.doubts.add(told)
+        for wanted in language.asked:
+            doubt = f"it asks for {wanted}, which is absent here: a run that has it is not judged"
+            judgement.evidence.doubts.add(doubt)
         with Sandbox(settings.limits, fork_server) as worker:
             judgement.limits = {**settings.limits._asdict(), "missing": list(worker.missing)}
             if settings.require_isolation and worker.missing:
@@ -105,7 +118,7 @@ def judge_candidate(
 
 
 def new_judgement(kernel: str, test: str, seed: int | None) -> Judgement:
-    """What is known of a kernel before anything runs; a seed is drawn if there is none."""
+    """Return the judgement of a kernel before it runs; draw a seed if ``seed`` is None."""
     file, _, name = kernel.rpartition(":")
     seed = random.SystemRandom().randrange(2**32) if seed is None else seed
     digest = hashlib.sha256(Path(file).read_bytes()).hexdigest()
@@ -114,8 +127,8 @@ def new_judgement(kernel: str, test: str, seed: int | None) -> Judgement:
     )
 
 
-def _named(kernel: str, test: str) -> tuple[Path, str]:
-    """The file and the function of a kernel; a usage error if they cannot be judged by the test."""
+def _parse_kernel(kernel: str, test: str) -> tuple[Path, str]:
+    """Return the file and function of a kernel; raise UsageError if the test cannot judge it."""
     place, _, name = kernel.rpartition(":")
     if not place.endswith(".py") or not name:
         raise click.UsageError(f"a kernel is named FILE.py:KERNEL; got {kernel}")
@@ -123,16 +136,16 @@ def _named(kernel: str, test: str) -> tuple[Path, str]:
     if not file.is_file():
         raise click.UsageError(f"no file at {place}")
     if file.resolve() == Path(test.partition("::")[0]).resolve():
-        told = f"{place} is the test's own file: who writes the kernel would write its test"
-        raise click.UsageError(f"{told}; put the kernel into a file of its own")
+        fault = f"{place} is the test's own file: the kernel's author could change the test"
+        raise click.UsageError(f"{fault}; put the kernel into a file of its own")
     return file.resolve(), name
 
 
 def describe_candidate(
     kernel: str, test: str, settings: JudgeSettings, fork_server: ForkServer | None
 ) -> Mapping[str, Any]:
-    """What a worker says of a kernel that a test imports, and is not judged now."""
-    file, name = _named(kernel, test)
+    """Return a worker's description of a kernel that a test imports, without judging it."""
+    file, name = _parse_kernel(kernel, test)
     try:
         language = check_language(file, test, settings.allow)
         with Sandbox(settings.limits, fork_server) as worker:
@@ -142,34 +155,35 @@ def describe_candidate(
 
 
 def check_language(file: Path, test: str, allowed: Sequence[str]) -> Language:
-    """A candidate's files; OutsideLanguage where they are not written in it."""
+    """Return a candidate's files; raise OutsideLanguage if they use more than the language has."""
     language = Language(file, allowed)
     own = os.path.realpath(test.partition("::")[0])
     for source in language.sources.values():
-        # What is told of its lines is what was read; its comments allow nothing here.
+        # Reports quote the text that was checked. The candidate's own comments suppress nothing.
         text = importlib.util.decode_source(source.text.replace(b"difftest:", b"difftest;"))
-        lines = [f"{line}\n" for line in text.split("\n")]  # as Python counts them
+        lines = [f"{line}\n" for line in text.split("\n")]  # splitlines() also splits elsewhere
         linecache.cache[source.file] = len(source.text), None, lines, source.file
         if os.path.realpath(source.file) == own:
-            told = f"it imports {source.file}, which judges it"
-            raise OutsideLanguage([Violation(str(file), 1, told, "leave it out")])
+            fault = f"it imports {source.file}, which judges it"
+            raise OutsideLanguage([Violation(str(file), 1, fault, "leave it out")])
     return language
 
 
 def load_candidate(worker: Sandbox, language: Language, name: str) -> Mapping[str, Any]:
-    """What a worker says of the kernel that it has loaded; WorkerEnd if it could not."""
+    """Load a kernel in a worker and return its description; raise WorkerEnd if it fails."""
     sources = language.sources.values()
     request = {"request": "load", "name": name, "allowed": list(language.allowed)}
     modules = [[source.name, source.file, source.is_package] for source in sources]
     answer = worker.ask({**request, "modules": modules}, [source.text for source in sources]).header
     how = answer.get("how")
-    said = str(answer.get("error", ""))
+    error = str(answer.get("error", ""))
     if how == "usage":
-        raise click.UsageError(said)
+        raise click.UsageError(error)
     if how != "loaded":
         outcome = Outcome.OUT_OF_MEMORY if how == "memory" else Outcome.CRASHED
-        reason = said.splitlines()[-1] if said else "it cannot be imported"
-        raise WorkerEnd(outcome, reason, textwrap.indent(said, "| "))  # whatever it looks like
+        reason = error.splitlines()[-1] if error else "it cannot be imported"
+        # The prefix marks the text as the candidate's: it may imitate a verdict.
+        raise WorkerEnd(outcome, reason, textwrap.indent(error, "| "))
     return answer
 
 
@@ -213,9 +227,9 @@ def _judge_loaded(
 
 
 def spec_for(spec: KernelSpec, candidate: Candidate, dialect: str) -> KernelSpec:
-    """The spec of a candidate in the place of the test's kernels; SpecError if it does not fit."""
+    """Return the spec with a candidate as its kernel; raise SpecError if it does not fit."""
     if spec.ranks:
-        raise SpecError("ranks: received a test of several ranks; accepted: one that has none")
+        raise SpecError("ranks: received a test of several ranks; accepted: a test without ranks")
     lnc = None if dialect == "classic" else spec.lnc
     return replace(spec, kernel=candidate, others=(), title="", lnc=lnc)
 
@@ -223,24 +237,27 @@ def spec_for(spec: KernelSpec, candidate: Candidate, dialect: str) -> KernelSpec
 def review_constants(
     judgement: Judgement, read: Mapping[str, Any], settings: JudgeSettings
 ) -> None:
-    """Say which constants of a candidate's file its test reads: they have to be the original's."""
-    judgement.evidence.constants, space = dict(read), {}
+    """Note the constants of a candidate's file that its test reads: the original must have them."""
+    judgement.evidence.constants = dict(read)
+    originals: Mapping[str, Any] = {}
     if settings.original and read:
         name = f"{settings.original}:{judgement.kernel['name']}"
-        space = describe_candidate(name, judgement.test, settings, None)["constants"]
+        originals = describe_candidate(name, judgement.test, settings, None)["constants"]
     other = [
-        f"{key} = {item!r}" for key, item in read.items() if repr(space.get(key, ...)) != repr(item)
+        f"{key} = {item!r}"
+        for key, item in read.items()
+        if repr(originals.get(key, ...)) != repr(item)
     ]
     if other and judgement.outcome is Outcome.AGREES:
         judgement.outcome = Outcome.OWN_CONSTANTS
         judgement.stage = Stage.COMPARE
-        told = f"its test reads {', '.join(other)} of a candidate's own file"
+        fault = f"its test reads {', '.join(other)} of a candidate's own file"
         remedy = "keep them in the test, or compare them: --original FILE"
-        judgement.reason = f"{told}; {settings.original + ' has others' if space else remedy}"
+        judgement.reason = f"{fault}; {settings.original + ' has others' if originals else remedy}"
 
 
 class Candidate:
-    """A kernel that runs in a worker: what a spec asks of a kernel, and no code."""
+    """A stub of a kernel that runs in a worker: it has the kernel's name and signature only."""
 
     def __init__(self, name: str, module: str, signature: Any) -> None:
         self.__name__ = self.__qualname__ = name
@@ -269,11 +286,11 @@ def _signature(rows: Any) -> inspect.Signature:
 
 
 Describe: TypeAlias = Callable[[], Mapping[str, Any]]
-"""What a worker says of a file that it has loaded."""
+"""A function that returns a worker's description of a file."""
 
 
 class _StubFinder(MetaPathFinder, Loader):
-    """Finds the modules of files, by whatever names, and runs nothing of them."""
+    """A finder that imports stubs for files under any module name, without running their code."""
 
     def __init__(self, files: Mapping[Path, Describe]) -> None:
         self.files = {os.path.realpath(file): describe for file, describe in files.items()}
@@ -290,21 +307,23 @@ class _StubFinder(MetaPathFinder, Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         described = self.files[str(module.__file__)]()
-        space = {name: value for name, value in described["constants"].items() if is_plain(value)}
+        constants = {
+            name: value for name, value in described["constants"].items() if is_plain(value)
+        }
 
         def read(name: str) -> Any:
-            if name not in space:
+            if name not in constants:
                 raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
-            return self.read.setdefault(name, space[name])
+            return self.read.setdefault(name, constants[name])
 
-        vars(module).update(__getattr__=read, __all__=[*described["functions"], *space])
+        vars(module).update(__getattr__=read, __all__=[*described["functions"], *constants])
         for name, signature in described["functions"].items():
             setattr(module, name, Candidate(name, module.__name__, signature))
 
 
 @contextmanager
 def stub_imports(files: Mapping[Path, Describe]) -> Iterator[Mapping[str, Any]]:
-    """A scope in which an import of a file gives its stand-in, and the constants read of it."""
+    """Import stubs in place of files within the block; yield the constants read from them."""
     finder = _StubFinder(files)
     before = {
         name: module

@@ -1,11 +1,13 @@
-"""`difftest verdict`: a kernel, or a batch of them, by one spec."""
+"""`difftest verdict`: judge a kernel, or a batch of kernels, by one spec."""
 
 from __future__ import annotations
 
 import os
 import warnings
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import click
@@ -32,7 +34,7 @@ from difftest.tools.verdict.outcome import Outcome
 
 
 def constant_outputs(output: Array, inputs: tuple[Array, ...]) -> dict[str, Array]:
-    """What each gives in the place of an output: values of its shape and dtype."""
+    """Return fake outputs by name, each with the shape and dtype of an output."""
     same = [array for array in inputs if array.shape == output.shape] or inputs or (np.zeros(1),)
     values = {
         "zeros": 0.0,
@@ -50,7 +52,16 @@ def constant_outputs(output: Array, inputs: tuple[Array, ...]) -> dict[str, Arra
 
 @dataclass
 class Audit:
-    """What impostors come to; where a spec says that data ``moves`` alone, an input is none."""
+    """The result of an audit: how often fake outputs pass.
+
+    Attributes
+    ----------
+    moves : whether the kernel only moves data, so that an input is a valid output.
+    cases : number of cases that ran.
+    decided : number of cases with an element that decides.
+    passed : number of decided cases that pass, by the name of the fake outputs.
+    reasons : why cases do not decide.
+    """
 
     moves: bool = False
     cases: int = 0
@@ -60,7 +71,7 @@ class Audit:
 
     @property
     def weaknesses(self) -> tuple[str, ...]:
-        """Why the spec is weak, in words; none if it is not."""
+        """The reasons why the spec is weak; empty if it is not."""
         if not self.decided:
             why = "; ".join(sorted(self.reasons)) or "no case ran to a comparison"
             return (f"none of {self.cases} cases decides: {why}",)
@@ -78,17 +89,18 @@ class Audit:
 
 
 def audit_spec(spec: KernelSpec, count: int) -> Audit:
-    """Run impostors against a spec: its examples, and drawn cases, the same each time."""
+    """Judge fake outputs by a spec, on its examples and on drawn cases that are always the same."""
     audit = Audit(moves=spec.reduction == 0)
     runner = Runner((EmbeddedSimulator(),))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for case in [*explicit_cases(spec), *examples(cases(spec), count)]:
-            _look(audit, runner, spec, case)
+            _audit_case(audit, runner, spec, case)
     return audit
 
 
-def _look(audit: Audit, runner: Runner, spec: KernelSpec, case: Case) -> None:
+def _audit_case(audit: Audit, runner: Runner, spec: KernelSpec, case: Case) -> None:
+    """Add one case to an audit."""
     reference = runner.reference(spec, case)
     call = make_call(spec, case, exact=runner.settings_of(spec, case))
     outcome = run_kernel(runner.backends[0], call)
@@ -109,32 +121,50 @@ def _look(audit: Audit, runner: Runner, spec: KernelSpec, case: Case) -> None:
         audit.passed[name] += isinstance(verdict_on(reference, result), Match)
 
 
-_FAIL_ON = f"What alone makes the exit code other than 0, several times: {', '.join(CLASSES)}."
+def _check_files(files: Mapping[str, Path], batch: str | None, results: Path | None) -> None:
+    """Raise click.UsageError if the options for files do not fit each other."""
+    if (batch is None) != (results is None):
+        raise click.UsageError("--batch and --results go together")
+    if "html" in files and (lack := install_hint("jinja2", "--html", "report")):
+        raise click.UsageError(lack)
+    if batch is not None and "json" in files:
+        raise click.UsageError("--json is of one kernel; --results has the objects of a batch")
+
+
+def _check_names(names: tuple[str, ...], *, has_kernel: bool) -> None:
+    """Raise click.UsageError if the arguments are not a test, or a kernel and a test."""
+    if len(names) == (2 if has_kernel else 1):
+        return
+    wanted = "FILE.py:KERNEL and PATH::TEST" if has_kernel else "PATH::TEST with --batch or --audit"
+    raise click.UsageError(f"it takes {wanted}; got {' '.join(names) or 'nothing'}")
+
+
+_FAIL_ON = f"Only these classes fail the command; repeatable: {', '.join(CLASSES)}."
 
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[FILE.py:KERNEL] PATH::TEST")
-@click.option("--json", type=OutputFile(), help="The verdict, as its schema says.")
-@click.option("--junit", type=OutputFile(), help="JUnit's XML.")
-@click.option("--markdown", type=OutputFile(), help="For a comment, or GitHub's step summary.")
-@click.option("--html", type=OutputFile(), help="A page; needs the extra `report`.")
+@click.option("--json", type=OutputFile(), help="Write the verdict as JSON.")
+@click.option("--junit", type=OutputFile(), help="Write JUnit's XML.")
+@click.option("--markdown", type=OutputFile(), help="Write Markdown.")
+@click.option("--html", type=OutputFile(), help="Write a page; needs the extra `report`.")
 @click.option(
     "--fail-on", multiple=True, metavar="CLASS", type=click.Choice(CLASSES), help=_FAIL_ON
 )
 @click.option("--cases", type=click.IntRange(1), default=CASES, show_default=True, help="Drawn.")
-@click.option("--seed", type=int, help="Of what is drawn; else another one each time.")
-@click.option("--audit", is_flag=True, help="Judge no kernel: ask whether zeros pass this test.")
+@click.option("--seed", type=int, help="Seed of drawn cases; random if absent.")
+@click.option("--audit", is_flag=True, help="Check whether fake outputs pass the test.")
 @click.option("--batch", metavar="DIR:KERNEL|FILE.jsonl", help="Judge many; see --results.")
 @click.option(
-    "--results", type=OutputFile(grows=True), help="Of a batch: a JSON object a line. It goes on."
+    "--results", type=OutputFile(grows=True), help="File with a line for each kernel of a batch."
 )
-@click.option("-n", "processes", type=click.IntRange(1), default=os.cpu_count(), help="Of a batch.")
+@click.option("-n", "processes", type=click.IntRange(1), default=os.cpu_count(), help="Processes.")
 @click.option(
-    "--original", default="", metavar="FILE", help="The test was written for its constants."
+    "--original", default="", metavar="FILE", help="File with the constants that the test reads."
 )
-@click.option("--case", metavar="JSON", help="Judge this case alone.")
-@click.option("--require-isolation", is_flag=True, help="Judge nothing without all walls.")
-@click.option("--allow", multiple=True, metavar="MODULE", help="Open a module to the kernel.")
+@click.option("--case", metavar="JSON", help="Judge only this case.")
+@click.option("--require-isolation", is_flag=True, help="Fail if isolation is incomplete.")
+@click.option("--allow", multiple=True, metavar="MODULE", help="Module that the kernel may import.")
 @click.option(
     "--timeout",
     type=click.FloatRange(0, min_open=True),
@@ -159,26 +189,18 @@ def verdict(
     audit: bool,
     **options: Any,
 ) -> None:
-    """Judge a kernel that nobody trusts, by a kernel test.
+    """Judge an untrusted kernel by a kernel test.
 
-    The kernel's Python runs in a process of its own, and sees neither the reference nor the data
-    that it is judged on. The exit code is 0 if it agrees; docs/reference/verdict.md has the others.
-    With --batch many kernels are judged by one test.
+    The kernel's Python runs in a separate process without access to the reference and the test
+    data. The exit code is 0 if the kernel agrees; docs/reference/verdict.md lists the others.
+    --batch judges many kernels by one test.
     """
     batch, results, processes = (options.pop(name) for name in ("batch", "results", "processes"))
     fail_on = options.pop("fail_on")
     files = {form: file for form in FORMS if (file := options.pop(form)) is not None}
     settings = JudgeSettings(limits=Limits(min(timeout, 1e6), memory * 2**20), **options)
-    if (batch is None) != (results is None):
-        raise click.UsageError("--batch and --results go together")
-    if "html" in files and (lack := install_hint("jinja2", "--html", "report")):
-        raise click.UsageError(lack)
-    if batch is not None and "json" in files:
-        raise click.UsageError("--json is of one kernel; --results has the objects of a batch")
-    alone = batch is None and not audit
-    if len(names) != (2 if alone else 1):
-        wanted = "FILE.py:KERNEL and PATH::TEST" if alone else "PATH::TEST with --batch or --audit"
-        raise click.UsageError(f"it takes {wanted}; got {' '.join(names) or 'nothing'}")
+    _check_files(files, batch, results)
+    _check_names(names, has_kernel=batch is None and not audit)
     if audit:
         weighed = with_spec(names[0], lambda spec: audit_spec(spec, CASES))
         click.echo(f"{names[0]}: {weighed}")

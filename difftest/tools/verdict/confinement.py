@@ -1,6 +1,7 @@
-"""The second wall: what a worker's process is given, and what the system keeps it from.
+"""The second line of defence: system restrictions on a worker's process.
 
-Numbers are those of Linux's headers for Landlock, prctl, sched, seccomp, BPF and system calls.
+The numeric constants come from Linux's headers for Landlock, prctl, sched, seccomp, BPF and
+system calls.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 _BOX = "DIFFTEST_BOX"
-"""Set in the environment of what bubblewrap has started."""
-_CREATE = 444
-_ADD = 445
-_RESTRICT = 446
-_FILTER = 22
+"""An environment variable that is set in processes that bubblewrap has started."""
+_CREATE = 444  # the system call landlock_create_ruleset
+_ADD = 445  # the system call landlock_add_rule
+_RESTRICT = 446  # the system call landlock_restrict_self
+_FILTER = 22  # PR_SET_SECCOMP
+_FILTER_MODE = 2  # SECCOMP_MODE_FILTER
 _NO_NEW_PRIVILEGES = 38
 _NEW_USER = 0x10000000
 _NEW_NETWORK = 0x40000000
@@ -29,26 +32,89 @@ _PATH_BENEATH = 1
 _EXECUTE = 1
 _WRITE_FILE = 1 << 1
 _WRITES = _EXECUTE | _WRITE_FILE | sum(1 << bit for bit in range(4, 13))
-"""To run, write, remove and make files, folders, links, devices: Landlock's first version."""
+"""Access rights of Landlock's first version: run, write, remove and make files, folders, links
+and devices."""
 _LATER = {2: 1 << 13, 3: 1 << 14, 5: 1 << 15}
-"""By the version that has it: to move files between folders, to truncate them, to ask devices."""
+"""Access rights by the Landlock version that added them: move files between folders, truncate
+files, control devices."""
 _SCOPES = 0b11
-"""Abstract sockets and signals of processes outside, from version 6 on."""
-_CALLS = {
-    "x86_64": (0xC000003E, 56, (57, 58, 59, 322, 101, 435)),
-    "aarch64": (0xC00000B7, 220, (221, 281, 117, 435)),
-}
-"""Of a machine: its number, ``clone``, and what else makes a process, runs a file or looks at one;
-``clone3``, the last, hides its flags, and is told to be unknown."""
-_THREAD = 0x10000
-_REFUSED = 0x50001
-_ALLOWED = 0x7FFF0000
+"""Abstract sockets and signals of processes outside; Landlock has them from version 6 on."""
 _LIMITS = (
     ("file size", "RLIMIT_FSIZE", 2**26),
     ("core dumps", "RLIMIT_CORE", 0),
     ("open files", "RLIMIT_NOFILE", 64),
 )
-"""Their names, the system's, and bytes or files."""
+"""Resource limits: the printed name, the system's name, and bytes or a number of files."""
+
+
+class _Architecture(NamedTuple):
+    """The numbers that a seccomp filter needs on one architecture.
+
+    Attributes
+    ----------
+    audit : the architecture's AUDIT_ARCH number.
+    clone : the system call ``clone``. It is allowed for threads only.
+    denied : system calls that start a process, run a file or trace a process.
+    """
+
+    audit: int
+    clone: int
+    denied: tuple[int, ...]
+
+
+_CLONE3 = 435
+"""``clone3`` passes its flags in memory, where a filter cannot read them. The filter reports it as
+not implemented, and the C library then calls ``clone``."""
+_ARCHITECTURES = {
+    "x86_64": _Architecture(
+        audit=0xC000003E,
+        clone=56,
+        denied=(
+            57,  # fork
+            58,  # vfork
+            59,  # execve
+            322,  # execveat
+            101,  # ptrace
+            _CLONE3,
+        ),
+    ),
+    "aarch64": _Architecture(
+        audit=0xC00000B7,
+        clone=220,
+        denied=(
+            221,  # execve
+            281,  # execveat
+            117,  # ptrace
+            _CLONE3,
+        ),
+    ),
+}
+
+_LOAD = 0x20  # BPF_LD | BPF_W | BPF_ABS
+_JUMP_IF_EQUAL = 0x15  # BPF_JMP | BPF_JEQ | BPF_K
+_JUMP_IF_AT_LEAST = 0x35  # BPF_JMP | BPF_JGE | BPF_K
+_JUMP_IF_ANY_BIT = 0x45  # BPF_JMP | BPF_JSET | BPF_K
+_RETURN = 0x06  # BPF_RET | BPF_K
+_CALL_NUMBER = 0  # offsets in struct seccomp_data
+_AUDIT_NUMBER = 4
+_FIRST_ARGUMENT = 16
+_X32_CALLS = 0x40000000  # __X32_SYSCALL_BIT: second numbers of the same calls
+_THREAD = 0x10000  # CLONE_THREAD
+_ALLOW = 0x7FFF0000  # SECCOMP_RET_ALLOW
+_DENY = 0x50001  # SECCOMP_RET_ERRNO with EPERM
+_NOT_IMPLEMENTED = 0x50026  # SECCOMP_RET_ERRNO with ENOSYS
+
+
+class _Instruction(NamedTuple):
+    """An instruction of classic BPF, ``struct sock_filter``.
+
+    A jump skips ``if_true`` or ``if_false`` instructions.
+    """
+
+    code: int
+    if_true: int
+    if_false: int
+    operand: int
 
 
 class _Ruleset(ctypes.Structure):
@@ -62,14 +128,17 @@ class _PathBeneath(ctypes.Structure):
 
 
 def clean_environment(environment: Mapping[str, str], folder: str) -> dict[str, str]:
-    """The environment of a worker: what Python needs to start, and nothing of the user's."""
+    """Return the environment of a worker: only the variables that Python needs."""
     kept = {"PATH": environment["PATH"]} if "PATH" in environment else {}
     one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     return {**kept, **one_thread, "HOME": folder, "TMPDIR": folder, "LANG": "C.UTF-8"}
 
 
 def bubblewrap_command(folder: str) -> list[str]:
-    """What starts a command in bubblewrap's box: it writes in the folder alone, off the network."""
+    """Return the command prefix that runs a command in bubblewrap; empty if it does not work.
+
+    The command can write in the folder only, and has no network.
+    """
     bubblewrap = shutil.which("bwrap")
     words = f"{bubblewrap} --unshare-user --unshare-ipc --unshare-net --setenv {_BOX} 1".split()
     words += ["--ro-bind", "/", "/", "--dev", "/dev", "--bind", folder, folder, "--"]
@@ -78,18 +147,29 @@ def bubblewrap_command(folder: str) -> list[str]:
 
 
 def confine(folder: str, memory: int, seconds: float) -> list[str]:
-    """Keep this process in a folder, off the network and within limits; what could not be done."""
+    """Confine this process to a folder, without a network and within limits.
+
+    Parameters
+    ----------
+    memory : bytes of address space.
+    seconds : seconds of processor time.
+
+    Returns
+    -------
+    list of str
+        The restrictions that this system could not apply.
+    """
     import resource
 
     is_linux = sys.platform == "linux"
-    own = _NEW_USER | _NEW_NETWORK  # a namespace of this process alone
-    walls: dict[str, Callable[[], bool]] = {
+    own = _NEW_USER | _NEW_NETWORK  # namespaces of this process only
+    restrictions: dict[str, Callable[[], bool]] = {
         "network": lambda: not ctypes.CDLL(None).unshare(own),
-        "writing": functools.partial(_writes_only_in, folder),
+        "writing": functools.partial(_restrict_writes, folder),
     }
-    lacks = [name for name, wall in walls.items() if not (is_linux and wall())]
-    missing = [] if _BOX in os.environ else lacks
-    missing += [] if is_linux and _makes_no_process() else ["processes"]
+    failed = [name for name, apply in restrictions.items() if not (is_linux and apply())]
+    missing = [] if _BOX in os.environ else failed
+    missing += [] if is_linux and _forbid_processes() else ["processes"]
     more = (("memory", "RLIMIT_AS", memory), ("time", "RLIMIT_CPU", seconds))
     for name, constant, value in (*_LIMITS, *more):
         try:
@@ -99,12 +179,12 @@ def confine(folder: str, memory: int, seconds: float) -> list[str]:
             resource.setrlimit(number, (most, most))
         except (AttributeError, ValueError, OSError):
             missing.append(name)
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # an error where it is written
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # the write raises an OSError instead
     return missing
 
 
-def _writes_only_in(folder: str) -> bool:
-    """Let this process write below a folder alone; whether the system could."""
+def _restrict_writes(folder: str) -> bool:
+    """Let this process write below a folder only; return whether the system could do that."""
     libc = ctypes.CDLL(None)
     version = libc.syscall(_CREATE, None, 0, 1)
     files = _WRITES | sum(bit for first, bit in _LATER.items() if version >= first)
@@ -125,19 +205,41 @@ def _writes_only_in(folder: str) -> bool:
     return done
 
 
-def _makes_no_process() -> bool:
-    """Let this process make threads alone, and run no other file; whether the system could."""
-    if platform.machine() not in _CALLS:
+def _forbid_processes() -> bool:
+    """Let this process start threads only, and run no other file.
+
+    Return whether the system could do that.
+    """
+    architecture = _ARCHITECTURES.get(platform.machine())
+    if architecture is None:
         return False
-    machine, clone, others = _CALLS[platform.machine()]
-    steps = [(0x20, 0, 0, 4), (0x15, 1, 0, machine), (0x06, 0, 0, _REFUSED), (0x20, 0, 0, 0)]
-    steps += [(0x35, 0, 1, 0x40000000), (0x06, 0, 0, _REFUSED)]  # other names of the same
-    for number in others:
-        steps += [(0x15, 0, 1, number), (0x06, 0, 0, _REFUSED + 37 * (number == 435))]
-    steps += [(0x15, 0, 3, clone), (0x20, 0, 0, 16), (0x45, 1, 0, _THREAD)]
-    steps += [(0x06, 0, 0, _REFUSED), (0x06, 0, 0, _ALLOWED)]
-    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
-    program = struct.pack("HxxxxxxP", len(steps), ctypes.addressof(code))
+    instructions = _filter_instructions(architecture)
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *row) for row in instructions))
+    program = struct.pack("HxxxxxxP", len(instructions), ctypes.addressof(code))
     libc = ctypes.CDLL(None)
     libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
-    return not libc.prctl(_FILTER, 2, program, 0, 0)
+    return not libc.prctl(_FILTER, _FILTER_MODE, program, 0, 0)
+
+
+def _filter_instructions(architecture: _Architecture) -> list[_Instruction]:
+    """Return a seccomp filter that denies system calls which start or trace a process."""
+    instructions = [
+        _Instruction(_LOAD, 0, 0, _AUDIT_NUMBER),
+        _Instruction(_JUMP_IF_EQUAL, 1, 0, architecture.audit),
+        _Instruction(_RETURN, 0, 0, _DENY),
+        _Instruction(_LOAD, 0, 0, _CALL_NUMBER),
+        _Instruction(_JUMP_IF_AT_LEAST, 0, 1, _X32_CALLS),
+        _Instruction(_RETURN, 0, 0, _DENY),
+    ]
+    for number in architecture.denied:
+        answer = _NOT_IMPLEMENTED if number == _CLONE3 else _DENY
+        instructions.append(_Instruction(_JUMP_IF_EQUAL, 0, 1, number))
+        instructions.append(_Instruction(_RETURN, 0, 0, answer))
+    instructions += [
+        _Instruction(_JUMP_IF_EQUAL, 0, 3, architecture.clone),
+        _Instruction(_LOAD, 0, 0, _FIRST_ARGUMENT),
+        _Instruction(_JUMP_IF_ANY_BIT, 1, 0, _THREAD),
+        _Instruction(_RETURN, 0, 0, _DENY),
+        _Instruction(_RETURN, 0, 0, _ALLOW),
+    ]
+    return instructions

@@ -1,6 +1,7 @@
-"""A process that has imported everything a worker needs, and forks one when it is asked.
+"""A fork server: a process that has imported all modules of a worker, and forks workers.
 
-It ends with the judge, and takes the workers and their folders with it. No kernel's code runs here.
+It ends with the judge, and then ends its workers and removes their folders. It runs no code of a
+kernel.
 """
 
 from __future__ import annotations
@@ -28,20 +29,20 @@ from difftest.tools.verdict.outcome import Outcome
 from difftest.tools.verdict.wire import Frame, WireError, WorkerEnd
 
 _ROOT = str(Path(__file__).resolve().parents[3])
-"""The folder of the package, for an isolated Python to import it from."""
+"""The folder from which an isolated Python imports the package."""
 _CODE = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
     "from difftest.tools.verdict.fork_server import fork_server_main; "
     "fork_server_main(int(sys.argv[2]), sys.argv[3])"
 )
 _LONGEST = 4096
-_MOMENT = 2.0  # seconds in which a process ends that has closed its way to the judge
+_MOMENT = 2.0  # seconds for a process to end after it has closed its connection
 
 
 class ForkServer(contextlib.AbstractContextManager["ForkServer"]):
-    """The judge's end of a nursery; a context that ends it and all that it has forked.
+    """The judge's handle of a fork server; a context that ends the server and its workers.
 
-    One that has died is made anew.
+    A server that has died is started again.
     """
 
     def __init__(self) -> None:
@@ -77,7 +78,7 @@ class ForkServer(contextlib.AbstractContextManager["ForkServer"]):
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def fork(self) -> tuple[int, str, Connection]:
-        """A new worker: its process id, its folder, and the way to it."""
+        """Fork a worker; return its process id, its folder, and a connection to it."""
         if self._process.poll() is not None:
             self.close()
             self._start()
@@ -87,7 +88,7 @@ class ForkServer(contextlib.AbstractContextManager["ForkServer"]):
             return int(answer["pid"]), str(answer["folder"]), Connection(ours.detach())
 
     def end(self, pid: int, *, kill: bool) -> int:
-        """End a worker, or wait for its end: its exit code, or the negative of its signal."""
+        """End a worker, or wait for its end; return its exit code, or its negative signal."""
         return int(self._ask({"pid": pid, "kill": kill}, [])["code"])
 
     def _ask(self, request: dict[str, Any], files: list[int]) -> dict[str, Any]:
@@ -96,19 +97,19 @@ class ForkServer(contextlib.AbstractContextManager["ForkServer"]):
                 socket.send_fds(self._control, [json.dumps(request).encode()], files)
                 answer: dict[str, Any] = json.loads(self._control.recv(_LONGEST))
             except (OSError, ValueError) as error:
-                told = f"the process that starts workers has ended: {error}"
-                raise WorkerEnd(Outcome.INCONCLUSIVE, told) from None
+                text = f"the process that starts workers has ended: {error}"
+                raise WorkerEnd(Outcome.INCONCLUSIVE, text) from None
         return answer
 
 
 def fork_server_main(control: int, folder: str) -> None:
-    """Fork a worker for each request that brings a socket; end one for each that has its id."""
+    """Fork a worker for each request with a socket; end a worker for each request with its id."""
     from difftest.tools.verdict.worker import serve_requests
 
     alive: dict[int, str] = {}
 
     def leave(*_: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the end of the judge may be told twice
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the signal may arrive twice
         for pid in alive:
             _end(pid, kill=True)
         shutil.rmtree(folder, ignore_errors=True)
@@ -130,7 +131,8 @@ def fork_server_main(control: int, folder: str) -> None:
             own = tempfile.mkdtemp(dir=folder)
             if not (pid := os.fork()):
                 os.setsid()
-                for number in (signal.SIGTERM, signal.SIGQUIT):  # a shell's background ignores one
+                # A shell starts background jobs with SIGQUIT ignored.
+                for number in (signal.SIGTERM, signal.SIGQUIT):
                     signal.signal(number, signal.SIG_DFL)
                 die_with_parent(signal.SIGKILL)
                 judge.close()
@@ -142,26 +144,29 @@ def fork_server_main(control: int, folder: str) -> None:
 
 
 def _end(pid: int, kill: bool) -> int:
-    """End a worker; one that has closed its way here and does not end is given a moment."""
+    """End a worker and return its exit code; without ``kill``, first wait a moment for its end."""
     if not kill:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
         if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             signal.sigtimedwait({signal.SIGCHLD}, _MOMENT)
     with contextlib.suppress(OSError):
-        os.kill(pid, signal.SIGKILL)  # it may have no group yet
+        os.kill(pid, signal.SIGKILL)  # its process group may not exist yet
         os.killpg(pid, signal.SIGKILL)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 PATIENCE = 10
-"""Times the seconds of a run that all runs of a kernel may take."""
-_STARTING = 60.0  # seconds for Python and NumPy to be imported beside other work
+"""The seconds that all runs of a kernel may take, as a multiple of the seconds of one run."""
+_STARTING = 60.0  # seconds to import Python and NumPy on a busy machine
 
 
 class Limits(NamedTuple):
-    """What a kernel may take: seconds for its import, and for each run, and bytes of memory.
+    """The limits of a kernel.
 
-    They are of the worker's address space, Python and NumPy included.
+    Attributes
+    ----------
+    seconds : seconds for the kernel's import, and for each run.
+    memory : bytes of the worker's address space, Python and NumPy included.
     """
 
     seconds: float = 60.0
@@ -169,22 +174,25 @@ class Limits(NamedTuple):
 
 
 class Sandbox(contextlib.AbstractContextManager["Sandbox"]):
-    """A process that runs one kernel's Python, forked by a nursery; a context that ends it.
+    """A process that runs one kernel's Python, forked by a fork server; a context that ends it.
 
-    ``missing`` has the limits that this system does not have. Each question raises WorkerEnd if the
-    process ends or has no time left.
+    Each request raises WorkerEnd if the process ends or exceeds its time.
+
+    Attributes
+    ----------
+    missing : the restrictions that this system could not apply.
     """
 
-    def __init__(self, limits: Limits | None = None, nursery: ForkServer | None = None) -> None:
+    def __init__(self, limits: Limits | None = None, fork_server: ForkServer | None = None) -> None:
         self.limits = limits or Limits()
-        self._nursery = nursery or ForkServer()
-        self._is_own = nursery is None
+        self._fork_server = fork_server or ForkServer()
+        self._is_own = fork_server is None
         self._left = PATIENCE * self.limits.seconds
         self._ended: int | None = None
         self._late = False
         self._pid = 0
         try:
-            self._pid, folder, self._way = self._nursery.fork()
+            self._pid, folder, self._connection = self._fork_server.fork()
             bounds = {"memory": self.limits.memory, "seconds": self._left + 1}
             settings = {"folder": folder, **bounds}
             self.missing = tuple(map(str, self._ask(settings, (), _STARTING).header["missing"]))
@@ -203,22 +211,22 @@ class Sandbox(contextlib.AbstractContextManager["Sandbox"]):
             self._left = max(0.0, self._left - (time.monotonic() - began))
 
     def _ask(self, header: Mapping[str, Any], blobs: Sequence[bytes], seconds: float) -> Frame:
-        """It and whatever stalls the way to it end when the time is over."""
+        """Send a request and return the answer; the worker ends when the time is over."""
         clock = threading.Timer(seconds, self._expire)
         clock.daemon = True
         clock.start()
         try:
-            wire.send(self._way, header, blobs)
-            frame = wire.receive(self._way, wire.MOST_HEADER, wire.MOST_ANSWER, 1)
+            wire.send(self._connection, header, blobs)
+            frame = wire.receive(self._connection, wire.MOST_HEADER, wire.MOST_ANSWER, 1)
             if frame is not None:
                 return wire.validate_reply(frame)
         except WireError as error:
             if not self._late:
                 self._end(kill=True)
-                text = f"its process does not keep to the protocol: {error}"
+                text = f"its process breaks the protocol: {error}"
                 raise WorkerEnd(Outcome.CRASHED, text) from None
         except OSError:
-            pass  # it has ended
+            pass  # the worker has ended: _death returns the cause
         finally:
             clock.cancel()
         raise self._death()
@@ -228,18 +236,18 @@ class Sandbox(contextlib.AbstractContextManager["Sandbox"]):
         self._end(kill=True)
 
     def close(self) -> None:
-        """End the process and whatever it has started, and remove its folder."""
+        """End the process and its children, and remove its folder."""
         if self._pid:
             self._end(kill=True)
-            self._way.close()
+            self._connection.close()
         if self._is_own:
-            self._nursery.close()
+            self._fork_server.close()
 
     def _end(self, *, kill: bool) -> int:
         if self._ended is None:
             self._ended = 0
             try:
-                self._ended = self._nursery.end(self._pid, kill=kill)
+                self._ended = self._fork_server.end(self._pid, kill=kill)
             except WorkerEnd:
                 if not kill:
                     raise
@@ -249,11 +257,11 @@ class Sandbox(contextlib.AbstractContextManager["Sandbox"]):
         if self._late:
             each = self.limits.seconds
             total = PATIENCE * self.limits.seconds
-            told = f"a run did not end within {each:g} seconds, or all runs within {total:g}"
-            return WorkerEnd(Outcome.TIMEOUT, told)
+            text = f"a run did not end within {each:g} seconds, or all runs within {total:g}"
+            return WorkerEnd(Outcome.TIMEOUT, text)
         code = self._end(kill=False)
         if code < 0:
             name = signal.Signals(-code).name
             return WorkerEnd(Outcome.CRASHED, f"its process was ended by {name}")
-        text = f"it ended its process with the exit code {code}, and gave no answer"
+        text = f"its process ended without an answer, with the exit code {code}"
         return WorkerEnd(Outcome.CRASHED, text)

@@ -1,4 +1,4 @@
-"""Verdicts in the forms that others read, of objects of ``--json``: JUnit, a page and Markdown."""
+"""Verdicts as text, JUnit, HTML and Markdown, made from the documents of ``--json``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from difftest.tools.verdict.wire import printable
 
 
 def verdict_text(document: Mapping[str, Any]) -> str:
-    """The text of what :meth:`~difftest.tools.verdict.judgement.Judgement.as_mapping` gives."""
+    """Return the text of a document of ``Judgement.as_mapping``."""
     outcome = document["outcome"].replace("_", " ")
     title = f"{document['kernel']['name']}: {outcome} (stage: {document['stage']})"
     report = "\n" + textwrap.indent(document["report"], "  ") if document["report"] else ""
@@ -36,12 +36,12 @@ def verdict_text(document: Mapping[str, Any]) -> str:
 
 
 def kernel_argument(document: Mapping[str, Any]) -> str:
-    """The kernel as a command takes it, FILE.py:KERNEL."""
+    """Return the kernel as FILE.py:KERNEL, the form that a command takes."""
     return f"{document['kernel']['file']}:{document['kernel']['name']}"
 
 
 def replay_of(document: Mapping[str, Any]) -> str:
-    """The shell line that judges the smallest case again; empty without one."""
+    """Return the shell line that judges the smallest case again; empty without a case."""
     if document["case"] is None:
         return ""
     case = json.dumps(document["case"], separators=(",", ":"))
@@ -53,7 +53,7 @@ def _rows(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "why", "" if document["report"] else document["reason"]
     yield "judge again", replay_of(document)
     for row in document["findings"]:
-        if row["happened"] in document["report"]:  # which tells all of it
+        if row["happened"] in document["report"]:  # the report has the whole finding
             continue
         at = ", ".join(
             f"{relative_path(place['file'])}:{place['line']}" for place in row["locations"][:1]
@@ -85,20 +85,20 @@ def _measures(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 Document = Mapping[str, Any]
 BROKEN = (6, 7)
-"""Exit codes of a kernel or a test that breaks down: of these JUnit says error, not failure."""
+"""Exit codes of a kernel or a test that crashes. JUnit calls these errors, not failures."""
 FINDING = 8
-"""The exit code where a kernel agrees, and a finding of it is of a chosen severity."""
+"""The exit code of a kernel that agrees but has a finding of a chosen severity."""
 ANY = "any"
 SEVERITIES = ("warning", "error")
 CLASSES = (*(member.value for member in Outcome if member is not Outcome.AGREES), ANY, *SEVERITIES)
-"""What --fail-on takes: outcomes, any of these, and the least severity of a finding."""
+"""The values of --fail-on: an outcome, any outcome, or the least severity of a finding."""
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def write_forms(
     files: Mapping[str, Path], documents: Sequence[Document], judgements: Sequence[Judgement] = ()
 ) -> None:
-    """Write the forms that were asked for, by the names of :data:`FORMS`."""
+    """Write the requested forms to files, by the names of :data:`FORMS`."""
     for form, file in files.items():
         text = FORMS[form](documents, judgements)
         write_file(file, text)
@@ -108,7 +108,7 @@ def write_forms(
 
 
 def exit_code(documents: Iterable[Document], chosen: Sequence[str]) -> int:
-    """The lowest code of the verdicts that are of a chosen class; 0 if none is."""
+    """Return the lowest exit code of the verdicts of a chosen class; 0 if no verdict is."""
     least = min((SEVERITIES.index(word) for word in SEVERITIES if word in chosen), default=2)
     codes = set()
     for document in documents:
@@ -121,7 +121,7 @@ def exit_code(documents: Iterable[Document], chosen: Sequence[str]) -> int:
 
 
 def junit_text(documents: Sequence[Document]) -> str:
-    """A suite in JUnit's XML, with a test for each kernel."""
+    """Return a suite in JUnit's XML, with a test for each kernel."""
     bad = [document["exit_code"] in BROKEN for document in documents if document["exit_code"]]
     counts = {"tests": len(documents), "failures": bad.count(False), "errors": bad.count(True)}
     seconds = sum(document["seconds"] for document in documents)
@@ -149,7 +149,7 @@ def _element(tag: str, above: ElementTree.Element | None, **values: Any) -> Elem
 def session_of(
     documents: Sequence[Document], judgements: Sequence[Judgement] = ()
 ) -> dict[str, Any]:
-    """The document of which :mod:`difftest.testing.report` makes a page, or Markdown."""
+    """Return the document that :mod:`difftest.testing.report` renders as a page or Markdown."""
     session: dict[str, list[Any]] = {"kernels": [], "not_reached": [], "tests": []}
     for number, document in enumerate(documents):
         name = kernel_argument(document)
@@ -180,10 +180,10 @@ def _test_of(verdict: Document, name: str, judgements: Sequence[Judgement]) -> d
         if judgement.largest is not None:
             shown = performance_document(*judgement.largest) or {}
             details["performance"] = [{**shown, "kernel": name}] if shown else []
-    said = f"{name}: {verdict['outcome'].replace('_', ' ')}: {verdict['reason']}"
-    test = {"id": said, "outcome": verdict["outcome"], "kernels": [name], "details": details}
+    message = f"{name}: {verdict['outcome'].replace('_', ' ')}: {verdict['reason']}"
+    test = {"id": message, "outcome": verdict["outcome"], "kernels": [name], "details": details}
     if verdict["exit_code"]:
-        return {**test, "message": said, "failure": verdict_text(verdict)}
+        return {**test, "message": message, "failure": verdict_text(verdict)}
     return test
 
 

@@ -1,4 +1,4 @@
-"""Judges a kernel that a worker has loaded, against a spec: draws, compares, shrinks, looks."""
+"""Judge a kernel in a worker against a spec: draw cases, compare, shrink, look for hazards."""
 
 from __future__ import annotations
 
@@ -57,17 +57,17 @@ from difftest.tools.verdict.outcome import Outcome, Stage
 from difftest.tools.verdict.wire import WorkerEnd
 
 _TERMS = 2.0**11
-"""Of a sum whose roundings the factor covers: they move it by the square root of half as many times
-what half a unit of each term does."""
+"""The number of terms of a sum whose roundings the constant factor covers. Above it the allowance
+grows with the square root of the number of terms."""
 
 
 class StrictRunner(Runner):
-    """A runner that asks of each output whether its task excuses it, too."""
+    """A runner that also rejects outputs with larger errors than their task excuses."""
 
     def suspected(
         self, trial: Trial, backend: Backend, call: KernelCall, ran: Completed
     ) -> Mismatch | None:
-        """Or the first output that has lost too many digits."""
+        """Return the inherited mismatch, else the first output that has lost too many digits."""
         wrong = super().suspected(trial, backend, call, ran)
         reference = trial.reference
         exact = ran.exact
@@ -79,28 +79,28 @@ class StrictRunner(Runner):
         ):
             return wrong
         values = reference.precise if exact.doubts else [output.value for output in exact.outputs]
-        wrongs = (
+        mismatches = (
             coarse(reference, index, got, value.astype(np.float64))
             for index, (got, value, _) in enumerate(
                 zip(ran.outputs, values, reference.forms, strict=False)
             )
         )
-        return next(filter(None, wrongs), None)
+        return next(filter(None, mismatches), None)
 
 
 def coarse(reference: ReferenceResult, index: int, got: Array, value: Array) -> Mismatch | None:
-    """What is wrong with an output that is farther from its values than its task excuses.
+    """Return a mismatch if an output's errors exceed the errors that its task excuses; else None.
 
-    That is how far the reference moves where its inputs move by half a unit of the coarsest dtype
-    of the contract, and half a unit of each value, times a small factor and the growth of a sum.
+    The allowance of an element has two parts: half a unit of its value, and the change of the
+    reference when the inputs move by half a unit. The unit belongs to the coarsest dtype of the
+    contract. A small factor and the growth of a sum multiply both parts.
     """
     spec = reference.spec
     case = reference.case
     _, dtype = reference.forms[index]
     if not is_float_dtype(dtype) or got.shape != value.shape or not got.size:
         return None
-    names = [dtype.name, spec.accumulation, *(case.dtype_of(name) for name in spec.inputs)]
-    unit = max(unit_roundoff(kind) for name in names if is_float_dtype(kind := NKI_NAMES[name]))
+    unit = _coarsest_unit(spec, case, dtype.name)
     terms = max((array.size for array in reference.inputs.values()), default=0) / got.size
     factor = unit * EXCUSED_UNITS * max(1.0, terms / _TERMS) ** 0.5
     mask = np.isfinite(value) & np.isfinite(got.astype(np.float64))
@@ -113,16 +113,22 @@ def coarse(reference: ReferenceResult, index: int, got: Array, value: Array) -> 
     return wrong if isinstance(wrong, Mismatch) else None
 
 
+def _coarsest_unit(spec: KernelSpec, case: Case, output: str) -> float:
+    """Return the largest unit roundoff of the float dtypes of an output, the sum and inputs."""
+    names = [output, spec.accumulation, *(case.dtype_of(name) for name in spec.inputs)]
+    return max(unit_roundoff(kind) for name in names if is_float_dtype(kind := NKI_NAMES[name]))
+
+
 _UNSETTLED = "registers follow the data: whether it computes by instructions alone was not settled"
 
 
 class _Stop(BaseException):
-    """Nothing more is to be drawn: Hypothesis lets through what is no Exception."""
+    """The end of the search. Hypothesis passes on a BaseException that is not an Exception."""
 
 
 @dataclass
 class Judge:
-    """One kernel against its spec, on so many cases, or on ``only`` one."""
+    """The judge of one kernel by its spec, on ``cases`` drawn cases, or on the case ``only``."""
 
     spec: KernelSpec
     worker: Sandbox
@@ -139,39 +145,43 @@ class Judge:
         self._runner = StrictRunner((self._backend,), record=True)
 
     def run(self) -> Judgement:
-        """Judge it; the judgement that was given is filled, and given back."""
+        """Judge the kernel; fill the judgement and return it."""
         self.judgement.stage = Stage.TRACE
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            try:
-                self._search()
-                self._exclude()
-            except (_Stop, DifferentialFailure, BrokenReferenceError, CheatError):
-                pass  # kept where the case is known
-            except Flaky:
-                self.judgement.notes.append("what failed once did not fail again on the same case")
-            except Exception as error:  # the spec or Hypothesis cannot go on
-                self.judgement.outcome = Outcome.INCONCLUSIVE
-                name = "" if isinstance(error, HypothesisException) else f"{type(error).__name__}: "
-                self.judgement.reason = f"the test cannot be drawn from: {name}{error}"
+            self._find_failure()
         if self._failure is not None:
             self._locate(self._failure[1])
             self.judgement.blame(*self._failure)
-        self._tell()
+        self._add_counts()
         if self.judgement.outcome is Outcome.AGREES:
-            self._look()
+            self._finish()
         return self.judgement
 
-    def _locate(self, failure: Failure) -> None:
-        """Name the kernel's line that wrote the first wrong element: what it asked for runs here.
+    def _find_failure(self) -> None:
+        """Check cases and rejections until one fails; record why the search could not go on."""
+        try:
+            self._search()
+            self._exclude()
+        except (_Stop, DifferentialFailure, BrokenReferenceError, CheatError):
+            pass  # _check has kept the failure with its case
+        except Flaky:
+            self.judgement.notes.append("a failure did not occur again on the same case")
+        except Exception as error:  # the spec or Hypothesis cannot go on
+            self.judgement.outcome = Outcome.INCONCLUSIVE
+            name = "" if isinstance(error, HypothesisException) else f"{type(error).__name__}: "
+            self.judgement.reason = f"the test cannot be drawn from: {name}{error}"
 
-        The candidate's own code does not run in this process.
+    def _locate(self, failure: Failure) -> None:
+        """Name the kernel's line that wrote the first wrong element.
+
+        The recorded instructions run here; the candidate's own code does not.
         """
         if failure is self.judgement.failure:
             locate_writers(failure, (EmbeddedSimulator(),))
 
     def _search(self) -> None:
-        """The one case that is asked for; or drawn ones, the failing one shrunk, and examples."""
+        """Check the requested case, or else drawn cases, corners of the domain and examples."""
         if self.only is not None:
             self._check(self.only)
             return
@@ -202,15 +212,15 @@ class Judge:
         for case in explicit_cases(self.spec):
             self._check(reseeded(case, self.judgement.seed))
         after = self._coverage()
-        news = {fact[:2] for fact in after.done - before.done}
+        added = {fact[:2] for fact in after.done - before.done}
         for file, line, loops, _ in sorted(after.branches):
-            if not loops and (file, line) in news:
+            if not loops and (file, line) in added:
                 source = linecache.getline(file, line).strip()
-                text = f"{file}:{line}: only the examples of the test go both ways: {source}"
+                text = f"{file}:{line}: only the examples of the test take both branches: {source}"
                 self.judgement.notes.append(text)
 
     def _check(self, case: Case) -> None:
-        """One case; what is wrong with it is kept, the last being the smallest."""
+        """Check one case and keep its failure; the last failure kept is the smallest."""
         self._backend.last = None
         try:
             verdicts = self._runner.check(self.spec, case)
@@ -233,7 +243,7 @@ class Judge:
         self._keep(case, verdicts, next(iter(traces.values()), None))
 
     def _exclude(self) -> None:
-        """What the contract excludes is refused, in words of the kernel's own."""
+        """Check that the kernel rejects each case that the contract excludes, with any message."""
         for rejection in self.spec.rejects if self.only is None else ():
             try:
                 self._runner.check_rejection(self.spec, replace(rejection, match=".*"))
@@ -242,7 +252,7 @@ class Judge:
                 return
 
     def _replaying(self) -> KernelSpec:
-        """The spec, of a kernel that does again what was asked for last."""
+        """Return the spec with a kernel that replays the instructions of the last call."""
         assert self._backend.last is not None
         return replace(self.spec, kernel=replay_tape(self._backend.last[1]))
 
@@ -258,8 +268,8 @@ class Judge:
         outputs = (array for arrays in self._runner.outputs.values() for array in arrays)
         evidence.decided += is_compared and any(array.astype(bool).any() for array in outputs)
 
-    def _look(self) -> None:
-        """No case is wrong: whether any decides, what can be wrong on a device, how long it is."""
+    def _finish(self) -> None:
+        """Decide the outcome if no case failed; add hazards, memory and predicted time."""
         judgement = self.judgement
         judgement.stage = Stage.COMPARE
         if not judgement.need_decision(self._runner.tally.reasons):
@@ -287,8 +297,8 @@ class Judge:
         cases = f"{decided} case{'s' * (decided != 1)}"
         judgement.reason = f"{cases} and {elements} elements agree with the reference"
 
-    def _tell(self) -> None:
-        """What was counted, and what the worker knows beside: coverage, and what it saw."""
+    def _add_counts(self) -> None:
+        """Add the counts of the runner, and the coverage and output of the worker."""
         judgement = self.judgement
         backend = self._backend
         tally = self._runner.tally
@@ -296,7 +306,7 @@ class Judge:
         cases = evidence.cases
         for row in tally.rows.values():
             evidence.add(row)
-        evidence.cases = cases  # without those of shrinking
+        evidence.cases = cases  # cases of shrinking do not count
         evidence.doubts |= tally.doubts | set(tally.reasons)
         evidence.shown = {shown.value: runs for shown, runs in backend.shown.items()}
         if backend.printed:
@@ -304,22 +314,22 @@ class Judge:
         judgement.coverage = self._coverage()
 
     def _coverage(self) -> Coverage:
-        """What the worker says of the kernel's branches and loops; of other files it is ignored."""
+        """Return the worker's coverage of the kernel's folder; other files do not count."""
         try:
-            told = coverage_from_list(self.worker.ask({"request": "coverage"}).header["coverage"])
+            taken = coverage_from_list(self.worker.ask({"request": "coverage"}).header["coverage"])
             home = os.path.dirname(os.path.realpath(self.judgement.kernel["file"])) + os.sep
             forks = {
                 (file, line, loops is True, self.judgement.kernel["name"])
-                for file, line, loops, _ in told.branches
+                for file, line, loops, _ in taken.branches
                 if str(file).startswith(home) and file in linecache.cache and type(line) is int
             }
         except (WorkerEnd, ValueError, KeyError, TypeError):
             return Coverage(unknown={"the worker has ended"})
-        return Coverage(forks, told.done, set(map(str, told.unknown)))
+        return Coverage(forks, taken.done, set(map(str, taken.unknown)))
 
 
 def corner(spec: KernelSpec, pick: Callable[..., int]) -> dict[str, Any] | None:
-    """The values of the domain where all sizes are at one end, ``min`` or ``max``; None without."""
+    """Return values with all sizes at one end, ``min`` or ``max``; None if no case has them."""
     values: dict[str, Any] = {}
     try:
         for name in spec.domain:

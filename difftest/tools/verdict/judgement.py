@@ -1,6 +1,6 @@
-"""The object that says what came of a kernel, and its form as JSON.
+"""The result of judging a kernel, and its form as JSON.
 
-``data/verdict.schema.json`` is the form; :data:`VERSION` changes when a member does.
+``data/verdict.schema.json`` describes the form. :data:`VERSION` changes when a member changes.
 """
 
 from __future__ import annotations
@@ -51,12 +51,15 @@ _OF_WRONG = ("kind", "question", "message", "output", "elements", "wrong")
 
 @dataclass
 class VerdictEvidence(Counts):
-    """What the verdict rests on: the counts of the harness, without cases of shrinking, and more.
+    """The evidence for a verdict: the counts of the harness without shrinking, and more.
 
-    Of the cases that are decided at least one element was compared with a finite number. ``shown``
-    has how many runs of the kernel's Python saw how much of the data; ``doubts``, why some of it is
-    weaker than it may look; ``allowed``, the modules that were opened to the kernel; ``constants``,
-    those of the candidate's file that the test reads.
+    Attributes
+    ----------
+    decided : number of cases with an element that was compared with a finite number.
+    shown : number of runs of the kernel's Python by the share of the data that it received.
+    doubts : reasons why the evidence is weaker than it may look.
+    allowed : the modules that ``--allow`` lets the kernel import.
+    constants : the constants of the candidate's file that the test reads.
     """
 
     decided: int = 0
@@ -68,12 +71,17 @@ class VerdictEvidence(Counts):
 
 @dataclass
 class Judgement:
-    """What came of one kernel against one spec.
+    """The result of judging one kernel by one spec.
 
-    ``reason`` is one sentence, ``report`` the harness's text of the failure, ``case`` the smallest
-    that shows it, as ``--case`` takes it. ``time`` and ``memory`` are predicted, ``instructions`` a
-    digest of those of the largest case, where they were reached. ``seconds`` is what judging took.
-    ``failure`` and ``largest`` are for a page: their specs' kernels replay what this one asks for.
+    Attributes
+    ----------
+    reason : one sentence.
+    report : the harness's text of the failure.
+    case : the smallest failing case, as ``--case`` takes it.
+    time, memory : the prediction for the largest case, if judging reached it.
+    instructions : a digest of the instructions of the largest case, if judging reached it.
+    seconds : seconds that judging took.
+    failure, largest : the data of a page. Their specs' kernels replay recorded instructions.
     """
 
     kernel: Mapping[str, str]
@@ -99,7 +107,7 @@ class Judgement:
     largest: tuple[KernelSpec, Case] | None = None
 
     def add(self, source: str, finding: Finding) -> None:
-        """Keep a finding of ``source``; of each kind at each place the first."""
+        """Keep a finding of ``source`` unless a finding of its kind at its place is there."""
         row = {"source": source, **finding.as_mapping()}
         row.pop("evidence")
         places = [(entry["id"], entry["locations"]) for entry in self.findings]
@@ -107,7 +115,7 @@ class Judgement:
             self.findings.append(row)
 
     def blame(self, case: Case | None, failure: Failure) -> None:
-        """Say what a failure is; without a case it is of one that the contract excludes."""
+        """Set the outcome of a failure; without a case, the contract excludes the failing call."""
         self.case = None if case is None else case.to_json()
         self.stage = Stage.RUN
         self.reason = str(failure)
@@ -127,15 +135,16 @@ class Judgement:
                 self.wrong = verdict
                 self.reason = verdict.message
             else:
-                said = f"{type(verdict.error).__name__}: {verdict.error}".splitlines()
-                self.reason = said[-1 if said[0].endswith("(most recent call last):") else 0]
+                lines = f"{type(verdict.error).__name__}: {verdict.error}".splitlines()
+                is_traceback = lines[0].endswith("(most recent call last):")
+                self.reason = lines[-1 if is_traceback else 0]
             for finding in failure.findings:
                 self.add("hazards", finding)
         elif isinstance(failure, CheatError | WorkerEnd):
             self.outcome = failure.outcome
 
     def need_decision(self, reasons: Iterable[str]) -> bool:
-        """Whether a case decides; if none does, that is the outcome, for these reasons."""
+        """Return whether a case decides; if none does, set the outcome and its reasons."""
         if self.evidence.decided:
             return True
         self.outcome = Outcome.WEAK_SPEC
@@ -144,7 +153,7 @@ class Judgement:
         return False
 
     def add_hazards(self, hazards: Iterable[tuple[Case, Finding]]) -> None:
-        """Keep hazards of cases; the first that fails a kernel which agrees is its outcome."""
+        """Keep hazards of cases; the first that fails a correct kernel becomes its outcome."""
         for case, finding in hazards:
             self.add("hazards", finding)
             if fails(finding, strict=False) and self.outcome is Outcome.AGREES:
@@ -154,11 +163,11 @@ class Judgement:
                 self.report = finding_text(finding)
 
     def reward(self) -> dict[str, float]:
-        """A suggestion for who searches: the parts, and their sum as ``total``, from 0 to 1.
+        """Return a suggested reward for a search: its parts, and their sum ``total``, from 0 to 1.
 
-        An honest kernel gets a part for each thing that it does right. One that agrees gets the
-        rest for speed: the bound that no kernel of its traffic and arithmetic can beat, over its
-        predicted time. What cheats gets nothing.
+        An honest kernel gets a part for each property that holds. A kernel that agrees gets the
+        rest for speed. Its speed is the lower bound of its traffic and arithmetic, divided by its
+        predicted time. A kernel that cheats gets 0.
         """
         order = list(Stage)
         reached = order.index(self.stage)
@@ -218,7 +227,7 @@ def from_here(data: Any, here: str) -> Any:
 
 
 def _outcome_of(verdict: Mismatch | OneSided) -> Outcome:
-    """The outcome where values are wrong, or one side has no result."""
+    """Return the outcome of wrong values, or of a kernel or reference without a result."""
     if isinstance(verdict, Mismatch):
         coarse = verdict.question == "arithmetic"
         return Outcome.COARSE_ARITHMETIC if coarse else Outcome.WRONG_ALGORITHM
@@ -232,7 +241,7 @@ def _outcome_of(verdict: Mismatch | OneSided) -> Outcome:
 
 
 def first_wrong(wrong: Mismatch) -> dict[str, Any]:
-    """A mismatch as JSON has it."""
+    """Return a mismatch in the form of the JSON document."""
     first = wrong.first
     return {
         **{name: getattr(wrong, name) for name in _OF_WRONG},
@@ -244,11 +253,11 @@ def first_wrong(wrong: Mismatch) -> dict[str, Any]:
 
 
 MOST_EVENTS = 200_000
-"""Of a trace whose time is predicted: each takes tens of microseconds."""
+"""The longest trace whose time is predicted: an event takes tens of microseconds to predict."""
 
 
 def add_memory(judgement: Judgement, trace: Trace) -> None:
-    """What the largest case has of each memory at its peak, bytes of a partition."""
+    """Add the peak of each memory in the largest case, in bytes of a partition."""
     judgement.memory = [
         {
             "memory": placement.space.value,
@@ -261,7 +270,7 @@ def add_memory(judgement: Judgement, trace: Trace) -> None:
 
 
 def add_time(judgement: Judgement, trace: Trace, case: Case, spec: KernelSpec) -> None:
-    """The predicted latency of the largest case, microseconds, beside the bounds of its work."""
+    """Add the predicted latency of the largest case and its lower bounds, in microseconds."""
     if len(trace) > MOST_EVENTS:
         text = f"no time is predicted of {len(trace):,} instructions; accepted: {MOST_EVENTS:,}"
         judgement.notes.append(text)
@@ -290,10 +299,10 @@ def add_time(judgement: Judgement, trace: Trace, case: Case, spec: KernelSpec) -
 
 
 def instructions_of(trace: Trace) -> str:
-    """A digest of what is done to which elements: of no name, source line or loop.
+    """Return a digest of the operations and their elements, without names, source lines and loops.
 
-    Tensors are told apart by the order in which they are touched. Kernels that agree with one
-    reference and have the same digest take the same time.
+    The order of first access identifies a tensor. Kernels that agree with one reference and have
+    the same digest take the same time.
     """
     whole = hashlib.sha256()
     numbers = dict[int, int]()
@@ -313,9 +322,9 @@ def instructions_of(trace: Trace) -> str:
 
 
 def task_bytes(spec: KernelSpec, case: Case) -> int:
-    """Return the bytes that cross HBM at least: inputs, and outputs that the spec names.
+    """Return the least number of bytes that cross HBM: inputs, and outputs that the spec names.
 
-    An argument that is read and written counts as nothing: a kernel may touch a part of it alone.
+    An argument that is read and written does not count, because a kernel may access a part of it.
     """
     read = [name for name in spec.inputs if name not in spec.outputs]
     written = [name for name in spec.outputs if name not in spec.inputs]

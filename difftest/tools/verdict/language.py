@@ -1,6 +1,7 @@
-"""What a candidate may be written in: checked on the syntax tree, before anything of it runs.
+"""The language of candidates, checked on the syntax tree before any of a candidate's code runs.
 
-What is read here, once, is what a worker is given. docs/reference/language.md states the rules.
+Each file is read once, here, and the worker receives the checked text.
+docs/reference/language.md states the rules.
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 NKI = ("nki", "neuronxcc")
-"""What stands below these is NKI: the simulator's own modules, a closed world."""
+"""The packages of NKI. Their modules are the simulator's own."""
 _MAIN = ("__name__ == '__main__'", "'__main__' == __name__")
 _TEXT = resources.files("difftest.tools.verdict").joinpath("data/language.json").read_text("utf-8")
 _WORDS: dict[str, Any] = json.loads(_TEXT)
 
 
 def _names(module: str, names: str) -> frozenset[str]:
-    """Those that are listed; of ``*`` all that are public."""
+    """Return the listed names of a module; ``*`` lists all public names."""
     listed = vars(importlib.import_module(module)) if names == "*" else names.split()
     return frozenset(name for name in listed if not name.startswith("_"))
 
 
 MODULES = {module: _names(module, names) for module, names in _WORDS["modules"].items()}
-"""What a candidate may import beside NKI and the files of its own folder, name by name."""
+"""The names that a candidate may import in addition to NKI and the files of its own folder."""
 BUILTINS = frozenset(_WORDS["builtins"].split())
 FORBIDDEN = frozenset(name for name in dir(builtins) if name[0] != "_") - BUILTINS
 ATTRIBUTES = frozenset(_WORDS["attributes"].split())
@@ -40,31 +41,31 @@ DUNDERS = frozenset(_WORDS["dunders"].split())
 """Special methods that a class of a candidate may have."""
 BASES = frozenset(_WORDS["bases"].split())
 PUBLIC = frozenset(_WORDS["public"].split())
-"""Names with an underscore in front that named tuples have, of whose fields none has one."""
+"""Public names of named tuples that begin with an underscore."""
 CAUGHT = frozenset(_WORDS["caught"].split())
-"""What `except` may name beside an import."""
+"""The exceptions that `except` may name around statements other than imports."""
 ABSENT = frozenset(_WORDS["absent"].split())
-"""What `except` names where an import is tried."""
+"""The exceptions that `except` names around an optional import."""
 
 PAGE = "docs/reference/language.md"
 MOST_BYTES, MOST_FILES, MOST_DEPTH = 2**20, 200, 120
-"""Of all files of a candidate, their number, and how deep their lines are nested."""
+"""Limits of a candidate: bytes of all files, number of files, and nesting depth of their lines."""
 _TAKEN = sys.stdlib_module_names | {*NKI, "numpy", "ml_dtypes", "difftest"}
-"""Names of modules that the worker has, or takes, itself."""
-_SHOWN = 5  # breaches that are told
+"""Names of modules that the worker itself has or imports."""
+_SHOWN = 5  # violations in a message
 _LOOKS = re.compile(r"\{[^{}:!]*[.\[]")
-"""A field of a format that looks at an attribute or an element."""
+"""A field of a format string that reads an attribute or an element."""
 _META = ("__all__", "__version__", "__author__")
 _ASYNC = (ast.AsyncFor, ast.AsyncFunctionDef, ast.AsyncWith, ast.Await)
 _OWN = "own\N{MIDDLE DOT}"
 _KINDS = {ast.Attribute: "attribute", ast.MatchClass: "attribute", ast.FunctionDef: "method"}
 _BINDS = (ast.FunctionDef, ast.ClassDef, ast.arg, ast.MatchAs, ast.MatchStar)
 _PLACES = ("id", "attr", "arg", "name", "asname", "rest", "names", "kwd_attrs")
-"""Where a node has a name, or several."""
+"""The fields of a node that hold a name, or several names."""
 
 
 class Violation(NamedTuple):
-    """A place that is outside of the language: what stands there, and what to do instead."""
+    """A place in a candidate's source that is outside of the language, and a remedy."""
 
     file: str
     line: int
@@ -76,7 +77,7 @@ class Violation(NamedTuple):
 
 
 class OutsideLanguage(Exception):
-    """A candidate is not written in its language: its breaches, of the kernel's file first."""
+    """A candidate breaks rules of the language. Violations in the kernel's file come first."""
 
     def __init__(self, breaches: Sequence[Violation]) -> None:
         self.breaches = tuple(breaches)
@@ -84,7 +85,7 @@ class OutsideLanguage(Exception):
 
 
 class SourceFile(NamedTuple):
-    """A file of a candidate: its module's name, where it lies, and its bytes."""
+    """A file of a candidate: the name of its module, its path, and its bytes."""
 
     name: str
     file: str
@@ -93,7 +94,7 @@ class SourceFile(NamedTuple):
 
 
 class Language:
-    """A candidate's files, all read and checked; OutsideLanguage if a line is outside of it.
+    """The files of a candidate, read and checked; OutsideLanguage if a line breaks a rule.
 
     ``sources`` has them by their modules' names, the kernel's file the first. ``allowed`` are the
     modules that ``--allow`` opens.
@@ -142,7 +143,7 @@ class Language:
             return ModuleCheck(tree, str(file), self.allowed)
 
     def _imports(self, source: SourceFile, names: ModuleCheck) -> Iterator[tuple[str, Path]]:
-        """The files of its folder that a module imports; of the rest its names are told."""
+        """Yield the files of its folder that a module imports; check all other imports."""
         package = source.name if source.is_package else source.name.rpartition(".")[0]
         parts = package.split(".") if package else []
         for node in names.nodes:
@@ -172,7 +173,7 @@ class Language:
 
 
 def _bytes_of(file: Path, root: Path) -> bytes:
-    """What is in a regular file below a folder; ValueError of anything else."""
+    """Return the bytes of a regular file below a folder; raise ValueError for another file."""
     place = file.resolve()
     if not place.is_relative_to(root.resolve()):
         raise ValueError("it lies outside of the candidate's folder")
@@ -182,18 +183,18 @@ def _bytes_of(file: Path, root: Path) -> bytes:
 
 
 def is_special(name: str) -> bool:
-    """Whether a name is Python's: two underscores on both sides."""
+    """Return whether a name is special in Python: two underscores on both sides."""
     return name.startswith("__") and name.endswith("__") and name.strip("_") != ""
 
 
 def is_private(name: str) -> bool:
-    """Whether a name is its module's own business: it begins with an underscore."""
+    """Return whether a name is private: it begins with an underscore."""
     is_public = is_special(name) or name in PUBLIC
     return name.startswith("_") and not is_public and name.strip("_") != ""
 
 
 class ModuleCheck:
-    """The names of one module, and what in it is outside of the language.
+    """The names of one module, and its violations of the language.
 
     The private ones begin with an underscore, and are bound or are members here. Its nodes are
     without those that run only where the file is run as a script.
@@ -204,7 +205,7 @@ class ModuleCheck:
         self.allowed = frozenset(allowed)
         self._found: set[tuple[int, str, str]] = set()
         self._modules: dict[str, str] = {}
-        """What imports bind, and the modules that they bind it to."""
+        """The names that imports bind, and their modules."""
         self.asked: set[str] = set()
         self._uses: list[tuple[ast.AST, str]] = []
         self._above: dict[ast.AST, ast.AST] = {}
@@ -218,7 +219,7 @@ class ModuleCheck:
         self._found.add((getattr(node, "lineno", 1), what, remedy))
 
     def breaches(self, private: set[str]) -> Iterator[Violation]:
-        """All of the module, where the candidate as a whole has these private names."""
+        """Yield the violations of the module, given the private names of the whole candidate."""
         for node in self.nodes:
             self._check(node)
         for node, name in self._uses:
@@ -242,7 +243,7 @@ class ModuleCheck:
                     pending.append((child, depth + (0.25 if is_elif else 1)))
 
     def imported(self, node: ast.AST, base: str, member: str, shown: str | None) -> None:
-        """Keep what an import binds that is no file of the candidate's; add where it may not."""
+        """Keep the name that an import of another module binds; add a violation if excluded."""
         top = base.partition(".")[0]
         name = f"{base}.{member}" if member else base
         if top in self.allowed or base in self.allowed:
@@ -264,7 +265,7 @@ class ModuleCheck:
             self.asked |= {name} if top == "os" else set()
 
     def _is_tried(self, node: ast.AST) -> bool:
-        """Whether an import stands in a ``try`` that goes on without it, or in TYPE_CHECKING."""
+        """Return whether an import is optional: in a ``try`` for imports, or in TYPE_CHECKING."""
         while (above := self._above.get(node)) is not None:
             asked = getattr(above, "test", None)
             name = getattr(asked, "attr", getattr(asked, "id", ""))
@@ -301,7 +302,7 @@ class ModuleCheck:
             self.add(node, "except*", "ask beforehand")
 
     def _is_listed(self, node: ast.AST, name: str) -> bool:
-        """Whether a special name may stand there."""
+        """Return whether the language allows a special name at a node."""
         if isinstance(node, ast.FunctionDef):
             return name in DUNDERS and isinstance(self._above.get(node), ast.ClassDef)
         if isinstance(node, (ast.Name, ast.alias)) and name in _META:
@@ -311,7 +312,7 @@ class ModuleCheck:
         return name == "__name__" and isinstance(getattr(node, "ctx", None), ast.Load)
 
     def _member(self, node: ast.AST, name: str, value: object = None) -> None:
-        """An attribute by its name, and the literal that it is of."""
+        """Check the name of an attribute, and the literal that it belongs to."""
         if name in ATTRIBUTES:
             self.add(node, f"the attribute {name}", "it leads out of a value: leave it out")
         elif is_private(name):
@@ -357,7 +358,7 @@ class ModuleCheck:
                 self.add(node, "type as a value", "use isinstance, or type(x).__name__")
 
     def _call(self, node: ast.Call) -> None:
-        """``getattr(x, "name")`` is what ``x.name`` is."""
+        """Check ``getattr(x, "name")`` as ``x.name``."""
         if isinstance(node.func, ast.Name) and node.func.id in ("getattr", "hasattr"):
             value = node.args[1] if len(node.args) > 1 else None
             name = value.value if isinstance(value, ast.Constant) else None
@@ -369,7 +370,7 @@ class ModuleCheck:
                 self._check(ast.copy_location(attribute, node))
 
     def _class(self, node: ast.ClassDef) -> None:
-        """What a class is derived from is of a known kind, or of the candidate's own."""
+        """Check that each base of a class is listed, or is a class of the candidate."""
         own = {name for name in self._bound - BUILTINS if name not in self._modules}
         for base in node.bases:
             name = ast.unparse(base).partition("[")[0].rpartition(".")[2]
@@ -411,7 +412,7 @@ def _kinds(handler: ast.ExceptHandler) -> list[str]:
 
 
 def _of_import(node: ast.Try) -> bool:
-    """Whether a ``try`` tries imports alone, and goes on without them."""
+    """Return whether a ``try`` contains imports only, and handles their absence."""
     kinds: set[type[ast.AST]] = {type(line) for line in node.body}
     told = {kind for handler in node.handlers for kind in _kinds(handler)}
     if any(isinstance(part, ast.Call) for line in node.body for part in ast.walk(line)):
@@ -421,14 +422,14 @@ def _of_import(node: ast.Try) -> bool:
 
 
 def _root(node: ast.AST) -> ast.Name | None:
-    """``nl`` of ``nl.tile_size.pmax``; None of what hangs on no name."""
+    """Return the first name of a chain, ``nl`` of ``nl.tile_size.pmax``; None if it has none."""
     while isinstance(node, (ast.Attribute, ast.Subscript)):
         node = node.value
     return node if isinstance(node, ast.Name) else None
 
 
 def renamed(tree: ast.Module, modules: Mapping[str, object]) -> ast.Module:
-    """The tree, with the candidate's private names as names that nobody else has.
+    """Rename the candidate's private names in the tree so that no other module has them.
 
     So an attribute that begins with an underscore is of an object of its own, and of none of ours.
     """
@@ -458,10 +459,10 @@ def renamed(tree: ast.Module, modules: Mapping[str, object]) -> ast.Module:
 
 
 def own_name(name: str) -> str:
-    """The name under which a private name of the candidate is kept."""
+    """Return the name that replaces a private name of the candidate."""
     return f"{_OWN}{name}" if is_private(name) else name
 
 
 def plain_name(name: str) -> str:
-    """The name as the candidate's file has it."""
+    """Return the name as the candidate's file has it."""
     return name.removeprefix(_OWN)

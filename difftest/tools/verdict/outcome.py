@@ -1,4 +1,4 @@
-"""What can come of a kernel, how far it got."""
+"""The outcomes of a verdict, and the stages that a kernel passes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from enum import Enum
 
 
 class Outcome(Enum):
-    """The one word at the top of a verdict, and the exit code of the command.
+    """The outcome of a verdict, and the exit code of the command.
 
-    2 is a mistake in the command line, as of every command.
+    As in every command, the exit code 2 reports a mistake in the command line.
     """
 
     exit_code: int
@@ -20,39 +20,39 @@ class Outcome(Enum):
         return member
 
     AGREES = "agrees", 0
-    """Each case agrees with the reference, and nothing is wrong on a device."""
+    """Each case agrees with the reference, and no hazard is found."""
     OUTSIDE_LANGUAGE = "outside_language", 9
-    """Its files are not written in what a candidate may be written in; nothing of it ran."""
+    """Its files use Python that the checked language excludes. No line of them ran."""
     WRONG_ALGORITHM = "wrong_algorithm", 1
-    """It computes something else, without rounding too."""
+    """It computes other values than the reference, even in exact arithmetic."""
     COARSE_ARITHMETIC = "coarse_arithmetic", 1
-    """It computes the right thing, and loses more digits than its instructions must."""
+    """It computes the right function, but loses more digits than its instructions require."""
     REFUSED = "refused", 3
-    """The machine or the compiler refuses what it does in a case that the contract has."""
+    """The machine or the compiler rejects it in a case that the contract includes."""
     REFUSES_PROMISED = "refuses_promised", 3
-    """It refuses a case that the contract has, by an assertion of its own."""
+    """Its own assertion rejects a case that the contract includes."""
     NOT_REFUSED = "not_refused", 3
-    """It computes what the contract says that it has to refuse, or breaks down there."""
+    """It accepts a case that the contract requires it to reject, or crashes in that case."""
     HAZARD = "hazard", 4
-    """It agrees here, and can be wrong on a device."""
+    """It agrees on the simulator, but can be wrong on a device."""
     CHEATS = "cheats", 5
-    """What it gives back does not come from its instructions and the data of the case."""
+    """Its outputs do not come from its instructions and the data of the case."""
     CRASHED = "crashed", 6
-    """Its Python, or the process that runs it, broke down."""
+    """Its Python raised an error, or its process crashed."""
     TIMEOUT = "timeout", 6
-    """It did not come to an end in the time that it was given."""
+    """It exceeded its time limit."""
     OUT_OF_MEMORY = "out_of_memory", 6
-    """It took more memory than it was given."""
+    """It exceeded its memory limit."""
     OWN_CONSTANTS = "own_constants", 7
-    """It agrees, and the test reads constants of its file that no original has."""
+    """It agrees, but the test reads constants from its file that the original file lacks."""
     INCONCLUSIVE = "inconclusive", 7
-    """It can be told neither way: the simulator or the reference cannot run a case."""
+    """The simulator or the reference cannot run a case, so neither result is proven."""
     WEAK_SPEC = "weak_spec", 7
-    """Nothing was wrong, and no case had an element that decides: the test proves nothing."""
+    """No case failed, but no case had an element that decides, so the test proves nothing."""
 
 
 class Stage(Enum):
-    """How far a kernel got, in order."""
+    """The stages that a kernel passes, in order."""
 
     IMPORT = "import"
     LINT = "lint"

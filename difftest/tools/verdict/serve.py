@@ -1,6 +1,6 @@
 """`difftest serve`: the commands as tools of an MCP server, for agents.
 
-Each tool runs a command in a process of its own, which sees the files as they are now.
+Each tool runs a command in a new process, which reads the current files.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -16,16 +17,16 @@ from difftest.support.choices import install_hint
 from difftest.tools.verdict.wire import printable
 
 PAGE = 4_000
-"""Characters of an answer; what is longer has several pages."""
+"""Characters of a page of an answer."""
 SECONDS = 600.0
 MOST = 20_000
-"""Characters of all that a tool is given."""
+"""Characters of all arguments of a tool."""
 MOST_FILES = 2_000
 COLUMNS = "100"
 
 
 class Tools:
-    """The tools, by their names; each returns the text of its command, ended in time."""
+    """The tools of the server. Each returns the output of its command within a time limit."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self.seconds = seconds
@@ -36,7 +37,7 @@ class Tools:
     ) -> str:
         """Judge FILE.py:KERNEL by the kernel test PATH::TEST; a case (JSON) is judged alone.
 
-        The first line says what came of it; a failure names its smallest case.
+        The first line names the outcome. A failure names its smallest case.
         """
         return self._answer(page, "verdict", kernel, test, cases=str(cases), case=case)
 
@@ -53,11 +54,11 @@ class Tools:
     def profile(
         self, kernel: str, shapes: list[str] | None = None, case: str = "", page: int = 1
     ) -> str:
-        """Predict how long a kernel takes, and what limits it; nothing is measured."""
+        """Predict a kernel's latency and its limiting resource, without measurement."""
         return self._answer(page, "profile", kernel, shape=shapes, case=case)
 
     def lint(self, files: list[str], sdk: str = "", target: str = "", page: int = 1) -> str:
-        """Tell what the compiler would refuse, from the source: line, rule, remedy."""
+        """Report errors that the compiler would raise, from the source: line, rule, remedy."""
         from difftest.tools.lint.files import python_files
 
         count = len(python_files([Path(file) for file in files if _is_short(file)]))
@@ -74,7 +75,7 @@ class Tools:
     def migrate(
         self, file: str, kernel: str = "", shapes: list[str] | None = None, page: int = 1
     ) -> str:
-        """Rewrite a classic kernel file in today's dialect; no file is written.
+        """Rewrite a classic kernel file in the current dialect; no file is written.
 
         With a kernel and the shape of each of its inputs, both forms run and have to agree.
         """
@@ -85,29 +86,21 @@ class Tools:
         return self._answer(page, "replay", file)
 
     def _answer(self, page: int, command: str, *names: str, **texts: str | list[str] | None) -> str:
-        """A page of what a command says; the first page runs it."""
-        lists = {name: [text] if isinstance(text, str) else text for name, text in texts.items()}
-        options = [f"--{name}={text}" for name, row in lists.items() for text in row or () if text]
-        arguments = command, *options, "--", *names
+        """Return a page of a command's output; a request for the first page runs the command."""
+        arguments = command, *_options(texts), "--", *names
         size = sum(map(len, arguments))
         if size > MOST or not all(map(_is_short, arguments)):
             return f"error: names of {size:,} characters; accepted: {MOST:,}, without nulls"
         if page == 1 or arguments not in self._texts:
-            self._texts = {arguments: self._said(arguments)}
-        pages = _pages(self._texts[arguments])
-        if not 1 <= page <= len(pages):
-            return f"error: there is no page {page}; this answer has {len(pages)}"
-        shown = pages[page - 1]
-        if len(pages) == 1:
-            return shown
-        more = f"; ask for page={page + 1}" if page < len(pages) else ""
-        return f"{shown}\n(page {page} of {len(pages)}{more})"
+            self._texts = {arguments: self._run(arguments)}
+        return _page(self._texts[arguments], page)
 
-    def _said(self, arguments: tuple[str, ...]) -> str:
+    def _run(self, arguments: tuple[str, ...]) -> str:
+        """Run a command and return its output and exit code, or that it exceeded the time limit."""
         try:
             done = subprocess.run(
                 [sys.executable, "-m", "difftest", *arguments],
-                stdin=subprocess.DEVNULL,  # the server's own is the client's
+                stdin=subprocess.DEVNULL,  # the server's stdin belongs to the client
                 capture_output=True,
                 text=True,
                 timeout=self.seconds,
@@ -116,17 +109,35 @@ class Tools:
             )
         except subprocess.TimeoutExpired:
             return f"difftest {arguments[0]} took more than {self.seconds:g} s, and was killed"
-        said = [part.rstrip() for part in (done.stdout, done.stderr) if part.strip()]
-        return printable("\n".join([*said, f"exit code {done.returncode}"]))
+        output = [part.rstrip() for part in (done.stdout, done.stderr) if part.strip()]
+        return printable("\n".join([*output, f"exit code {done.returncode}"]))
 
 
 def _is_short(text: str) -> bool:
-    """Whether a text may be a name, or what else a command takes."""
+    """Return whether a text is short enough, and without nulls, for a command's argument."""
     return len(text) <= MOST and "\0" not in text
 
 
+def _options(texts: Mapping[str, str | list[str] | None]) -> list[str]:
+    """Return the options of a command line; an option without a text is left out."""
+    lists = {name: [text] if isinstance(text, str) else text for name, text in texts.items()}
+    return [f"--{name}={text}" for name, row in lists.items() for text in row or () if text]
+
+
+def _page(text: str, page: int) -> str:
+    """Return a page of a text, with a last line that names the next page."""
+    pages = _pages(text)
+    if not 1 <= page <= len(pages):
+        return f"error: there is no page {page}; this answer has {len(pages)}"
+    shown = pages[page - 1]
+    if len(pages) == 1:
+        return shown
+    more = f"; ask for page={page + 1}" if page < len(pages) else ""
+    return f"{shown}\n(page {page} of {len(pages)}{more})"
+
+
 def _pages(text: str) -> list[str]:
-    """The text in pages, cut between lines where lines allow it."""
+    """Return the text in pages; a page ends between two lines where it can."""
     pages = []
     rest = text
     while len(rest) > PAGE:

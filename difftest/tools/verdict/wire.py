@@ -1,7 +1,7 @@
-"""What the judge and a worker send each other: a JSON header, and bytes behind it.
+"""The messages between the judge and a worker: a JSON header, followed by bytes.
 
-A frame is a header, which says how many blobs there are, and the blobs. Nothing is ever unpickled:
-each side takes numbers, texts and raw bytes, and checks them.
+A frame is a header with the number of blobs, and the blobs. Neither side unpickles data: each
+accepts numbers, texts and raw bytes, and checks them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from difftest.tools.verdict.outcome import Outcome
 
 MOST = 2**31  # bytes of a blob
 MOST_BLOBS, MOST_ANSWER, MOST_HEADER = 2**12, 2**28, 2**20
-"""Blobs of a frame; bytes of the one that a worker answers with, and of its header."""
+"""Limits: blobs of a frame, and bytes of the blob and the header of a worker's answer."""
 _KINDS: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("how", "error", "kind", "dialect"), str),
     **dict.fromkeys(("functions", "constants"), dict),
@@ -28,18 +28,18 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
     "printed": int,
     "is_rule": bool,
 }
-"""What an answer's header may hold."""
+"""The members that an answer's header may have, and their types."""
 
 
 _LANGUAGES = (*(f"difftest.simulator.frontend.{d}.language" for d in ("nki", "classic")), "numpy")
 
 
 class WireError(Exception):
-    """What came is no frame: the other side broke the protocol, or ended within one."""
+    """The received bytes are not a frame: the other side broke the protocol or ended early."""
 
 
 class WorkerEnd(Exception):
-    """A worker that will not answer any more, and why; ``report`` has the candidate's own words."""
+    """A worker cannot answer further requests; ``report`` is the candidate's own output."""
 
     def __init__(self, outcome: Outcome, text: str, report: str = "") -> None:
         super().__init__(text)
@@ -48,14 +48,14 @@ class WorkerEnd(Exception):
 
 
 class Frame(NamedTuple):
-    """One message."""
+    """A message between the judge and a worker."""
 
     header: dict[str, Any]
     blobs: list[bytes]
 
 
 def send(connection: Connection, header: Mapping[str, Any], blobs: Sequence[bytes] = ()) -> None:
-    """Send a header of what JSON has or :func:`told`, and blobs; OSError if nobody reads."""
+    """Send a header and blobs; raise OSError if the other side has closed the connection."""
     connection.send_bytes(
         json.dumps({**header, "blobs": len(blobs)}, default=encode_value).encode()
     )
@@ -66,13 +66,13 @@ def send(connection: Connection, header: Mapping[str, Any], blobs: Sequence[byte
 def receive(
     connection: Connection, header: int = MOST, max_bytes: int = MOST, blobs: int = MOST_BLOBS
 ) -> Frame | None:
-    """The next message; None if the other side has ended; WireError if it is no frame."""
+    """Return the next message, or None if the other side has ended; raise WireError if invalid."""
     try:
-        told = json.loads(connection.recv_bytes(header))
-        count = told.pop("blobs")
+        members = json.loads(connection.recv_bytes(header))
+        count = members.pop("blobs")
         if type(count) is not int or not 0 <= count <= blobs:
             raise WireError(f"a frame of {count!r:.20} blobs")
-        return Frame(told, [connection.recv_bytes(max_bytes) for _ in range(count)])
+        return Frame(members, [connection.recv_bytes(max_bytes) for _ in range(count)])
     except (EOFError, ConnectionError):
         return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
@@ -80,26 +80,26 @@ def receive(
 
 
 def encode_value(value: Any) -> Any:
-    """A kernel's parameter that JSON lacks: a number of NumPy's; by name what a language has."""
+    """Encode a kernel parameter as JSON: NumPy scalars as numbers, operators and dtypes by name."""
     if isinstance(value, np.generic):
         return value.item()
-    is_dtype = isinstance(value, np.dtype)  # a copy of it is another object
+    is_dtype = isinstance(value, np.dtype)  # compared by value: a copy is another object
     name = dtype_name(value) if is_dtype else getattr(value, "__name__", "")
     for home in _LANGUAGES:
         held = getattr(sys.modules.get(home), name, None)
         if held is value or (is_dtype and held == value):
             return {"named": [home, name]}
-    raise TypeError(f"a parameter is a number, a text, or what nl or np has by a name; got {value}")
+    raise TypeError(f"a parameter is a number, a text, or an object of nl or np; got {value}")
 
 
 def decode_value(value: Any) -> Any:
-    """What :func:`told` made this of."""
+    """Return the value that :func:`encode_value` encoded."""
     is_name = isinstance(value, dict) and list(value) == ["named"]
     return getattr(sys.modules[value["named"][0]], value["named"][1]) if is_name else value
 
 
 def validate_reply(frame: Frame) -> Frame:
-    """An answer whose header is of the form that it must have; else WireError."""
+    """Return an answer; raise WireError if its header has an unknown member or a wrong type."""
     for name, value in frame.header.items():
         kind = _KINDS.get(name)
         fits = kind is not None and isinstance(value, kind)
@@ -109,22 +109,22 @@ def validate_reply(frame: Frame) -> Frame:
 
 
 def printable(text: str) -> str:
-    """The text without what a terminal obeys, or what hides other characters."""
+    """Return the text with "?" for control characters and other unprintable characters."""
     return "".join(char if char in "\n\t" or char.isprintable() else "?" for char in text)
 
 
 def array_header(array: Array) -> list[Any]:
-    """What a header says of an array whose bytes are a blob."""
+    """Return the shape and dtype of an array whose bytes travel as a blob."""
     return [list(array.shape), dtype_name(array.dtype)]
 
 
 def array_of(form: Any, blob: bytes) -> Array:
-    """The array of a form and its bytes; its own memory."""
+    """Return the array of a shape, a dtype and bytes; the array owns its memory."""
     shape, name = form
     return np.frombuffer(bytearray(blob), NKI_NAMES[name]).reshape(shape)
 
 
 def is_plain(value: Any) -> bool:
-    """Whether JSON has a value as it is: Python writes no integer of very many digits."""
+    """Return whether JSON can hold a value unchanged; very long integers are excluded."""
     is_short = type(value) is int and value.bit_length() < 2**12
     return is_short or value is None or type(value) in (float, str, bool)

@@ -1,13 +1,14 @@
-"""The process in which a kernel's Python runs: it loads one kernel, and runs it on what comes.
+"""The process in which a kernel's Python runs: it loads one kernel and answers requests.
 
-It is started by :class:`~difftest.tools.verdict.fork_server.Sandbox`, as an isolated Python in an
-empty folder, and ends when the judge closes the pipe. It answers each request with one frame: of
-``load`` what the kernel's file has; of ``trace`` what the kernel asks of the machine on some
-arrays, a tape (:mod:`difftest.simulator.tape_json`), or how it failed; of ``coverage`` the
-branches that it took.
+A :class:`~difftest.tools.verdict.fork_server.Sandbox` starts it as an isolated Python in an empty
+folder. It ends when the judge closes the pipe. It answers each request with one frame:
 
-The kernel runs in a world of its own: its files, NKI, and the few names that a list has. Its files
-are run as the judge has read and checked them; nothing is looked for on a disk.
+- ``load``: the signature, functions and constants of the kernel's file;
+- ``trace``: the tape of a launch (:mod:`difftest.simulator.tape_json`), or how it failed;
+- ``coverage``: the branches that the kernel took.
+
+The kernel can import its own files, NKI, and a list of further names. The worker runs the files'
+text that the judge has read and checked, and reads no file itself.
 """
 
 from __future__ import annotations
@@ -57,13 +58,13 @@ from difftest.tools.verdict.language import (
 from difftest.tools.verdict.wire import Frame, array_of, decode_value, is_plain, receive, send
 
 _import = builtins.__import__
-# names that no source can have
+# Names that no source can contain.
 _MARK = "which way?"
 _OWNER = "whose?"
 
 
 class NullLogger:
-    """A logger: whatever it is asked, it keeps nothing."""
+    """A logger that ignores every message."""
 
     def __call__(self, *args: object, **more: object) -> NullLogger:
         return self
@@ -77,7 +78,7 @@ class NullLogger:
 
 
 def _in_place_of(out: io.TextIOBase) -> dict[str, dict[str, Any]]:
-    """What is given for modules that have files, processes or the whole of Python."""
+    """Return replacements for modules that give access to files, processes or all of Python."""
     levels = {name: level for name, level in vars(logging).items() if name.isupper()}
     return {
         "logging": {**dict.fromkeys(MODULES["logging"], NullLogger()), **levels},
@@ -95,10 +96,13 @@ def _in_place_of(out: io.TextIOBase) -> dict[str, dict[str, Any]]:
 
 
 class CandidateModules:
-    """A candidate's modules, and what they may import.
+    """A candidate's modules, and the names that they may import.
 
-    Each run of a kernel begins anew: what an earlier one left in a module is not there. Of the
-    sources the kernel's is the first. It prints to ``out``; ``allowed`` names opened modules.
+    Parameters
+    ----------
+    sources : the candidate's files, the kernel's file first.
+    allowed : the modules that ``--allow`` lets the candidate import.
+    out : the candidate's standard output.
     """
 
     def __init__(
@@ -113,7 +117,7 @@ class CandidateModules:
         for name, module in self._lists.items():
             space = own.get(name) or vars(importlib.import_module(name))
             shown = {member: space[member] for member in MODULES[name] if member in space}
-            if name == "functools":  # without a say in what is copied
+            if name == "functools":  # the candidate cannot choose the attributes to copy
                 shown["wraps"] = lambda wrapped: functools.wraps(wrapped)
             vars(module).update(shown, __all__=sorted(shown), __path__=[])
         for name, module in self._lists.items():
@@ -132,7 +136,7 @@ class CandidateModules:
         self.ways: dict[tuple[str, int], dict[int, set[int]]] = {}
 
     def module(self, name: str) -> ModuleType:
-        """A module of the candidate's, run if it has not been."""
+        """Return a module of the candidate; run it if it has not run."""
         if name in self.modules:
             return self.modules[name]
         source = self.sources[name]
@@ -154,13 +158,13 @@ class CandidateModules:
         return module
 
     def _way(self, test: Any, file: str, line: int, column: int) -> Any:
-        """A condition; what those of its line came to is kept, but of a tensor's or an array's."""
+        """Return a condition's value, and record its truth unless it is an array or a tensor."""
         if not (isinstance(test, np.ndarray) or type(test).__module__.startswith("difftest.")):
             self.ways.setdefault((file, line), {}).setdefault(column, set()).add(int(not test))
         return test
 
     def _own_of(self, value: Any) -> Any:
-        """What an attribute is set of: TypeError if all runs share it, as a class of NKI's."""
+        """Return an object whose attribute is set; raise TypeError if all runs share the object."""
         name = getattr(value, "__name__" if isinstance(value, ModuleType) else "__module__", "")
         is_kept = callable(value) and not isinstance(value, NullLogger)
         if name not in self.sources and (is_kept or isinstance(value, (ModuleType, io.IOBase))):
@@ -168,7 +172,7 @@ class CandidateModules:
         return value
 
     def first(self) -> ModuleType:
-        """The module of the kernel's file, as nothing had run before."""
+        """Return the module of the kernel's file, after all modules of the candidate are reset."""
         for name in self.modules:
             sys.modules.pop(name, None)
         self.modules.clear()
@@ -197,7 +201,7 @@ class CandidateModules:
         raise ModuleNotFoundError(f"No module named {name!r} for a candidate", name=name)
 
     def _own(self, name: str, wanted: Sequence[str]) -> ModuleType:
-        """A module of the candidate's; a package runs where a name of its own is wanted."""
+        """Return a module of the candidate; run a package only if a name of its own is imported."""
         inner = [member for member in wanted if f"{name}.{member}" in self.sources]
         runs = name in self.sources and (len(inner) < len(wanted) or not wanted)
         module = self.module(name) if runs else self.modules.get(name) or ModuleType(name)
@@ -212,7 +216,7 @@ class CandidateModules:
 
 
 def instrument(tree: ast.Module, file: str) -> ast.Module:
-    """The tree, in which conditions of a function's expressions tell how they come out."""
+    """Instrument the conditions in a function's expressions so that they record their truth."""
 
     def told(node: ast.expr, at: ast.expr | ast.pattern) -> ast.expr:
         place = [ast.Constant(part) for part in (file, at.lineno, at.col_offset)]
@@ -237,7 +241,7 @@ def instrument(tree: ast.Module, file: str) -> ast.Module:
             conditions.update(node.ifs)
         elif isinstance(node, ast.IfExp):
             conditions.add(node.test)
-    for node in nodes:  # what stands in the head of a statement is told by the lines that run
+    for node in nodes:  # the lines that run show the result of a statement's own condition
         if isinstance(node, (ast.If, ast.While, ast.Assert)):
             conditions.difference_update(ast.walk(node.test))
     for node in nodes:
@@ -254,11 +258,11 @@ def instrument(tree: ast.Module, file: str) -> ast.Module:
 
 
 SHOWN = 2_000
-"""Characters of an error that travel."""
+"""The characters of an error that a worker sends."""
 
 
 class DiscardedOutput(io.TextIOBase):
-    """Standard output of a kernel: counted, and forgotten."""
+    """The standard output of a kernel: characters are counted and discarded."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -269,18 +273,18 @@ class DiscardedOutput(io.TextIOBase):
 
 
 class WorkerService:
-    """What a worker knows: a kernel, and who watches it."""
+    """The state of a worker: the kernel, its coverage and its output."""
 
     def __init__(self) -> None:
         self.printed = DiscardedOutput()
         self.kernel: Callable[[], Any] = lambda: None
-        self.lasting: Any = None  # the kernel of modules that no run begins anew
+        self.lasting: Any = None  # the kernel of modules that keep their state between runs
         self.watch = BranchTracer()
         self.taken = Coverage()
         self.ways: dict[tuple[str, int], dict[int, set[int]]] = {}
 
     def answer(self, frame: Frame) -> Frame:
-        """What comes of a request; whatever a kernel raises is part of it."""
+        """Return the answer to a request; an error of the kernel becomes part of the answer."""
         request = frame.header.get("request")
         try:
             if request == "load":
@@ -294,7 +298,7 @@ class WorkerService:
         return Frame({**answer.header, "printed": self.printed.count}, answer.blobs)
 
     def told(self) -> Coverage:
-        """What was taken; of conditional expressions on a line what all of them were."""
+        """Return the coverage; expressions on one line count only truth values that all had."""
         taken = coverage_from_list(self.taken.to_list())
         loops = {fork[:2] for fork in taken.branches if fork[2]}
         for place, ways in self.ways.items():
@@ -306,7 +310,7 @@ class WorkerService:
         return taken
 
     def load(self, frame: Frame) -> Frame:
-        """Run a candidate's files; what the judge may know of it."""
+        """Run a candidate's files, and return the description of its kernel."""
         header = frame.header
         sources = [
             SourceFile(name, file, is_package, text)
@@ -353,7 +357,7 @@ class WorkerService:
 
 
 def failure(error: BaseException, how: str = "crashed") -> dict[str, Any]:
-    """What travels of an error: its class, its text, and whether it is a rule of the machine's."""
+    """Return an error as a header: its class, its text, and whether it is a rule of the machine."""
     if isinstance(error, MemoryError):
         how = "memory"
     text = str(error) if isinstance(error, (NkiError, AssertionError, KernelExit)) else ""
@@ -365,7 +369,7 @@ def failure(error: BaseException, how: str = "crashed") -> dict[str, Any]:
 
 
 def describe_kernel(kernel: Any, names: Mapping[str, Any]) -> dict[str, Any]:
-    """A kernel's signature and dialect, and the names that its file has beside it."""
+    """Return a kernel's signature and dialect, and the functions and constants of its file."""
     own = {plain_name(name): value for name, value in names.items() if not is_special(name)}
     return {
         "dialect": as_launchable(kernel).dialect,
@@ -376,7 +380,7 @@ def describe_kernel(kernel: Any, names: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parameters_of(function: Any) -> list[list[Any]] | None:
-    """Of each parameter its name, its kind, and its default in a list that JSON has."""
+    """Return the name, kind and default of each parameter; None without a signature."""
     if (shown := signature_of(function)) is None:
         return None
     rows = shown.parameters.values()
@@ -390,7 +394,7 @@ def _default(parameter: inspect.Parameter) -> list[Any] | None:
 
 
 def serve_requests(connection: Connection) -> None:
-    """Answer until the judge has no more to ask."""
+    """Answer requests until the judge closes the connection."""
     sys.dont_write_bytecode = True
     first = receive(connection)
     if first is None:

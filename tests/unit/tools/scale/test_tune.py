@@ -125,7 +125,7 @@ def test_a_large_grid_is_searched_in_part():
     [
         (SIZES, {"columns": 4}, {}, "give --case a value for rows"),
         (SIZES, CASE, {"columns_at_once": 5}, "the axis has 1, 2, 3, 4"),
-        ("nothing=1,2", CASE, {}, "no name of the domain"),
+        ("nothing=1,2", CASE, {}, "not a name of the domain"),
     ],
 )
 def test_what_cannot_be_searched_is_refused(axis, case, start, told):

@@ -156,7 +156,7 @@ def test_a_parameter_that_no_worker_has_is_named(worker, tmp_path):
     text = RIGHT.replace("def add(a, b)", "def add(a, b, how)")
     judgement = judged(worker, tmp_path, text, spec=spec)
     assert judgement.outcome is Outcome.INCONCLUSIVE
-    assert "a text, or what nl or np has by a name; got <function sizes" in judgement.reason
+    assert "a text, or an object of nl or np; got <function sizes" in judgement.reason
 
 
 def test_a_branch_that_only_an_example_takes_is_named(worker, tmp_path):
