@@ -161,7 +161,7 @@ def _depends_on_order(changed: list[tuple[Array, Array]]) -> bool:
     return ends[0] != ends[1]
 
 
-# -- what it gives back ----------------------------------------------------------------------------
+# -- returned tensors ------------------------------------------------------------------------------
 
 
 def flatten(returned: Any) -> list[Any]:

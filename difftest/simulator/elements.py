@@ -62,7 +62,7 @@ class Elements:
 
     @property
     def _holds_bits(self) -> bool:
-        """Whether memory has the dtype's own bits: in HBM, and on chip where a view needs them."""
+        """True if memory holds the dtype's own bits: in HBM, and on chip if a view needs them."""
         return self._storage.holds_bits
 
     # -- in any plane ------------------------------------------------------------------------
@@ -119,7 +119,7 @@ class Elements:
         """Return the elements as memory holds them."""
         return self._take(self._storage.elements(*self._named()))
 
-    # -- what is defined ---------------------------------------------------------------------
+    # -- validity codes ----------------------------------------------------------------------
 
     def _codes(self) -> Array | None:
         """Return the validity codes (see :class:`~memory.ValidityMap`); None if all are defined."""

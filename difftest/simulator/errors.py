@@ -93,7 +93,7 @@ Stack = tuple[Location, ...]
 
 
 class HelperLine(Location):
-    """A line of a helper, with its caller. It equals the line itself, whoever the caller is."""
+    """A line of a helper, with its caller. It equals the line itself, for any caller."""
 
     called_at: Location
 

@@ -112,7 +112,7 @@ class Index:
         return Index(shape, self.start, steps)
 
 
-# -- what stands between brackets ------------------------------------------------------------------
+# -- indices between brackets ----------------------------------------------------------------------
 
 
 def slice_bounds(item: slice, size: int) -> tuple[int, int, int]:

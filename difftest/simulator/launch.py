@@ -185,7 +185,7 @@ def launch_call(
 ) -> LaunchResult:
     """Launch a called kernel; change no array unless outputs can have the arguments' kind."""
     with strictness_scope(None):
-        (finished,) = _witnessed([Launch(kernel, args, kwargs, record=record)])
+        (finished,) = _run_observed([Launch(kernel, args, kwargs, record=record)])
         check_outputs([args, kwargs], [array for array, _ in finished.outputs])
         return finished.result()
 
@@ -209,7 +209,7 @@ def _check_call(args: Any, kwargs: Any, machine: Any) -> None:
 
 
 class Launch(NamedTuple):
-    """One run of a kernel: the parameters of :func:`launch`, and those of runs beside others."""
+    """A run of a kernel: the parameters of :func:`launch`, and those of runs beside others."""
 
     kernel: Any
     args: Sequence[Any]
@@ -361,10 +361,12 @@ def _run_side_by_side(core: Core, kernel: Callable[[], Any]) -> Any:
     names = [f"program {', '.join(map(str, c.seat.program))}" for c in cores]
     order = core.loops.order
     first = None if order.loop or order is FORWARD else order.arranged(range(len(cores)))[0]
-    baton = ProgramScheduler(names, lambda a, b: cores[b].follow(cores[a]), first, bool(order.held))
+    scheduler = ProgramScheduler(
+        names, lambda a, b: cores[b].follow(cores[a]), first, bool(order.held)
+    )
     cores[first or 0].follow(core)
     for seat, peer in enumerate(cores):
-        peer.seat.scheduler, peer.seat.number = baton, seat
+        peer.seat.scheduler, peer.seat.number = scheduler, seat
         peer.attach(YieldOnShared(peer))
 
     def instance(own: Core) -> Callable[[], Any]:
@@ -374,7 +376,7 @@ def _run_side_by_side(core: Core, kernel: Callable[[], Any]) -> Any:
 
         return run
 
-    returned = baton.run([instance(c) for c in cores])
+    returned = scheduler.run([instance(c) for c in cores])
     for peer in cores:
         peer.check_capacity()
     return returned[-1]
@@ -390,13 +392,17 @@ def _call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         raise KernelExit(error).with_traceback(error.__traceback__) from None
 
 
-_kept = functools.lru_cache(maxsize=8)(signature_shown)  # each case of a test binds arguments
+_cached_signature = functools.lru_cache(maxsize=8)(
+    signature_shown
+)  # each case of a test binds arguments
 
 
 def _bind(
     function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
 ) -> inspect.BoundArguments:
-    signature = (_kept if isinstance(function, FunctionType) else signature_shown)(function)
+    signature = (_cached_signature if isinstance(function, FunctionType) else signature_shown)(
+        function
+    )
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
@@ -456,19 +462,21 @@ def launch_ranks(
 
 def ran(runs: Sequence[Launch], *, ranks: bool = False) -> tuple[LaunchResult, ...]:
     """Return the results of one launch, or of several communicating ones, one for each rank."""
-    return tuple([run.result() for run in _witnessed(runs, ranks=ranks)])
+    return tuple([run.result() for run in _run_observed(runs, ranks=ranks)])
 
 
-def _witnessed(runs: Sequence[Launch], *, ranks: bool = False) -> list[FinishedLaunch]:
+def _run_observed(runs: Sequence[Launch], *, ranks: bool = False) -> list[FinishedLaunch]:
     """Run launches, and call the listener for each, if there is one."""
-    told = current_listener()
-    if told is None:
+    listener = current_listener()
+    if listener is None:
         return _run(runs, ranks=ranks)
     with hazards_reported():
-        return _told(told, runs, ranks=ranks)
+        return _run_recorded(listener, runs, ranks=ranks)
 
 
-def _told(told: Witness, runs: Sequence[Launch], *, ranks: bool) -> list[FinishedLaunch]:
+def _run_recorded(
+    listener: Witness, runs: Sequence[Launch], *, ranks: bool
+) -> list[FinishedLaunch]:
     """Run launches with a trace, and call a listener for each."""
     finished = _run(runs, ranks=ranks, record=True)
     drawn = {} if ranks else finished[0].core.draws.states
@@ -484,12 +492,12 @@ def _told(told: Witness, runs: Sequence[Launch], *, ranks: bool) -> list[Finishe
         machine = run.core.machine
         outputs = run.everything()
         own = functools.partial(lambda number, order: again(order)[number], number)
-        testimony = LaunchRecord(trace, machine, outputs, own)
+        launch_record = LaunchRecord(trace, machine, outputs, own)
         if ranks:
-            told(testimony._replace(rank=number))
+            listener(launch_record._replace(rank=number))
         else:
             exactly = lambda order: again(order, exact=True)[0]  # noqa: E731
-            told(testimony._replace(exactly=exactly, kernel=runs[0].kernel))
+            listener(launch_record._replace(exactly=exactly, kernel=runs[0].kernel))
     return finished
 
 
@@ -497,9 +505,11 @@ def _run(runs: Sequence[Launch], *, ranks: bool, **changes: Any) -> list[Finishe
     """Run a launch, or the ranks, to their ends, before the caller's arrays change."""
     if not ranks:
         return [runs[0]._replace(**changes).finished()]
-    baton = ProgramScheduler(
+    scheduler = ProgramScheduler(
         [f"rank {number}" for number in range(len(runs))], lambda before, after: None
     )
-    placed = [run._replace(rank=Rank(n, len(runs), baton), **changes) for n, run in enumerate(runs)]
-    finished: list[FinishedLaunch] = baton.run([run.finished for run in placed])
+    placed = [
+        run._replace(rank=Rank(n, len(runs), scheduler), **changes) for n, run in enumerate(runs)
+    ]
+    finished: list[FinishedLaunch] = scheduler.run([run.finished for run in placed])
     return finished

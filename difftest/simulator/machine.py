@@ -20,7 +20,7 @@ KIB = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """One NeuronCore from the kernels' view.
+    """A NeuronCore from the kernels' view.
 
     Sizes are in bytes, counts in elements or partitions.
     """

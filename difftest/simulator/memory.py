@@ -72,7 +72,7 @@ UNTOUCHED = ValidityMap(None, 1)
 
 
 class Storage:
-    """One tensor: its data, its dtype and its validity.
+    """A tensor: its data, its dtype and its validity.
 
     In HBM, data are held in the tensor's own dtype. On chip, every float is held as float32 until
     :meth:`hold_bits` is called.
@@ -130,7 +130,7 @@ class Storage:
 
     @property
     def masked(self) -> bool:
-        """Whether a mask left elements out. Reading them gives poison instead of an error."""
+        """True if a mask left elements out. Reading them gives poison instead of an error."""
         return self.validity is not None and self.validity.masked
 
     def elements(self, pattern: Pattern, dtype: DType) -> Array:
@@ -177,7 +177,7 @@ class Storage:
             held = to_bits(self.data, self.dtype)
         return np.ascontiguousarray(held).reshape(-1)
 
-    # -- what is defined -------------------------------------------------------------------------
+    # -- validity codes --------------------------------------------------------------------------
 
     def codes(self, pattern: Pattern, dtype: DType | None = None) -> Array | None:
         """Return the worst validity code among the bytes of each element of a pattern.

@@ -53,7 +53,7 @@ class Pattern(NamedTuple):
         return low >= 0 and high < size
 
     def in_order(self) -> bool:
-        """Whether it takes adjacent elements in row-major order, without a gap or a repeat."""
+        """Return whether the elements are adjacent in row-major order, each once."""
         return _in_order(self.shape, self.strides)
 
     def is_whole(self, size: int) -> bool:

@@ -64,10 +64,10 @@ class LineTracker:
 
     def __init__(self) -> None:
         self.caller: FrameType | None = None
-        self._of: FrameType | None = None
+        self._frame: FrameType | None = None
         self._stacks: dict[int, tuple[Location, ...]] = {}
         """The stacks of that frame, by its last instruction."""
-        self._around: tuple[Location, ...] | None = None
+        self._callers: tuple[Location, ...] | None = None
         """The lines of the frame's callers, once they are found."""
         tracer = sys.gettrace()
         self.tracer = tracer if getattr(tracer, "of_kernels", False) else None
@@ -87,16 +87,16 @@ class LineTracker:
         frame = self.caller
         if frame is None:
             return kernel_stack()
-        if frame is not self._of:
+        if frame is not self._frame:
             if frame.f_code.co_flags & _RESUMED:
                 return kernel_stack(frame)
-            self._of = frame
+            self._frame = frame
             self._stacks = {}
-            self._around = None
+            self._callers = None
         lines = self._stacks.get(frame.f_lasti)
         if lines is None:
-            lines = self._stacks[frame.f_lasti] = kernel_stack(frame, self._around)
-            self._around = lines[1:]
+            lines = self._stacks[frame.f_lasti] = kernel_stack(frame, self._callers)
+            self._callers = lines[1:]
         return lines
 
 

@@ -158,7 +158,7 @@ def _shown(tensors: Sequence[tuple[Shape, Any]]) -> str:
 
 
 class _Program:
-    """One program of the grid during a replay.
+    """A program of the grid during a replay.
 
     Attributes
     ----------
@@ -301,7 +301,7 @@ CALLS: dict[str, Callable[..., Any]] = {
 
 @lru_cache(maxsize=4096)
 def _at(stack: tuple[Location, ...]) -> Callable[[Callable[[], Any]], Any]:
-    """What calls a function as if the kernel's lines did: its frames are theirs."""
+    """Return a function that calls another from frames with the kernel's lines."""
     called: Callable[[Callable[[], Any]], Any] = _inside
     for location in stack:
         called = _frame(location, called)

@@ -65,7 +65,7 @@ class TapedForm(NamedTuple):
 
 
 class TapedCall(NamedTuple):
-    """One call of :data:`difftest.simulator.replay.CALLS`, with its arguments."""
+    """A call of :data:`difftest.simulator.replay.CALLS`, with its arguments."""
 
     call: str
     args: tuple[Any, ...]
@@ -78,7 +78,7 @@ class TapedCall(NamedTuple):
 
 
 class TapedParameter(NamedTuple):
-    """One parameter of the kernel."""
+    """A parameter of the kernel."""
 
     name: str
     kind: int
@@ -91,13 +91,13 @@ class TapedParameter(NamedTuple):
 
 @dataclass(eq=False)
 class Tape:
-    """What one launch asked of the machine.
+    """The calls of one launch.
 
     Attributes
     ----------
     kernel, dialect, machine, level : names.
-    inputs : by number the shape and dtype of the tensors among the arguments.
-    returned : what the last program returned.
+    inputs : the shapes and dtypes of the arguments' tensors, by number.
+    returned : the outputs of the last program.
     """
 
     kernel: str = ""
@@ -209,7 +209,7 @@ class Recorder:
         tapes.append(tape)
 
 
-# -- what is given, as it stands on a tape ---------------------------------------------------------
+# -- arguments on a tape ---------------------------------------------------------------------------
 
 
 class _Form:
@@ -249,9 +249,9 @@ class _Form:
         number = tile._storage.allocation.id
         dtype = tile.dtype
         access = TileForm(number, tile._pattern, tile._partition_axis, dtype, axes)
-        twins = self._tiles.setdefault(access, [])
-        twin = next((at for at, view in enumerate(twins) if view is tile), len(twins))
-        twins[twin:] = twins[twin:] or [tile]
+        equal_tiles = self._tiles.setdefault(access, [])
+        twin = next((at for at, view in enumerate(equal_tiles) if view is tile), len(equal_tiles))
+        equal_tiles[twin:] = equal_tiles[twin:] or [tile]
         return access._replace(twin=twin) if twin else access
 
 

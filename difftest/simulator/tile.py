@@ -384,7 +384,7 @@ class Tile(Elements, Patterned):
         return dtype
 
 
-# -- what a debugger shows of a tile ---------------------------------------------------------------
+# -- tiles in a debugger ---------------------------------------------------------------------------
 
 _DEBUGGERS = frozenset({"pdb", "bdb", "IPython", "pydevd", "_pydevd_bundle", "_pydev_bundle"})
 """Packages that show a repr to a person: Python's debuggers, IPython, those of editors."""

@@ -118,7 +118,7 @@ class Output(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Allocation:
-    """One tensor in one memory, as the trace describes it without its data."""
+    """A tensor in one memory, as the trace describes it without its data."""
 
     id: int
     space: Space
@@ -187,12 +187,12 @@ class Allocation:
 
     @property
     def is_absorbed(self) -> bool:
-        """Whether the tensor is a matmul's product that other instructions only accumulated."""
+        """True if the tensor is a matmul's product that other instructions only accumulated."""
         return self.absorbed > 0 and self.reads == 0
 
     @property
     def is_temporary(self) -> bool:
-        """Whether a result was only moved or accumulated elsewhere, so that it needs no memory."""
+        """True if a result was only moved or accumulated elsewhere, so that it needs no memory."""
         if not self.moves:
             return self.is_absorbed
         return self.reads == 1 == self.writes == self.moves and self.address is None
@@ -303,7 +303,7 @@ class LoopKind(Enum):
 
 
 class Loop(NamedTuple):
-    """One run of a loop, from its first iteration to its last."""
+    """A run of a loop, from its first iteration to its last."""
 
     id: Natural
     """The number of the loop run in a launch, from 0. An inner loop gets a new number each time."""
@@ -313,7 +313,7 @@ class Loop(NamedTuple):
 
 
 class Iteration(NamedTuple):
-    """One iteration of a loop."""
+    """An iteration of a loop."""
 
     loop: Loop
     number: Natural
@@ -436,7 +436,7 @@ class EventKind(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Event:
-    """One instruction as it was issued."""
+    """An instruction as it was issued."""
 
     number: Natural
     """The number of instructions issued before it. Numbers are missing where a move to a
@@ -471,7 +471,7 @@ class Event:
 
     @property
     def clears(self) -> bool:
-        """Whether the instruction writes only zeros."""
+        """True if the instruction writes only zeros."""
         return self.purpose is Purpose.FILL and self.arguments.get("value") == 0
 
     @property

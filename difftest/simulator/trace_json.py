@@ -270,7 +270,7 @@ def _record(kind: Any) -> Form:
     return Form(write, read)
 
 
-# -- what is no class of the trace -----------------------------------------------------------------
+# -- values outside the trace's classes ------------------------------------------------------------
 
 
 def _number(document: _Document, value: Any) -> float:
@@ -314,7 +314,7 @@ _SIMPLE: dict[Any, Form] = {
     Any: Form(_write_argument, _argument),
 }
 
-# -- what holds of several members at once ---------------------------------------------------------
+# -- checks of several members ---------------------------------------------------------------------
 
 
 def _check_axis(axis: int, shape: tuple[int, ...]) -> None:

@@ -89,7 +89,7 @@ def functions_of(level: str | None) -> dict[str, Callable[..., Any]]:
     """
 
     def jit(fn: Any = None, **kwargs: Any) -> Any:
-        """``@nki.jit``, ``@nki.jit(...)`` and ``nki.jit(function)``."""
+        """Make a kernel: ``@nki.jit``, ``@nki.jit(...)`` or ``nki.jit(function)``."""
         target = None
         for name, value in kwargs.items():
             if name == PARAMETER:
