@@ -281,8 +281,10 @@ class Core:
         core.memories.shared = self.memories.shared
         core.memories.auto_alloc = self.memories.auto_alloc
         core.memories.placed[Space.SHARED_HBM] = self.memories.placed[Space.SHARED_HBM]
-        core.seat.rank, core.seat.program = self.seat.rank, program
-        core.loops.order, core.followers = self.loops.order, self.followers.beside(core)
+        core.seat.rank = self.seat.rank
+        core.seat.program = program
+        core.loops.order = self.loops.order
+        core.followers = self.followers.beside(core)
         core.tape = None if self.tape is None else self.tape.beside(core)
         return core
 
@@ -310,7 +312,8 @@ class Core:
     def start_program(self, program: Shape) -> None:
         """Begin one program of the SPMD grid. Its shared_hbm tensors are the grid's."""
         self.seat.program = program
-        self.memories.named, self.registers = Counter(), Registers()
+        self.memories.named = Counter()
+        self.registers = Registers()
 
     @taped("allocate")
     def allocate(

@@ -9,7 +9,7 @@ Told = tuple[Callable[..., None], ...]
 
 
 class Follower:
-    """An object beside a launch, with a state of its own."""
+    """An observer of a launch, with a state of its own."""
 
     name = ""
     """The attribute of :class:`Followers` that holds this follower."""

@@ -272,8 +272,10 @@ class Launch(NamedTuple):
         grid = grid_shape(self.grid) or target.grid
         chosen = target.machine if self.machine is None else self.machine
         core = Core(chosen, grid, record=self.record, tile=tensor)
-        core.seat.rank, core.level = self.rank, known_level(self.level) or target.level
-        core.loops.order, core.draws.states = self.order, dict(self.drawn)
+        core.seat.rank = self.rank
+        core.level = known_level(self.level) or target.level
+        core.loops.order = self.order
+        core.draws.states = dict(self.drawn)
         followers: list[Follower] = [Observer()] if self.record else []
         if self.exact:
             from difftest.simulator.exact.run import ExactSettings, Shadow
@@ -366,7 +368,8 @@ def _run_side_by_side(core: Core, kernel: Callable[[], Any]) -> Any:
     )
     cores[first or 0].follow(core)
     for seat, peer in enumerate(cores):
-        peer.seat.scheduler, peer.seat.number = scheduler, seat
+        peer.seat.scheduler = scheduler
+        peer.seat.number = seat
         peer.attach(YieldOnShared(peer))
 
     def instance(own: Core) -> Callable[[], Any]:

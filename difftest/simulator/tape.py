@@ -155,7 +155,9 @@ class Recorder:
 
     def noted(self, call: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Return a call's result; record the call unless it raised."""
-        core, chosen, options = self._core, [], dict(kwargs)
+        core = self._core
+        chosen: list[Any] = []
+        options = dict(kwargs)
         if args and args[0] is core:
             function = partial(function, core)
             args = args[1:]

@@ -180,7 +180,8 @@ class Allocation:
         """The distinct areas that the kernel placed: the blocks, or the tensor itself."""
         if not self.places:
             return () if self.address is None or self.area is None else (self.area,)
-        rows, size = self.partitions, self.partition_bytes // len(self.places)
+        rows = self.partitions
+        size = self.partition_bytes // len(self.places)
         return tuple(
             Area(first, first + rows, low, low + size) for first, low in dict.fromkeys(self.places)
         )

@@ -379,7 +379,8 @@ def of_first_turn(make: Callable[[], T]) -> T:
     In a loop that is traced once, its first iteration's result.
     """
     core = current()
-    loops, line = core.loops, core.lines.stack()
+    loops = core.loops
+    line = core.lines.stack()
     at = line, loops.made_by_lines[line]
     loops.made_by_lines[line] += 1
     again = any(turn.number for turn in loops.turns if is_traced_once(turn.loop.kind, core))

@@ -73,7 +73,8 @@ class IndexExpression(Index):
         if not isinstance(other, IndexExpression):
             return IndexExpression(self.shape, self.start + sign * int(other), self.steps)
         shape = broadcast_shapes(self.shape, other.shape, "index expressions")
-        mine, theirs = self.spread(shape), other.spread(shape)
+        mine = self.spread(shape)
+        theirs = other.spread(shape)
         steps = tuple(a + sign * b for a, b in zip(mine.steps, theirs.steps, strict=True))
         return IndexExpression(shape, self.start + sign * other.start, steps)
 

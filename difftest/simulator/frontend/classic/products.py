@@ -103,7 +103,8 @@ def _of_pairs(chosen: Array | None) -> Array | None:
 @LANGUAGE.by_hand  # a product, and a transpose if needed
 def matmul(x, y, *, transpose_x=False, mask=None):
     """Multiply ``x @ y`` (or ``x.T @ y``) in PSUM, float32: nc_matmul, after a transpose of x."""
-    (x, left), (y, right) = _unmasked(x), _unmasked(y)
+    x, left = _unmasked(x)
+    y, right = _unmasked(y)
     stationary = on_chip(x, "nl.matmul")
     moving = on_chip(y, "nl.matmul", "y")
     if not as_flag(transpose_x, "transpose_x"):

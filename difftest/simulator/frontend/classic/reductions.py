@@ -75,7 +75,8 @@ def loop_reduce(x, op, loop_indices, *, dtype=None, mask=None):
     destination's,
     the result is first rounded to ``dtype``.
     """
-    name, data = alu_op(op, "nl.loop_reduce").name, on_chip(x, "nl.loop_reduce")
+    name = alu_op(op, "nl.loop_reduce").name
+    data = on_chip(x, "nl.loop_reduce")
 
     def into(target: Tensor) -> Tensor:
         between = None if dtype is None or as_dtype(dtype) == target.dtype else dtype
