@@ -1,9 +1,9 @@
-"""The caller's arrays: given to a kernel they are tensors in HBM; what it returns are arrays.
+"""Conversion of the caller's arrays to HBM tensors, and of returned tensors to arrays.
 
-Tensors of PyTorch and arrays of JAX are arrays too. Neither framework is imported here: a value of
-theirs exists only where its owner imported it. Source: AWS's guide of the simulator at v2.32.0
-(NumPy in gives NumPy out, torch in torch out) and the kernels that its quick start calls with JAX
-arrays.
+PyTorch tensors and JAX arrays count as arrays. Neither framework is imported here: if a value of
+a framework exists, its owner has imported the framework. Source: AWS's guide of the simulator at
+v2.32.0 (NumPy in gives NumPy out, torch in torch out) and the kernels that its quick start calls
+with JAX arrays.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from difftest.simulator.trace import Output, Space
 
 
 class SharedArgumentWarning(UserWarning):
-    """Two arguments are one place in memory, and the kernel wrote different values to them."""
+    """Two arguments share memory, and the kernel wrote different values to them."""
 
 
 class Arguments:
-    """The kernel's arguments: arrays become HBM tensors, mutable ones are copied back."""
+    """The kernel's arguments: arrays become HBM tensors, and mutable ones are copied back."""
 
     def __init__(
         self,
@@ -54,22 +54,23 @@ class Arguments:
         by_reference: bool,
     ) -> None:
         self.tensor = tensor
-        """Makes a tensor in HBM of an array, its name, and whether the kernel may write to it."""
+        """A function of an array, its name and whether the kernel may write to it; it returns a
+        tensor."""
         self.known = check
-        """Raises for a dtype that the kernel's dialect does not have."""
+        """A function that raises for a dtype that the kernel's dialect lacks."""
         self.parameters = signature.parameters
         self.mutable_parameters = mutable_parameters(function, signature)
-        """The names of those to which the kernel may write."""
+        """The names of parameters that the kernel may write to."""
         code = getattr(inspect.unwrap(function), "__code__", None)
         self.location = None if code is None else Location(code.co_filename, code.co_firstlineno)
         self.by_reference = by_reference
         self.mutable: list[tuple[Array, Array, Any]] = []
-        """The caller's arrays that the kernel may write to, what becomes of them, the tensors."""
+        """For each writable array: the caller's array, its new data, and the tensor."""
         self.given: list[tuple[Array, Any]] = []
-        """All of the caller's arrays, and the tensors that the kernel gets for them."""
+        """The caller's arrays, and the kernel's tensors for them."""
 
     def convert(self, name: str, value: Any) -> Any:
-        """An argument as the kernel gets it, with tensors for the arrays inside."""
+        """Return an argument with its arrays converted to tensors."""
         array = value if isinstance(value, np.ndarray) else framework_array(value)
         if array is not None:
             return self._tensor(name, array)
@@ -88,7 +89,7 @@ class Arguments:
         return value
 
     def _record(self, name: str, value: Any) -> Any:
-        """A dataclass or ``NKIObject`` with its arrays converted; itself if it has none."""
+        """Return a dataclass or ``NKIObject`` with its arrays converted; itself if it has none."""
         fields = vars(value)
         items = {key: self.convert(name, item) for key, item in fields.items()}
         if all(items[key] is old for key, old in fields.items()):
@@ -119,16 +120,16 @@ class Arguments:
         return [tensor for tensor in tensors if tensor._storage.allocation.writes]
 
     def origin(self, tile: Tile) -> Array | None:
-        """The caller's array that a tile is, all of it and unchanged in shape; else None."""
+        """Return the caller's array that a tile is as a whole, in the same shape; else None."""
         for array, tensor in self.given:
             if tile._storage is tensor._storage and tile._pattern == tensor._pattern:
                 return array if tile.dtype == tensor.dtype else None
         return None
 
     def copy_back(self) -> None:
-        """Give the caller's arrays what the kernel wrote, in the order of the arguments.
+        """Write the kernel's results to the caller's arrays, in the order of the arguments.
 
-        One array may be several of them. Where it matters which of them is last, a warning says so.
+        One array may be several arguments. If the order then matters, a warning is issued.
         """
         changed = [
             (array, data)
@@ -148,7 +149,7 @@ class Arguments:
 
 
 def _depends_on_order(changed: list[tuple[Array, Array]]) -> bool:
-    """Whether arrays that share memory end otherwise if the last one gets its values first."""
+    """Return whether arrays that share memory end differently if the last one is written first."""
     before = [array.copy() for array, _ in changed]
     ends: list[list[bytes]] = []
     for order in (changed, changed[::-1]):
@@ -160,11 +161,11 @@ def _depends_on_order(changed: list[tuple[Array, Array]]) -> bool:
     return ends[0] != ends[1]
 
 
-# -- what it gives back ----------------------------------------------------------------------------
+# -- returned tensors ------------------------------------------------------------------------------
 
 
 def flatten(returned: Any) -> list[Any]:
-    """What a kernel returned, without the tuples and lists around it."""
+    """Return the values that a kernel returned, without tuples and lists around them."""
     if returned is None:
         return []
     if isinstance(returned, (tuple, list)):
@@ -173,13 +174,13 @@ def flatten(returned: Any) -> list[Any]:
 
 
 def as_arrays(returned: list[Any]) -> tuple[tuple[Array, Array | None], ...]:
-    """The returned tensors as arrays of their own, and where each was never written."""
+    """Return the returned tensors as separate arrays, and where each is unwritten."""
     outputs = []
     ids: set[int] = set()
     for value in returned:
         missing = _never_written(value)
         storage = value._storage
-        # A whole tensor's memory is given away, once; a parameter's may be the caller's array.
+        # A whole tensor's memory is handed over once. A parameter's may be the caller's array.
         own = value._is_whole() and storage.mutable and id(storage) not in ids
         ids.add(id(storage))
         elements = value._elements() if own else value._elements().copy()
@@ -192,11 +193,11 @@ def as_arrays(returned: list[Any]) -> tuple[tuple[Array, Array | None], ...]:
 def note_outputs(
     returned: Iterable[Any], outputs: Iterable[tuple[Array, Array | None]], arguments: Iterable[Any]
 ) -> None:
-    """Have the trace know which tensors leave the kernel, and what of them nothing wrote.
+    """Record in the trace which tensors leave the kernel, and their unwritten elements.
 
     Parameters
     ----------
-    returned, outputs : the tensors, and what :func:`as_arrays` gives for them.
+    returned, outputs : the tensors, and the result of :func:`as_arrays` for them.
     arguments : the tensors of all arguments.
     """
     for tensor in arguments:
@@ -212,7 +213,7 @@ def note_outputs(
 
 
 def _never_written(value: Any) -> Array | None:
-    """Where a returned tensor was never written; raises if it cannot be returned."""
+    """Return where a returned tensor is unwritten; raise if it cannot be returned."""
     if not isinstance(value, Tile):
         raise RETURN_OF_NO_TENSOR(f"{type(value).__name__} {value!r:.80}")
     if not value._space.is_hbm:
@@ -240,14 +241,14 @@ def _never_written(value: Any) -> Array | None:
             location=value._storage.allocation.location,
         )
     lost = value._unwritten(FROM_UNWRITTEN)
-    if lost is not None:  # it follows from what nothing wrote
+    if lost is not None:  # computed from unwritten elements
         report_undefined(unwritten_error(value, lost, returned=True))
     gaps: Array | None = missing
     return gaps
 
 
 def warn_of_private(returned: Iterable[Any]) -> None:
-    """Warn of returned tensors in private HBM, which AWS's compiler refuses since NKI 0.3."""
+    """Warn of returned tensors in private HBM, which AWS's compiler rejects since NKI 0.3."""
     for value in returned:
         if not isinstance(value, Tile) or value._space is not Space.PRIVATE_HBM:
             continue
@@ -260,7 +261,7 @@ def warn_of_private(returned: Iterable[Any]) -> None:
 
 
 def outputs_of(result: Any, arguments: Iterable[Any]) -> Any:
-    """A launch's outputs as the API gives them: one, a tuple, or None; of the arguments' kind."""
+    """Return a launch's outputs as the API does: one, a tuple, or None, in the arguments' kind."""
     for number, missing in enumerate(result.unwritten):
         if missing is not None:
             warnings.warn(
@@ -277,21 +278,21 @@ def outputs_of(result: Any, arguments: Iterable[Any]) -> Any:
 # -- tensors of PyTorch and JAX --------------------------------------------------------------------
 
 _BITS = {1: "uint8", 2: "int16"}
-"""A dtype of both NumPy and torch of as many bytes."""
+"""For each itemsize, a dtype that both NumPy and torch have."""
 _NARROW = {
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
     "float8_e4m3fn": np.dtype(ml_dtypes.float8_e4m3fn),
     "float8_e5m2": np.dtype(ml_dtypes.float8_e5m2),
     "float8_e8m0fnu": np.dtype(ml_dtypes.float8_e8m0fnu),
 }
-"""Dtypes that torch has, NumPy lacks and ml_dtypes brings, by torch's name."""
+"""The dtypes that torch and ml_dtypes have and NumPy lacks, by torch's name."""
 
 
 def framework_array(value: Any) -> Array | None:
-    """A framework's tensor as an array; None for anything else.
+    """Return a framework's tensor as an array; None for anything else.
 
-    A torch tensor on the CPU shares its memory with the array, so that what a kernel writes into an
-    argument is in the tensor; copies of those on devices are read-only, and JAX arrays are.
+    A torch tensor on the CPU shares its memory with the array. A kernel that writes to an argument
+    thus writes to the tensor. JAX arrays, and copies of tensors on devices, are read-only.
     """
     torch = sys.modules.get("torch")
     jax = sys.modules.get("jax")
@@ -312,7 +313,7 @@ def framework_array(value: Any) -> Array | None:
 
 
 def named_dtype(value: Any) -> str | None:
-    """The name of one of torch's dtypes; None for anything else."""
+    """Return the name of a torch dtype; None for anything else."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(value, torch.dtype):
         return None
@@ -320,11 +321,11 @@ def named_dtype(value: Any) -> str | None:
 
 
 def check_outputs(arguments: Iterable[Any], arrays: Iterable[Array]) -> None:
-    """Raise unless outputs can be what the arguments were.
+    """Raise unless the outputs can have the arguments' kind.
 
     Raises
     ------
-    DtypeError : the arguments are torch's, and torch has no dtype for an output.
+    DtypeError : the arguments are torch's, and torch lacks the dtype of an output.
     """
     convert = next(filter(None, map(_converter, tree_leaves(arguments))), None)
     if convert is not _as_torch:
@@ -336,9 +337,9 @@ def check_outputs(arguments: Iterable[Any], arrays: Iterable[Array]) -> None:
 
 
 def as_caller_arrays(arguments: Iterable[Any], outputs: Any) -> Any:
-    """Outputs, an array or a tuple of arrays, as what the arguments were: torch's, JAX's, NumPy's.
+    """Return outputs, an array or a tuple of arrays, in the arguments' kind: torch, JAX or NumPy.
 
-    None, of a kernel that returns nothing, stays None.
+    None, from a kernel that returns nothing, stays None.
     """
     convert = next(filter(None, map(_converter, tree_leaves(arguments))), None)
     if convert is None or outputs is None:
@@ -347,7 +348,7 @@ def as_caller_arrays(arguments: Iterable[Any], outputs: Any) -> Any:
 
 
 def _converter(value: Any) -> Callable[[Array], Any] | None:
-    """What makes of an array a tensor of the framework that ``value`` is of."""
+    """Return the function that converts an array to the framework of ``value``, if any."""
     torch = sys.modules.get("torch")
     jax = sys.modules.get("jax")
     if torch is not None and isinstance(value, torch.Tensor):
@@ -358,7 +359,7 @@ def _converter(value: Any) -> Callable[[Array], Any] | None:
 
 
 def tree_leaves(values: Iterable[Any]) -> Iterable[Any]:
-    """What lies in lists, mappings and records, and in those inside them."""
+    """Yield the leaves of nested lists, mappings and records."""
     for value in values:
         if isinstance(value, (list, tuple)):
             yield from tree_leaves(value)

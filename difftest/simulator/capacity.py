@@ -1,13 +1,12 @@
-"""What fits: a tensor its memory, or its address in it; all that are live at one time PSUM.
+"""Capacity checks: a tensor against its memory or address, and all live tensors against PSUM.
 
-Only if all tensors together exceed PSUM are the exact live ranges (first write to last use, which
-is what the compiler's allocator sees) laid side by side. Those that the kernel placed itself count
-once for each byte that any of them takes. Beyond PSUM there is nowhere for an accumulation to go:
-an error.
+Exact live ranges are compared only if all tensors together exceed PSUM. A live range extends from
+the first write to the last use, as in the compiler's allocator. Tensors that the kernel placed
+count once for each byte that they occupy together. Exceeding PSUM is an error, because an
+accumulation has no other memory.
 
-That is necessary, not sufficient: it sums bytes. Where tensors could lie, and whether they fit
-SBUF, beyond which a compiler may spill to HBM, is read off the trace
-(:mod:`difftest.analysis.placement`).
+The check is necessary, not sufficient: it sums bytes. Placement, and the capacity of SBUF, are
+analyses of the trace (:mod:`difftest.analysis.placement`). A compiler may spill from SBUF to HBM.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from difftest.simulator.trace import Allocation, Area, Space
 
 
 def partition_bytes(space: Space, machine: Machine) -> int:
-    """Bytes of a partition of SBUF or PSUM that a kernel's tensors can have."""
+    """Return the bytes of a partition of SBUF or PSUM that a kernel's tensors can use."""
     return machine.psum_partition_bytes if space is Space.PSUM else machine.sbuf_usable_bytes
 
 
@@ -60,12 +59,12 @@ def check_tensor_size(allocation: Allocation, block_axes: int, machine: Machine)
 
 
 def check_address(allocation: Allocation, machine: Machine) -> None:
-    """Raise unless a tensor on chip lies in its memory at the address that the kernel gave it.
+    """Raise unless an on-chip tensor fits its memory at the address that the kernel gave it.
 
     Raises
     ------
-    LimitError : it reaches beyond the last partition, or the last byte of each.
-    ShapeError : the tensor has block dimensions, which have no single address.
+    LimitError : the tensor extends beyond the last partition, or beyond the last byte of one.
+    ShapeError : the tensor has block dimensions, so it has no single address.
     """
     if allocation.partition_axis:
         raise ADDRESS_OF_BLOCKS(f"{allocation}")
@@ -85,10 +84,10 @@ def check_address(allocation: Allocation, machine: Machine) -> None:
 
 
 def occupied_bytes(allocation: Allocation, quadrant: int) -> int:
-    """Bytes that a tensor takes of its memory: whole quadrants of so many partitions.
+    """Return the bytes that a tensor occupies, in whole quadrants of ``quadrant`` partitions.
 
-    Of a PSUM tensor with block dimensions one block: how many are live at once is the compiler's
-    choice. In SBUF all of them, for there an excess is a matter of speed.
+    For a PSUM tensor with block dimensions, return the bytes of one block: the compiler chooses how
+    many are live at once. In SBUF all blocks count, because an excess there only costs time.
     """
     rows = -(-allocation.partitions // quadrant) * quadrant
     axis = allocation.partition_axis
@@ -98,7 +97,7 @@ def occupied_bytes(allocation: Allocation, quadrant: int) -> int:
 
 
 def placed_bytes(allocations: Iterable[Allocation], quadrant: int) -> int:
-    """Bytes that tensors with addresses take together: whole quadrants, each byte once."""
+    """Return the bytes that placed tensors occupy together: whole quadrants, each byte once."""
     total = 0
     quadrants: dict[int, list[tuple[int, int]]] = {}
     for allocation in allocations:
@@ -118,7 +117,7 @@ def check_psum(machine: Machine, allocations: Sequence[Allocation]) -> None:
 
     Raises
     ------
-    LimitError : they exceed it.
+    LimitError : the tensors exceed PSUM.
     """
     quadrant = machine.start_partition_step
     limit = machine.psum_partition_bytes * machine.partitions

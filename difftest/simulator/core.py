@@ -1,7 +1,7 @@
-"""The state of one launch: its machine, its trace, what is live, where the loops stand.
+"""The state of one launch: its machine, trace, memories, registers and loops.
 
-A launch owns its state. Kernels call ``nl.load(...)`` without naming a machine, so the launch that
-runs is found through a context variable, set for the time of the launch and no longer.
+A launch owns its state. Kernels call ``nl.load(...)`` without naming a machine. The running launch
+is therefore found through a context variable, which is set for the duration of the launch.
 """
 
 from __future__ import annotations
@@ -31,27 +31,28 @@ if TYPE_CHECKING:
 
 
 class RandomNumbers:
-    """Random numbers, of which an instruction that asks again gets the same again.
+    """Random numbers that are repeatable for each instruction.
 
-    So does each program in each turn of its loops, if it runs in another order.
+    An instruction that draws twice gets the same numbers twice. A program in one iteration of its
+    loops gets the same numbers in every execution order.
 
     Attributes
     ----------
-    states : the state of ``random`` before each draw, by who drew.
+    states : the state of ``random`` before each draw, by program, iteration and draw.
     """
 
     def __init__(self, states: dict[Any, Any]) -> None:
         self.states = states
         self._counts: dict[Any, dict[int, int]] = {}
-        """By program and turn of its loops: steps of it at a draw -> draws before it."""
+        """By program and iteration: instruction number of a draw -> number of draws before it."""
 
     @functools.cached_property
     def random(self) -> np.random.Generator:
-        """What makes them; most launches draw none."""
+        """The generator. It is made on demand, because most launches draw nothing."""
         return np.random.default_rng(0)
 
     def at(self, turn: Any, step: int) -> np.random.Generator:
-        """The numbers for a step of a program in a turn of its loops."""
+        """Return the generator for an instruction of a program in one iteration of its loops."""
         draws = self._counts.setdefault(turn, {})
         at = turn, draws.setdefault(step, len(draws))
         state = self.states.setdefault(at, self.random.bit_generator.state)
@@ -60,12 +61,12 @@ class RandomNumbers:
 
 
 class DeviceLoopBodies(Follower):
-    """The bodies of loops on the device: what one makes is of no use when its loop has ended.
+    """The bodies of device loops: tensors made in a body are invalid once its loop has ended.
 
     Attributes
     ----------
-    running : of each loop that runs, the numbers of the tensors that its body has made.
-    ended : those of loops that have ended, and the loop's line.
+    running : for each running loop, the numbers of the tensors that its body has made.
+    ended : the numbers of tensors of ended loops, and the loop's line.
     """
 
     def __init__(self) -> None:
@@ -76,7 +77,7 @@ class DeviceLoopBodies(Follower):
         self.check((issued.dst, *issued.operands, *issued.others, *issued.indices))
 
     def check(self, tiles: Sequence[Any]) -> None:
-        """Raise :class:`KernelError` where a body that has ended made one of the tensors."""
+        """Raise :class:`KernelError` if the body of an ended loop made one of the tensors."""
         for tile in tiles:
             storage = getattr(tile, "_storage", None)
             if storage is not None and storage.allocation.id in self.ended:
@@ -87,22 +88,24 @@ class DeviceLoopBodies(Follower):
 
 
 class Loops:
-    """Where the loops of a program stand.
+    """The state of a program's loops.
 
     Attributes
     ----------
-    turns : those that run, the outermost loop's first.
+    turns : the current iterations, the outermost loop's first.
     count : how many loops the launch has begun.
-    order : in which order what claims to have none runs.
+    order : the execution order of programs or of iterations that claim to be independent.
     keeps_order : whether the kernel is inside ``nl.no_reorder``.
-    tested : of each ``while register:`` that runs, by frame and line: the loop, the turns around
-        it, and how many it has begun.
-    carried : names that an earlier turn of a loop that runs has bound, and its body reads before.
-    made_by_lines : how much the kernel's lines have made, each turn of a loop that is traced once
-        alike.
-    made_first : by line and number of it: see
+    tested : for each running ``while register:``, by frame and line: the loop, the iterations
+    around
+        it, and how many iterations it has begun.
+    carried : names that an earlier iteration of a running loop has bound, and its body reads first.
+    made_by_lines : how much the kernel's lines have made; equal for each iteration of a loop that
+    is
+        traced once.
+    made_first : by line and its count: see
         :func:`difftest.simulator.frontend.loops.of_first_turn`.
-    bodies : of the loops on the device.
+    bodies : the bodies of device loops.
     """
 
     def __init__(self) -> None:
@@ -118,16 +121,16 @@ class Loops:
 
 
 class Memories:
-    """What a core's memories hold.
+    """The contents of a core's memories.
 
     Attributes
     ----------
-    placed : those in which the kernel places tensors itself.
-    auto_alloc : whether the kernel asked for its own placements to be ignored.
+    placed : the memories in which the kernel places tensors itself.
+    auto_alloc : whether the kernel asked to ignore its own placements.
     in_psum : the tensors in PSUM.
-    fitting : tensors on chip that fit their memory -> the dtype in which one is held.
-    shared : the tensors in shared_hbm of a grid, by name and number of that name.
-    named : how many of a name the program that runs has asked for.
+    fitting : on-chip tensors that fit their memory -> the dtype in which they are held.
+    shared : a grid's tensors in shared_hbm, by name and number of that name.
+    named : how often the running program has asked for each name.
     """
 
     def __init__(self) -> None:
@@ -144,10 +147,10 @@ class Registers:
 
     Attributes
     ----------
-    accumulators : those of the engines for reductions (nisa.reduce_cmd), by the engine's name.
-    exact : the same of the exact run.
-    unread : engines whose accumulators hold a reduction that no instruction has read out.
-    origins : whence came what they hold of elements that nothing wrote.
+    accumulators : the engines' accumulators for reductions (nisa.reduce_cmd), by engine name.
+    exact : the accumulators of the exact run.
+    unread : engines whose accumulators hold a reduction that no instruction has read.
+    origins : the origins of unwritten data in the accumulators.
     named : how many scalar registers the trace has named.
     """
 
@@ -163,7 +166,7 @@ Result = TypeVar("Result")
 
 
 def current() -> Core:
-    """The launch that is running.
+    """Return the running launch.
 
     Raises
     ------
@@ -176,12 +179,12 @@ def current() -> Core:
 
 
 def is_running() -> bool:
-    """Whether a kernel is running now."""
+    """Return whether a kernel is running."""
     return RUNNING.get(None) is not None
 
 
 def entry(call: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
-    """Make a function one that is handed the launch; a tape notes its outermost calls by a name."""
+    """Decorate a function that takes the launch; a tape records its outermost calls as ``call``."""
 
     def decorate(function: Callable[..., Result]) -> Callable[..., Result]:
         noted = taped(call)(function)
@@ -196,7 +199,7 @@ def entry(call: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]
 
 
 def taped(call: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
-    """Make a method of the launch one whose outermost calls a tape notes by a name."""
+    """Decorate a method of the launch; a tape records its outermost calls as ``call``."""
 
     def decorate(method: Callable[..., Result]) -> Callable[..., Result]:
         @functools.wraps(method)
@@ -216,17 +219,17 @@ class Core:
 
     Attributes
     ----------
-    machine, grid, level : what the kernel was launched on; the level of NKI that it is for, None
-        for all of them.
-    tile : what instructions make for their results: the tensors of the kernel's dialect.
-    seat : which program it runs, and among whom.
-    trace : what is known of the launch afterwards; events only if it is recorded.
-    instructions : how many were issued so far; an event's number.
-    issued : what was asked of the instruction that is being issued, for its errors.
-    tiny : whether the kernel was given numbers that are subnormal in float32.
-    calls : the signatures of instructions that were checked, for the gate alone.
-    followers : what goes beside the launch, and is told of each instruction.
-    tape : what notes each call, for a replay (see :mod:`difftest.simulator.tape`); None without.
+    machine, grid : the launch's machine and SPMD grid.
+    level : the NKI level of the kernel; None for all levels.
+    tile : the class of instruction results: the tensor class of the kernel's dialect.
+    seat : the running program, and the programs beside it.
+    trace : the record of the launch; it has events only if recording is on.
+    instructions : how many were issued so far; the number of the next event.
+    issued : the request of the instruction that is being issued, for its errors.
+    tiny : whether an argument has numbers that are subnormal in float32.
+    calls : the signatures of checked instructions; only the gate uses them.
+    followers : the objects that are called for each instruction.
+    tape : records each call for a replay (see :mod:`difftest.simulator.tape`); None if off.
     """
 
     def __init__(self, machine: Machine, grid: Shape, *, record: bool, tile: type[Any]) -> None:
@@ -250,10 +253,10 @@ class Core:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Core]:
-        """Make this the launch that :func:`current` finds."""
+        """Make this the launch that :func:`current` returns within the block."""
         token = RUNNING.set(self)
         try:
-            # The engines know no floating-point exceptions; NumPy tells of them at no cost.
+            # The engines have no floating-point exceptions. NumPy reports them for free.
             observer = self.followers.observer
             kind: Any = "ignore" if observer is None else "call"
             ring = observer and observer.ring
@@ -261,12 +264,12 @@ class Core:
                 yield self
         finally:
             RUNNING.reset(token)
-            self.lines = LineTracker()  # a frame holds the kernel's tensors
+            self.lines = LineTracker()  # a frame keeps the kernel's tensors alive
 
     def beside(self, program: Shape) -> Core:
-        """The core of another instance of the grid: on-chip memories and registers of its own.
+        """Return a core for another program of the grid, with its own chip memories and registers.
 
-        HBM, the trace and the random numbers are those of the launch.
+        HBM, the trace and the random numbers are the launch's.
         """
         core = Core(self.machine, self.grid, record=False, tile=self.tile)
         core.trace = self.trace
@@ -278,53 +281,56 @@ class Core:
         core.memories.shared = self.memories.shared
         core.memories.auto_alloc = self.memories.auto_alloc
         core.memories.placed[Space.SHARED_HBM] = self.memories.placed[Space.SHARED_HBM]
-        core.seat.rank, core.seat.program = self.seat.rank, program
-        core.loops.order, core.followers = self.loops.order, self.followers.beside(core)
+        core.seat.rank = self.seat.rank
+        core.seat.program = program
+        core.loops.order = self.loops.order
+        core.followers = self.followers.beside(core)
         core.tape = None if self.tape is None else self.tape.beside(core)
         return core
 
     def kind(self, kind: type[Any]) -> Any:
-        """A class of tensors as this launch has it: followed, if there is an oracle."""
+        """Return this launch's class of tensors: the followed subclass if there is an oracle."""
         oracle = self.followers.oracle
         return kind if oracle is None else oracle.followed(kind)
 
     def attach(self, follower: Follower) -> None:
-        """Let it go beside this core from now on: before those that are there."""
+        """Add a follower, before the existing ones."""
         self.followers = Followers(follower, *self.followers.all)
 
     def wrote(self, tile: Tile) -> None:
-        """Tell the tape, if there is one, and followers of what no instruction wrote."""
+        """Notify the tape and the followers of a write that no instruction made."""
         if self.tape is not None:
             self.tape.found(tile)
         for tell in self.followers.wrote:
             tell(tile)
 
     def follow(self, other: Core) -> None:
-        """Go on with the numbers where another core of this launch has stopped."""
+        """Continue the counters of another core of this launch."""
         self.instructions = other.instructions
         self.loops.count = other.loops.count
 
     def start_program(self, program: Shape) -> None:
-        """Begin one instance of the SPMD grid; its shared_hbm tensors are the grid's."""
+        """Begin one program of the SPMD grid. Its shared_hbm tensors are the grid's."""
         self.seat.program = program
-        self.memories.named, self.registers = Counter(), Registers()
+        self.memories.named = Counter()
+        self.registers = Registers()
 
     @taped("allocate")
     def allocate(
         self, shape: Shape, dtype: np.dtype[Any], space: Space, *how: Any, **named: Any
     ) -> Storage:
-        """A new tensor, nothing of it written by itself; parameters as :meth:`hold` has them.
+        """Return a new unwritten tensor; for the parameters, see :meth:`hold`.
 
         Raises
         ------
-        LimitError : it does not fit its memory, or not at its address.
+        LimitError : the tensor does not fit its memory or its address.
         """
         if space is Space.SHARED_HBM and len(self.grid):
             return self._allocate_shared(shape, dtype, *how, **named)
         return self.hold(shape, dtype, space, *how, **named)
 
     def numbers(self) -> np.random.Generator:
-        """The random numbers for the instruction that runs: if it asks again, the same again."""
+        """Return the random numbers for the current instruction: the same for each of its draws."""
         seat = self.seat
         turns = self.loops.turns
         turn = seat.program, tuple([(each.loop.location, each.number) for each in turns])
@@ -332,12 +338,12 @@ class Core:
 
     @taped("seed")
     def seed(self, value: int) -> None:
-        """Let the random numbers begin anew."""
+        """Restart the random numbers from a seed."""
         self.draws.random = np.random.default_rng(value)
 
     @contextlib.contextmanager
     def body(self, location: Location | None) -> Iterator[None]:
-        """While the body of a loop on the device runs: what it makes is of no use afterwards."""
+        """Run the body of a device loop within the block; its tensors are invalid afterwards."""
         numbers = list[int]()
         bodies = self.loops.bodies
         bodies.running.append(numbers)
@@ -358,13 +364,14 @@ class Core:
         name: str = "",
         address: tuple[int, ...] | None = None,
     ) -> Storage:
-        """:meth:`allocate`, of what is not shared, and not for a tape.
+        """Return a new tensor as :meth:`allocate` does, without sharing and without the tape.
 
         Parameters
         ----------
-        partition_axis : which axis runs over partitions: how many block dimensions there are.
+        partition_axis : the axis that runs over partitions, which is the number of block
+        dimensions.
         address : of a tensor that the kernel places: on chip the first partition and the first byte
-            in each, in HBM the first byte. Tensors that overlap share what they hold.
+            in each, in HBM the first byte. Tensors that overlap share their bytes.
         """
         lines = self.lines
         loops = self.loops
@@ -409,9 +416,11 @@ class Core:
     def _allocate_shared(
         self, shape: Shape, dtype: np.dtype[Any], _: int = 0, name: str = "", address: Any = None
     ) -> Storage:
-        """Every instance of the grid sees the same shared_hbm tensors.
+        """Return a shared_hbm tensor, which all programs of the grid share.
 
-        Those of one name, or without one, are the same by the order in which they are created.
+        Programs identify tensors by name. Tensors with equal names, or without a name, are matched
+        in
+        order of creation.
         """
         memories = self.memories
         at = name, memories.named[name]
@@ -428,7 +437,7 @@ class Core:
         return storage
 
     def check_capacity(self) -> None:
-        """Whether the tensors live at one time fit this core's PSUM."""
+        """Raise :class:`LimitError` unless the tensors that are live at one time fit PSUM."""
         check_psum(self.machine, self.memories.in_psum)
 
     @taped("adopt")
@@ -441,7 +450,7 @@ class Core:
         written: bool = True,
         space: Space = Space.SHARED_HBM,
     ) -> Storage:
-        """An argument of the kernel as an HBM tensor; its data are not copied."""
+        """Return an argument of the kernel as an HBM tensor, without copying its data."""
         allocation = Allocation(
             len(self.trace.allocations), space, array.shape, array.dtype, 0, None, name
         )
@@ -450,7 +459,7 @@ class Core:
         return Storage(allocation, array, written=written, mutable=mutable)
 
     def count(self, touched: InstructionAccesses) -> None:
-        """Count an instruction, and tell of what it read and wrote."""
+        """Count an instruction, and notify followers of its accesses."""
         number = self.instructions
         self.instructions = number + 1
         _, writes, reads, _, _, _, moved = touched
@@ -471,7 +480,7 @@ class Core:
 
     @taped("amend")
     def amend(self, count: int, **attributes: Any) -> None:
-        """Say more of the last instructions that were issued."""
+        """Change attributes of the last ``count`` events."""
         for event in self.trace.events[-1 : -1 - count : -1]:
             changed = event.attributes._replace(**attributes)
             event.kind = event.kind._replace(attributes=changed)

@@ -1,4 +1,4 @@
-"""What the rules of an instruction may know of a tile: no data, and of its place what rules ask."""
+"""Descriptors: the properties of a tile that an instruction's rules may check."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from difftest.simulator.trace import Space
 Shape = tuple[int, ...]
 
 RUNNING: contextvars.ContextVar[Any] = contextvars.ContextVar("difftest_core")
-"""Where the launch that runs is found: set for its time, and no longer."""
+"""The running launch; set only while it runs."""
 
 
 class Descriptor(NamedTuple):
@@ -29,11 +29,12 @@ class Descriptor(NamedTuple):
     span: tuple[int, int] | None
     """First and last byte within each partition, in tensors of more than one PSUM bank."""
     role: str = ""
-    """Of the instruction, if it is one's operand or destination."""
+    """The tile's role in an instruction, as an operand or a destination."""
     indirect: str = ""
-    """Whether indices say where it lies: "rows", or "whole" if one moves all of it."""
+    """"rows" if each row has an index, "whole" if one index moves the whole tile; otherwise empty.
+    """
     index: Any = None
-    """The descriptor of the one tile that says where it lies, in today's dialect."""
+    """The descriptor of the tile that holds the offset, in the current dialect."""
 
     @property
     def partitions(self) -> int:
@@ -46,11 +47,11 @@ class Descriptor(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Elements in all."""
+        """The total number of elements."""
         return math.prod(self.shape)
 
     def __repr__(self) -> str:
-        # As the tile that stands there in the instruction that is issued: errors name that.
+        # Errors show the tile that has this role in the current instruction.
         core = RUNNING.get(None)
         issued = None if core is None else core.issued
         tile = dict(issued.roles()).get(self.role) if issued is not None else None

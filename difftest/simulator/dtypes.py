@@ -1,10 +1,10 @@
-"""NKI's dtypes, their on-chip representation, and the one place where values are rounded.
+"""NKI's dtypes, their on-chip representation, and rounding.
 
 The engines compute in float32 and round once, into the output's dtype (AWS documentation,
-``nki.api.shared.rst``, "NKI Type Promotion"). So on-chip tensors of every floating dtype are kept
-here as float32 arrays whose values the dtype can represent: an engine reads without a cast, and
-:func:`round_to` is the only step that loses bits. Integers are kept as they are. HBM keeps the
-dtype's own bits; :func:`from_bits` and :func:`to_bits` cross that border, which is a DMA's work.
+``nki.api.shared.rst``, "NKI Type Promotion"). On-chip tensors of every floating dtype are therefore
+kept as float32 arrays whose values the dtype can represent. An engine reads them without a cast,
+and :func:`round_to` is the only step that loses bits. Integers are kept as they are. HBM keeps the
+dtype's own bits. :func:`from_bits` and :func:`to_bits` convert between the two, as a DMA does.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ FLOAT8_E8M0FNU = np.dtype(ml_dtypes.float8_e8m0fnu)
 FLOAT8_E4M3FN_X4 = np.dtype([("float8_e4m3fn_x4", "<u4")])
 FLOAT8_E5M2_X4 = np.dtype([("float8_e5m2_x4", "<u4")])
 FLOAT4_E2M1FN_X4 = np.dtype([("float4_e2m1fn_x4", "<u2")])
-"""Four MX elements in one; the first in the lowest bits, which is assumed of float4."""
+"""Four MX elements in one; the first in the lowest bits, which is an assumption for float4."""
 
 MX_NAMES: dict[str, np.dtype[Any]] = {
     "float8_e8m0fnu": FLOAT8_E8M0FNU,
@@ -56,10 +56,11 @@ MX_NAMES: dict[str, np.dtype[Any]] = {
     "float8_e5m2_x4": FLOAT8_E5M2_X4,
     "float4_e2m1fn_x4": FLOAT4_E2M1FN_X4,
 }
-"""Dtypes of today's dialect that no engine computes in: only quantize_mx writes them, only
-nc_matmul_mx reads them, and copies move their bits."""
+"""Dtypes of the current dialect (`nki`) that no engine computes in. Only quantize_mx writes them,
+only nc_matmul_mx reads them, and copies move their bits.
+"""
 NKI_NAMES: dict[str, np.dtype[Any]] = {**NAMES, "float8_e4m3fn": FLOAT8_E4M3FN, **MX_NAMES}
-"""All dtypes of today's dialect (AWS ``nki.api.shared.rst`` at tag v2.32.0), by name."""
+"""All dtypes of the current dialect (AWS ``nki.api.shared.rst`` at tag v2.32.0), by name."""
 _MX_NAME_OF = {dtype: name for name, dtype in MX_NAMES.items()}
 
 _OF_HALVES = np.arange(2**16, dtype=np.uint16).view(FLOAT16).astype(np.float32)
@@ -67,20 +68,20 @@ _KNOWN: dict[object, np.dtype[Any]] = {dtype: dtype for dtype in DTYPES}
 _NKI_ONLY = frozenset((FLOAT8_E4M3FN, *_MX_NAME_OF))
 _FLOAT_SET = frozenset((*FLOATS, FLOAT8_E4M3FN))
 NARROW = _FLOAT_SET - {FLOAT32, TFLOAT32}
-"""Floats into which a finite float32 can be rounded as an infinity or NaN."""
+"""Floats that may round a finite float32 to an infinity or NaN."""
 
 
 def dtype_name(dtype: np.dtype[Any]) -> str:
-    """The dtype's name in ``nki.language``."""
+    """Return the dtype's name in ``nki.language``."""
     if dtype == TFLOAT32:
         return "tfloat32"
     return _MX_NAME_OF.get(dtype) or str(dtype)
 
 
 def as_dtype(spec: object, role: str = "", names: Iterable[str] = NAMES) -> np.dtype[Any]:
-    """The NKI dtype that ``spec`` (a dtype, a NumPy scalar type or a name) stands for.
+    """Return the NKI dtype for ``spec``: a dtype, a NumPy scalar type or a name.
 
-    ``what`` has it, for the error's text.
+    ``role`` names the tensor in the error.
 
     Raises
     ------
@@ -107,8 +108,8 @@ def as_dtype(spec: object, role: str = "", names: Iterable[str] = NAMES) -> np.d
 
 
 def as_nki_dtype(spec: object, role: str = "") -> np.dtype[Any]:
-    """:func:`as_dtype` with the dtypes that today's dialect alone has."""
-    if isinstance(spec, np.dtype) and spec in _KNOWN:  # most are
+    """Return the dtype as :func:`as_dtype` does, including the current dialect's own."""
+    if isinstance(spec, np.dtype) and spec in _KNOWN:  # the common case
         return spec
     if isinstance(spec, str) and spec in NKI_NAMES:
         return NKI_NAMES[spec]
@@ -131,7 +132,7 @@ def packed(values: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def need_arithmetic(dtype: np.dtype[Any]) -> None:
-    """Raise :class:`DtypeError` for a dtype whose bits are only moved."""
+    """Raise :class:`DtypeError` for a dtype whose bits can only be moved."""
     if dtype in _MX_NAME_OF:
         raise DtypeError(
             "MX dtypes are moved, and not computed in or cast",
@@ -142,22 +143,22 @@ def need_arithmetic(dtype: np.dtype[Any]) -> None:
 
 
 def is_float(dtype: np.dtype[Any]) -> bool:
-    """Whether the dtype is one of NKI's floats."""
+    """Return whether the dtype is one of NKI's floats."""
     return dtype in _FLOAT_SET
 
 
 def is_integer(dtype: np.dtype[Any]) -> bool:
-    """Whether the dtype is an integer or bool."""
+    """Return whether the dtype is an integer or bool."""
     return dtype in INTEGERS or dtype == BOOL
 
 
 def storage_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The NumPy dtype in which on-chip tensors of ``dtype`` are kept."""
+    """Return the NumPy dtype in which on-chip tensors of ``dtype`` are kept."""
     return FLOAT32 if dtype in _FLOAT_SET else dtype
 
 
 def _round_tfloat32(values: Array) -> Array:
-    """To 10 mantissa bits, to nearest even; infinities and NaN stay what they are."""
+    """Round to 10 mantissa bits, to nearest even; keep infinities and NaN."""
     bits = np.asarray(values, dtype=np.float32).view(np.uint32)
     odd = (bits >> np.uint32(13)) & np.uint32(1)
     rounded = (bits + np.uint32(0xFFF) + odd) & np.uint32(0xFFFFE000)
@@ -167,7 +168,7 @@ def _round_tfloat32(values: Array) -> Array:
 
 
 def _round_integer(values: Array, dtype: np.dtype[Any]) -> Array:
-    """Float to integer: to nearest even, saturating; NaN becomes 0 (assumed, not documented)."""
+    """Round to nearest even integers, saturating; NaN gives 0 (assumed, not documented)."""
     info = np.iinfo(dtype)
     if values.dtype.kind in "iub":
         clipped: Array = np.clip(values.astype(np.int64), info.min, info.max).astype(dtype)
@@ -178,18 +179,18 @@ def _round_integer(values: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _fits_float16(values: Array) -> bool:
-    """Whether they are many float32, and none is NaN.
+    """Return whether the values are many float32 numbers without a NaN.
 
-    NumPy casts to float16 one by one: steps over whole arrays take a half to a third of the time.
+    NumPy casts to float16 one by one. Steps over whole arrays take a half to a third of the time.
     """
     many = values.size >= 2**12 and values.dtype == FLOAT32
     return many and not np.isnan(values.max())
 
 
 def _round_float16(values: Array) -> Array:
-    """To 10 mantissa bits, to nearest even; subnormal numbers to multiples of 2**-24.
+    """Round to 10 mantissa bits, to nearest even; subnormal numbers to multiples of 2**-24.
 
-    What float16 tells apart of a number are the float32 numbers 2**13 times as far from 0.
+    The spacing of float16 numbers is the spacing of float32 numbers that are 2**13 times as large.
     """
     sizes = np.abs(values)
     bits = np.minimum(sizes, 2.0**16).view(np.uint32)
@@ -206,11 +207,10 @@ def _round_float16(values: Array) -> Array:
 
 
 def round_to(values: Array, dtype: np.dtype[Any]) -> Array:
-    """``values`` (an engine's float32 results, or integers) rounded once into ``dtype``.
+    """Return ``values`` (an engine's float32 results, or integers) rounded once to ``dtype``.
 
-    Returns an array of :func:`storage_dtype`; it may be ``values`` itself where nothing is lost.
-    Floats round to nearest even (ml_dtypes' casts); float to integer rounds
-    to nearest even and saturates.
+    The result has :func:`storage_dtype`; it may be ``values`` itself where nothing is lost. Floats
+    round to nearest even (ml_dtypes' casts). Float to integer rounds to nearest even and saturates.
     """
     if dtype == FLOAT32:
         return values if values.dtype == FLOAT32 else values.astype(np.float32)
@@ -231,7 +231,7 @@ def round_to(values: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def has_subnormals(array: Array) -> bool:
-    """Whether some numbers of a sample are subnormal in float32."""
+    """Return whether some numbers of a sample are subnormal in float32."""
     if not is_float(array.dtype):
         return False
     sizes = np.abs(from_bits(array.reshape(-1)[::17], array.dtype))
@@ -239,7 +239,7 @@ def has_subnormals(array: Array) -> bool:
 
 
 def from_bits(array: Array, dtype: np.dtype[Any]) -> Array:
-    """An HBM array of ``dtype``'s own bits as an on-chip array (a DMA's read)."""
+    """Return an HBM array of ``dtype``'s own bits as an on-chip array (a DMA's read)."""
     if dtype == TFLOAT32:
         return array.view(np.float32)
     if dtype == FLOAT16:
@@ -248,11 +248,11 @@ def from_bits(array: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def to_bits(values: Array, dtype: np.dtype[Any]) -> Array:
-    """An on-chip array whose values ``dtype`` represents, as ``dtype``'s own bits."""
+    """Return an on-chip array, whose values ``dtype`` represents, as ``dtype``'s own bits."""
     if dtype == TFLOAT32:
         return np.asarray(values, dtype=np.float32).view(TFLOAT32)
     if dtype == FLOAT16 and _fits_float16(values):
-        # The bits of a product, by what the exponents of the two dtypes differ.
+        # Scaling by 2**-112 corrects the exponent bias, so that the bits can be shifted.
         bits = (values * np.float32(2.0**-112)).view(np.uint32)
         sign = (bits >> np.uint32(16)) & np.uint32(0x8000)
         halves = ((bits >> np.uint32(13)) & np.uint32(0x7FFF)) | sign

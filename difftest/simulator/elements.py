@@ -1,7 +1,8 @@
-"""What an instruction accesses of a tensor, in whatever plane: data, what is defined, errors.
+"""The elements of a tensor that an instruction accesses: data, validity codes, errors.
 
-A tile names elements by a pattern. Where indices choose some of those, :meth:`Elements._take` and
-:meth:`Elements._give` go by them; everything else follows from these two.
+A tile selects elements by a pattern. Where indices choose some of these elements,
+:meth:`Elements._take` and :meth:`Elements._give` apply the indices. Everything else builds on
+these two methods.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from difftest.simulator.trace import Origin, Space
 class Elements:
     """Elements of ``dtype`` of one tensor, in ``shape``.
 
-    What AWS's tensors do not have begins with an underscore: a kernel's typo finds nothing here.
+    Attributes that AWS's tensors lack begin with an underscore, so that a kernel's typo finds none.
     """
 
     __slots__ = ()
@@ -39,14 +40,16 @@ class Elements:
         shape: Shape
         _storage: Storage
         _literal: Any
-        """What it names, as an oracle that follows the launch knows it; else not there."""
+        """The oracle's view of these elements; set only while an oracle follows the launch."""
 
     _strided: ClassVar[bool] = True
-    """Whether it is all that its pattern names, so that NumPy has a view of it; else an index
-    chooses some of that."""
+    """Whether all elements of the pattern are accessed, so that NumPy has a view of them.
+
+    If false, an index chooses some of them.
+    """
 
     def _named(self) -> tuple[Pattern, DType]:
-        """The pattern of which it takes elements, and its dtype."""
+        """Return the pattern that contains the elements, and its dtype."""
         raise NotImplementedError
 
     @property
@@ -59,34 +62,35 @@ class Elements:
 
     @property
     def _holds_bits(self) -> bool:
-        """Whether memory has the dtype's own bits: in HBM, and on chip where a view needs them."""
+        """True if memory holds the dtype's own bits: in HBM, and on chip if a view needs them."""
         return self._storage.holds_bits
 
     # -- in any plane ------------------------------------------------------------------------
 
     def _take(self, region: Array) -> Array:
-        """Of what the pattern names what is accessed: of data, or of anything kept of them."""
+        """Return the accessed elements of a pattern's ``region``, of data or another plane."""
         return region
 
     def _give(self, region: Array, values: Any, where: Array | None = None) -> None:
-        """Put values where :meth:`_take` takes them, or where ``where`` chooses of that."""
+        """Write values to the elements of :meth:`_take`, or to those where ``where`` is true."""
         if where is None:
             region[...] = values
         else:
             np.copyto(region, values, where=where, casting="unsafe")
 
     def _gather(self, plane: Array) -> Array:
-        """Its part of a plane that has something for each element of the tensor: a view."""
+        """Return a view of these elements in a plane with an entry for each of the tensor's."""
         return self._take(pattern_view(plane, self._named()[0], plane.dtype))
 
     def _scatter(self, plane: Array, values: Any, where: Array | None = None) -> None:
-        """:meth:`_give` to its part of a plane."""
+        """Write to these elements' part of a plane, as :meth:`_give` does."""
         self._give(pattern_view(plane, self._named()[0], plane.dtype), values, where)
 
     def _products(self) -> tuple[Array, bool]:
-        """Its part of the plane of products, and whether that has parts of elements as last axis.
+        """Return this view's part of the plane of products, and whether elements are split.
 
-        The plane has one for each element of the tensor, until a narrower dtype names its parts.
+        Parts of elements are along the last axis. The plane has one entry for each element of the
+        tensor, until a narrower dtype selects parts of elements.
         """
         storage = self._storage
         (pattern, dtype) = self._named()
@@ -101,31 +105,31 @@ class Elements:
         return pattern_view(storage.products, pattern, BOOL), is_split
 
     def _in_product(self) -> Array:
-        """Where a matmul was the last to write (bool, of its shape), if one has written at all."""
+        """Return where a matmul wrote last: bool, in this shape."""
         region, is_split = self._products()
         written = self._take(region)
         return written.all(axis=-1) if is_split else written
 
     def _mark_product(self, by_matmul: bool, where: Array | None = None) -> None:
-        """Note that a matmul has written, or something else."""
+        """Record whether a matmul or another instruction has written."""
         region, is_split = self._products()
         self._give(region, by_matmul, where[..., None] if is_split and where is not None else where)
 
     def _elements(self) -> Array:
-        """The elements in memory, as they are held there."""
+        """Return the elements as memory holds them."""
         return self._take(self._storage.elements(*self._named()))
 
-    # -- what is defined ---------------------------------------------------------------------
+    # -- validity codes ----------------------------------------------------------------------
 
     def _codes(self) -> Array | None:
-        """What is known of its elements (see :class:`memory.Gaps`); None if all are defined."""
+        """Return the validity codes (see :class:`~memory.ValidityMap`); None if all are defined."""
         codes = self._storage.codes(*self._named())
         return None if codes is None else self._take(codes)
 
     def _unwritten(self, code: int = MASKED_OUT, most: int = FROM_UNWRITTEN) -> Array | None:
-        """Which of its elements (bool, of its shape) were never written; None if all were.
+        """Return which elements (bool, in this shape) are unwritten; None if all are written.
 
-        ``code`` is the least that is known of them.
+        Elements with a validity code from ``code`` to ``most`` count as unwritten.
         """
         if self._storage.validity is None or (codes := self._codes()) is None:
             return None
@@ -135,11 +139,11 @@ class Elements:
         return chosen if chosen.any() else None
 
     def _fresh(self) -> Array | None:
-        """Which of its elements no instruction wrote, nor made of such; None if none."""
+        """Return which elements were never written, not even with invalid data; None if none."""
         return None if self._storage.validity is None else self._unwritten(MASKED_OUT, UNWRITTEN)
 
     def _chosen(self, where: Array | None) -> Array | None:
-        """Of what its pattern names the elements that ``where`` chooses; None for all."""
+        """Return which elements of the pattern ``where`` chooses; None for all."""
         if self._strided:
             return where
         chosen = np.zeros(self._named()[0].shape, BOOL)
@@ -147,7 +151,7 @@ class Elements:
         return chosen
 
     def _mark(self, code: int = DEFINED, where: Array | None = None) -> None:
-        """Note what is known of its elements, or of those that ``where`` chooses."""
+        """Set the validity code of the elements, or of those where ``where`` is true."""
         if code == DEFINED and self._storage.validity is None:
             return
         pattern, dtype = self._named()
@@ -155,7 +159,7 @@ class Elements:
         self._storage.mark(pattern, code, chosen, dtype=dtype)
 
     def _origin(self, event: str) -> Origin:
-        """Whence its elements came that nothing wrote; ``event`` is what happens to them now."""
+        """Return the origin of the unwritten elements; ``event`` is their present use."""
         storage = self._storage
         if storage.validity is not None and storage.validity.origin is not None:
             return storage.validity.origin
@@ -163,10 +167,10 @@ class Elements:
         return Origin(storage.allocation, low, high, event, kernel_location())
 
     def _forget_written(self, where: Array, origin: Origin) -> None:
-        """Note that the elements that ``where`` chooses hold what nothing wrote after all.
+        """Mark the elements where ``where`` is true as computed from unwritten data.
 
-        They look so from now on: what was computed there is of no use, and differs by the mode.
-        ``origin`` says whence that came, for the error of whoever reads them.
+        They hold poison from now on: the values computed there are useless, and differ by the mode.
+        ``origin`` is the origin of the data, for the error of a later read.
         """
         chosen = self._chosen(where)
         assert chosen is not None
@@ -181,14 +185,14 @@ class Elements:
         gaps.lost_at = kernel_location()
 
     def _doubt(self, where: Array, origin: Origin) -> None:
-        """Note that the elements that ``where`` chooses depend on what a mask left out."""
+        """Mark the elements where ``where`` is true as dependent on masked-out elements."""
         self._mark(FROM_MASKED, where)
         if self._storage.validity is not None:
             self._storage.validity.origin = origin
 
 
 def unwritten_error(tile: Elements, missing: Array, *, returned: bool = False) -> UnwrittenError:
-    """The error for reading, or returning, a tile of which these elements were never written."""
+    """Return the error for reading or returning a tile with these ``missing`` elements."""
     first = tuple(int(i) for i in np.argwhere(missing)[0]) if missing.ndim else ()
     storage = tile._storage
     gaps = tile._storage.validity

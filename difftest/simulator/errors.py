@@ -23,24 +23,24 @@ Value = TypeVar("Value")
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _PASSED = (_PACKAGE, os.path.dirname(np.__file__) + os.sep)  # a kernel calls them
 _LAUNCH = (_PACKAGE + "launch.py", _PACKAGE + "baton.py")
-"""Whence kernels are called."""
+"""The files that call kernels."""
 
 
 class _Code:
-    """What is known of a code object: asked for each frame of each instruction of a trace."""
+    """Cached facts about a code object. A trace needs them for each frame of each instruction."""
 
     __slots__ = ("code", "in_launch", "inside", "lines")
 
     def __init__(self, code: CodeType) -> None:
-        self.code = code  # keeps it alive, so that its id stays its own
+        self.code = code  # keeps the code alive, so that its id stays unique
         self.inside = code.co_filename.startswith(_PASSED)
         self.in_launch = code.co_filename in _LAUNCH
         self.lines: dict[int, Location] = {}
-        """Offset of a bytecode instruction -> its line. CPython would count through a table."""
+        """Offset of a bytecode instruction -> its line. CPython would search a table for it."""
 
 
 _CODES: dict[int, _Code] = {}
-"""By id: the hash of a code object reads all of its bytecode."""
+"""By id, because the hash of a code object reads all of its bytecode."""
 
 
 def _known(code: CodeType) -> _Code:
@@ -51,12 +51,12 @@ def _known(code: CodeType) -> _Code:
 
 
 def is_inside(code: CodeType) -> bool:
-    """Whether a code object belongs to the simulator, not to a kernel."""
+    """Return whether a code object belongs to the simulator, not to a kernel."""
     return code.co_filename.startswith(_PACKAGE)
 
 
 def relative_path(file: str) -> str:
-    """The file from the working directory, if it lies below it."""
+    """Return the path of a file from the working directory, if the file is below it."""
     return file.removeprefix(os.getcwd() + os.sep)
 
 
@@ -72,7 +72,7 @@ class Location(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The file, from the working directory, and the line.
+        """The file, relative to the working directory, and the line.
 
         >>> Location("scale.py", 12).place
         'scale.py:12'
@@ -81,7 +81,7 @@ class Location(NamedTuple):
 
     @property
     def calls(self) -> tuple[Location, ...]:
-        """The lines that called the helper in which it stands, innermost first."""
+        """The callers of the helper that contains this line, innermost first."""
         return ()
 
     def __str__(self) -> str:
@@ -89,11 +89,11 @@ class Location(NamedTuple):
 
 
 Stack = tuple[Location, ...]
-"""A kernel's line, and the lines that called the helper in which it stands, innermost first."""
+"""A kernel's line, and the callers of the helper that contains it, innermost first."""
 
 
 class HelperLine(Location):
-    """A line of a helper, and whence it was called: equal to the line, whoever called it."""
+    """A line of a helper, with its caller. It equals the line itself, for any caller."""
 
     called_at: Location
 
@@ -110,7 +110,7 @@ _PLACES: dict[tuple[Location, ...], Location] = {}
 
 
 def innermost_location(stack: tuple[Location, ...]) -> Location | None:
-    """The first of a kernel's lines, which knows the others: those that called it, in order."""
+    """Return the first of a kernel's lines; it knows its callers, in order."""
     if len(stack) < 2:
         return stack[0] if stack else None
     place = _PLACES.get(stack)
@@ -126,9 +126,9 @@ def innermost_location(stack: tuple[Location, ...]) -> Location | None:
 
 
 def kernel_location(frame: FrameType | None = None) -> Location | None:
-    """The innermost line outside the simulator: the kernel's line that is being executed.
+    """Return the innermost line outside the simulator: the kernel's current line.
 
-    ``frame`` is one to begin with, where it is known that no kernel's line lies further in.
+    The search begins at ``frame``, if no line of a kernel is further in.
     """
     frame = frame or sys._getframe(1)
     while frame is not None:
@@ -140,10 +140,10 @@ def kernel_location(frame: FrameType | None = None) -> Location | None:
 
 
 def kernel_stack(frame: FrameType | None = None, around: Any = None) -> tuple[Location, ...]:
-    """The lines outside the simulator that are being executed, innermost first, up to the launch.
+    """Return the current lines outside the simulator, innermost first, up to the launch.
 
-    Where nothing was launched there is the innermost alone. ``frame`` is as in
-    :func:`kernel_location`; ``around`` are the lines that called the innermost, if they are known.
+    Without a launch, return the innermost line alone. For ``frame``, see :func:`kernel_location`.
+    ``around`` are the callers of the innermost line, if they are already found.
     """
     lines = []
     frame = frame or sys._getframe(1)
@@ -169,11 +169,11 @@ class NkiError(Exception):
 
     Attributes
     ----------
-    rule : what holds on the machine, in one sentence.
-    happened : what the kernel did, in one sentence: the error's headline.
-    received : what the kernel did instead, with shapes, dtypes and names.
-    limit : the number or set that is accepted, where there is one.
-    remedy : what to do about it.
+    rule : the rule of the machine, in one sentence.
+    happened : the kernel's violation in one sentence: the error's headline.
+    received : the kernel's input, with shapes, dtypes and names.
+    limit : the accepted number or set, if there is one.
+    remedy : how to fix the kernel.
     location : the kernel's source line.
     """
 
@@ -208,7 +208,7 @@ class NkiError(Exception):
 
 
 class LimitError(NkiError, ValueError):
-    """A size exceeds what the machine has."""
+    """A size exceeds the machine's limit."""
 
 
 class ShapeError(NkiError, ValueError):
@@ -216,7 +216,7 @@ class ShapeError(NkiError, ValueError):
 
 
 class DtypeError(NkiError, TypeError):
-    """An instruction does not take, or NKI does not have, this dtype."""
+    """The instruction, or NKI as a whole, lacks this dtype."""
 
 
 class BufferError(NkiError, ValueError):
@@ -228,7 +228,7 @@ class OutOfBoundsError(NkiError, IndexError):
 
 
 class UnwrittenError(NkiError, ValueError):
-    """An instruction reads, or a kernel returns, what was never written."""
+    """An instruction reads, or a kernel returns, unwritten elements."""
 
 
 class KernelError(NkiError, RuntimeError):
@@ -240,11 +240,11 @@ class SignatureError(NkiError, TypeError):
 
 
 class MissingNameError(NkiError, AttributeError):
-    """A part of NKI has no such name; ``hasattr`` and ``getattr`` may ask."""
+    """A part of NKI has no such name. ``hasattr`` and ``getattr`` work as usual."""
 
 
 class KernelExit(RuntimeError):
-    """A kernel was left by what ends a program or a test, such as SystemExit: a bug in it."""
+    """A kernel raised an exception that ends a program or a test, such as SystemExit."""
 
     def __init__(self, error: BaseException) -> None:
         said = f": {error}" if str(error) else ""
@@ -252,9 +252,10 @@ class KernelExit(RuntimeError):
 
 
 class OpaqueError(RuntimeError):
-    """Stands for an error that keeps no traceback: Python and pytest break down on such errors.
+    """A replacement for an error that keeps no traceback; Python and pytest fail on such errors.
 
-    A frozen dataclass that is an exception is one: an error's traceback is set on its way.
+    An example is a frozen dataclass that is an exception: Python must set the traceback of an
+    error.
     """
 
     def __init__(self, error: BaseException) -> None:
@@ -263,7 +264,7 @@ class OpaqueError(RuntimeError):
 
 
 def guarded(function: Callable[[], Any]) -> Any:
-    """Return the result of a call; raise an :class:`OpaqueError` for an error that needs one.
+    """Return the result of a call; raise an :class:`OpaqueError` for an error without a traceback.
 
     Nothing between the error and this call may set its traceback, such as a context manager.
     """
@@ -274,12 +275,13 @@ def guarded(function: Callable[[], Any]) -> Any:
         opaque = _opaque(error)
         if opaque is None:
             raise
-    raise opaque  # without the error as its context, of which Python reads the traceback
+    # without the error as its context, because Python reads the traceback of a context
+    raise opaque
 
 
 def _opaque(error: Exception) -> OpaqueError | None:
-    """Return what stands for the error that is handled; None if it takes a traceback."""
-    trace = sys.exc_info()[2]  # whatever the error makes of its own
+    """Return the replacement for the current error; None if it accepts a traceback."""
+    trace = sys.exc_info()[2]  # even if the error defines its own __traceback__
     try:
         error.__traceback__ = trace
     except Exception:
@@ -288,11 +290,11 @@ def _opaque(error: Exception) -> OpaqueError | None:
 
 
 class NotModelledError(NkiError, NotImplementedError):
-    """The simulator does not model this, and says so instead of ignoring it."""
+    """A feature that the simulator does not model, and does not silently ignore."""
 
 
 class OracleError(RuntimeError):
-    """The oracle and the simulator part at an instruction: a bug of one of them."""
+    """The oracle and the simulator differ at an instruction: one of them has a bug."""
 
     def __init__(self, happened: str, received: str) -> None:
         self.location = innermost_location(kernel_stack())
@@ -300,9 +302,9 @@ class OracleError(RuntimeError):
 
 
 def warn(warning: Warning, location: Location | None = None) -> None:
-    """Warn at the kernel's line, which is a number of frames away that nobody can count.
+    """Warn at the kernel's line, which is an unknown number of frames away.
 
-    ``location`` is another one, where no kernel runs.
+    ``location`` is the line to use instead, for example if no kernel is running.
     """
     location = location or kernel_location()
     if location is None:
@@ -321,35 +323,36 @@ _REPORTED: ContextVar[bool] = ContextVar("difftest_hazards_reported", default=Fa
 
 
 def hazards_reported() -> AbstractContextManager[bool]:
-    """Hold that a witness looks at the launches within the block, and reports their hazards."""
+    """Declare that a listener reports the hazards of the launches within the block."""
     return set_to(_REPORTED, True)
 
 
 def are_hazards_reported() -> bool:
-    """Return whether a witness reports the hazards of the launch that runs."""
+    """Return whether a listener reports the hazards of the running launch."""
     return _REPORTED.get()
 
 
 def warn_of_hazard(warning: Warning) -> None:
-    """Warn of a hazard that a detector reports too, unless a witness reports it anyway."""
+    """Warn of a hazard that a detector reports, too, unless a listener reports it anyway."""
     if not are_hazards_reported():
         warn(warning)
 
 
 _WARNED: dict[str, dict[Any, Any]] = {}
-"""What warned already, by file, as Python keeps it in each module."""
+"""The warnings that were issued, by file, as Python keeps them in each module."""
 
 
 def missing_name(
     owner: str, name: str, names: Iterable[str], *, ended: str = "", kind: str = "module"
 ) -> MissingNameError:
-    """The error for a name that a module of the API does not have: a slip of the kernel's.
+    """Return the error for a name that a module of the API does not have.
 
-    ``names`` are what it has, ``ended`` what became of one that it had. The ``kind`` may
-    be another: a class, an enumeration.
+    ``names`` are the existing names. ``ended`` says why a former name is gone. ``kind`` is the kind
+    of the owner, such as a class or an enumeration.
     """
     alike = []
-    if not (ended or name.startswith("_")):  # pytest, say, asks each name of a test's module
+    # pytest, for example, tries each name of a test's module
+    if not (ended or name.startswith("_")):
         from difflib import get_close_matches
 
         alike = get_close_matches(name, names, 1, 0.7)
@@ -362,7 +365,7 @@ def missing_name(
 
 
 def host_array(make: Callable[..., Any], shape: tuple[int, ...], dtype: object) -> Any:
-    """``make(shape, dtype)``, a tensor's array; if NumPy cannot, a :class:`LimitError`."""
+    """Return ``make(shape, dtype)``; raise :class:`LimitError` if NumPy cannot make the array."""
     try:
         return make(shape, dtype)
     except (MemoryError, ValueError) as error:
@@ -375,9 +378,9 @@ def host_array(make: Callable[..., Any], shape: tuple[int, ...], dtype: object) 
 
 
 def call_error(caller: str, rule: str, did: str, received: str, **more: Any) -> NkiError:
-    """The error of a call: its name with the rule, with what it did, and what else an error has.
+    """Return the error of a call: its name with the rule, and with what it did.
 
-    It is a :class:`KernelError`, or an ``error`` of another class.
+    The error is a :class:`KernelError`, or of the class ``error``. Other keywords are passed to it.
     """
     error: type[NkiError] = more.pop("error", KernelError)
     return error(f"{caller} {rule}", happened=f"{caller} {did}", received=received, **more)
@@ -385,7 +388,7 @@ def call_error(caller: str, rule: str, did: str, received: str, **more: Any) -> 
 
 @contextlib.contextmanager
 def set_to(variable: ContextVar[Any], value: Value) -> Iterator[Value]:
-    """Let a variable of the context have a value while this lasts."""
+    """Set a context variable to a value within the block."""
     token = variable.set(value)
     try:
         yield value
@@ -394,7 +397,7 @@ def set_to(variable: ContextVar[Any], value: Value) -> Iterator[Value]:
 
 
 def not_modelled(feature: str, received: str, remedy: str | None = None) -> NotModelledError:
-    """The error for an argument or name that the simulator does not honour."""
+    """Return the error for an argument or name that the simulator does not model."""
     return NotModelledError(
         "what the simulator does not model raises, and is never ignored",
         happened=f"{feature} is not modelled by the embedded simulator",

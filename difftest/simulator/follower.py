@@ -1,4 +1,4 @@
-"""What goes beside a launch: it is told of each instruction, at the points that it defines."""
+"""Followers of a launch: objects that are called at defined points of each instruction."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ Told = tuple[Callable[..., None], ...]
 
 
 class Follower:
-    """What a launch has beside the machine, with a state of its own."""
+    """An observer of a launch, with a state of its own."""
 
     name = ""
-    """That by which others ask for it: an attribute of :class:`Followers`."""
+    """The attribute of :class:`Followers` that holds this follower."""
 
     def beside(self, core: Any) -> Follower:
-        """The follower of another core of the launch."""
+        """Return the follower of another core of the launch."""
         return self
 
 
 class Followers:
-    """Those of one core, in the order of a list: for each point the methods that have its name.
+    """The followers of one core, in order: for each point, the methods with its name.
 
-    A point that nobody defines costs nothing.
+    A point that no follower defines costs nothing.
     """
 
     asked: Told
-    """``(issued)``: an instruction was asked for; its rules are checked next."""
+    """``(issued)``: an instruction is requested; its rules are checked next."""
     before: Told
-    """``(call, issued)``: it keeps them. Nothing is read yet, and its ``dst`` is there."""
+    """``(call, issued)``: the rules hold. Nothing has been read yet, and ``dst`` exists."""
     after: Told
-    """``(call, issued)``: it has written, and what is not defined of that is known."""
+    """``(call, issued)``: the instruction has written, and the validity codes are updated."""
     whole: Told
-    """``(call, issued, mask)``: all was issued that a mask leaves of it, by one that is a part."""
+    """``(call, issued, mask)``: all parts of a masked instruction are issued."""
     happened: Told
-    """``(opcode, writes, reads)``: an effect has come to its end."""
+    """``(opcode, writes, reads)``: an effect has finished."""
     touched: Told
-    """``(number, touched)``: it, or an effect, was counted, with what it read and wrote."""
+    """``(number, touched)``: an instruction or an effect was counted, with its accesses."""
     wrote: Told
-    """``(tile)``: a tensor holds what no instruction wrote."""
+    """``(tile)``: a tensor has data that no instruction wrote."""
 
     def __init__(self, *followers: Follower) -> None:
         self.all = followers
@@ -54,7 +54,7 @@ class Followers:
                 setattr(self, follower.name, follower)
 
     def beside(self, core: Any) -> Followers:
-        """Those of another core of the launch."""
+        """Return the followers of another core of the launch."""
         return Followers(*(follower.beside(core) for follower in self.all))
 
 

@@ -1,4 +1,4 @@
-"""Indices below the syntax of a dialect: integers, slices and ellipses, and affine walks.
+"""Indices that both dialects share: integers, slices, ellipses and affine walks.
 
 The hardware walks memory by a start and one step for each axis, so every static index is affine.
 :class:`Index` keeps that form and never makes an array of indices.
@@ -19,13 +19,13 @@ Choice = TypeVar("Choice")
 
 
 def as_integer(value: object, role: str) -> int:
-    """``value`` as a Python integer; a float is refused, not cut off."""
+    """Return ``value`` as a Python integer; floats are rejected, not truncated."""
     if type(value) is int:
         return value
     if isinstance(value, SupportsIndex):
         try:
             return value.__index__()
-        except NkiError:  # a register, which says more
+        except NkiError:  # a register's own message is more specific
             raise
         except TypeError:  # an array of several elements has __index__ too
             pass
@@ -39,13 +39,13 @@ def as_integer(value: object, role: str) -> int:
 
 
 def as_integers(values: object, role: str) -> Shape:
-    """``values``, a sequence or one integer, as Python integers; see :func:`as_integer`."""
+    """Return ``values``, a sequence or one integer, as Python integers; see :func:`as_integer`."""
     items = values if isinstance(values, (tuple, list)) else (values,)
     return tuple([item if type(item) is int else as_integer(item, role) for item in items])
 
 
 def as_choice(value: object, choices: Iterable[Choice], role: str) -> Choice:
-    """``value``, if it is one of a few; raises :class:`KernelError` if not."""
+    """Return ``value`` if it is one of ``choices``; raise :class:`KernelError` if not."""
     options = list(choices)
     for choice in options:
         if type(value) is type(choice) and value == choice:
@@ -59,7 +59,7 @@ def as_choice(value: object, choices: Iterable[Choice], role: str) -> Choice:
 
 
 def broadcast_shapes(a: Shape, b: Shape, role: str) -> Shape:
-    """NumPy's broadcast shape of ``a`` and ``b``; ``what`` names the operands in the error."""
+    """Return NumPy's broadcast shape of ``a`` and ``b``; ``role`` names the operands in errors."""
     if a == b:
         return a
     try:
@@ -73,7 +73,7 @@ def broadcast_shapes(a: Shape, b: Shape, role: str) -> Shape:
 
 
 def is_index_integer(value: object) -> bool:
-    """Whether a value is an integer: Python's, NumPy's, or anything with ``__index__``."""
+    """Return whether a value is an integer: Python's, NumPy's, or anything with ``__index__``."""
     return type(value) is int or hasattr(value, "__index__")
 
 
@@ -95,7 +95,7 @@ class Index:
         return len(self.shape)
 
     def array(self) -> Array:
-        """The values, int64, of shape ``self.shape``."""
+        """Return the values: int64, of shape ``self.shape``."""
         total = np.full(self.shape, self.start, dtype=np.int64)
         for axis, (size, step) in enumerate(zip(self.shape, self.steps, strict=True)):
             line = np.arange(size, dtype=np.int64) * step
@@ -103,7 +103,7 @@ class Index:
         return total
 
     def spread(self, shape: Shape) -> Index:
-        """The same values broadcast to ``shape``: step 0 along the axes that repeat."""
+        """Return the values broadcast to ``shape``: step 0 along the axes that repeat."""
         missing = len(shape) - self.ndim
         steps = (0,) * missing + tuple(
             step if size == self.shape[axis] else 0
@@ -112,11 +112,11 @@ class Index:
         return Index(shape, self.start, steps)
 
 
-# -- what stands between brackets ------------------------------------------------------------------
+# -- indices between brackets ----------------------------------------------------------------------
 
 
 def slice_bounds(item: slice, size: int) -> tuple[int, int, int]:
-    """Start, stop and step of a slice over ``size`` elements; the stop may lie beyond."""
+    """Return start, stop and step of a slice over ``size`` elements; stop may exceed ``size``."""
     start = 0 if item.start is None else as_integer(item.start, "slice start")
     stop = size if item.stop is None else as_integer(item.stop, "slice stop")
     step = 1 if item.step is None else as_integer(item.step, "slice step")
@@ -130,7 +130,7 @@ def slice_bounds(item: slice, size: int) -> tuple[int, int, int]:
 
 
 def no_index(item: object, kinds: str, place: str, remedy: str | None = None) -> KernelError:
-    """The error for what is no index; ``kinds`` are those of the dialect."""
+    """Return the error for an invalid index; ``kinds`` lists the dialect's valid ones."""
     return KernelError(
         f"a tensor is indexed with {kinds}",
         happened=f"a tensor was indexed with a {type(item).__name__}",
@@ -140,7 +140,7 @@ def no_index(item: object, kinds: str, place: str, remedy: str | None = None) ->
 
 
 def no_element(item: slice, place: str) -> ShapeError:
-    """The error for a slice that selects no element."""
+    """Return the error for a slice that selects no element."""
     return ShapeError(
         "a slice selects at least one element",
         happened=f"the slice {spell(item)} selects no element",
@@ -151,7 +151,7 @@ def no_element(item: slice, place: str) -> ShapeError:
 def left_tensor(
     role: str, place: str, received: str, limit: str, remedy: str | None = None
 ) -> OutOfBoundsError:
-    """The error for an access, an index or an offset that leaves its tensor at ``place``."""
+    """Return the error for an access, an index or an offset that leaves its tensor at ``place``."""
     return OutOfBoundsError(
         f"{role} stays inside its tensor",
         happened=f"{role} left its tensor: {place}",
@@ -162,7 +162,7 @@ def left_tensor(
 
 
 def spell(item: object) -> str:
-    """An index as the kernel writes it."""
+    """Return an index as the kernel writes it."""
     if isinstance(item, slice):
         parts = ["" if p is None else str(p) for p in (item.start, item.stop)]
         return ":".join(parts + ([str(item.step)] if item.step is not None else []))
@@ -172,7 +172,10 @@ def spell(item: object) -> str:
 def expand_ellipsis(
     items: tuple[Any, ...], ndim: int, view: object, *, adds: bool = False
 ) -> tuple[Any, ...]:
-    """One index for each of ``ndim`` dimensions; beside them None ``adds`` some, or is one."""
+    """Return one index for each of ``ndim`` dimensions, with '...' expanded.
+
+    None indices are allowed beside them if ``adds`` is true; otherwise None counts as an index.
+    """
     count = sum(1 for index in items if index is not Ellipsis and not (adds and index is None))
     if count > ndim or sum(1 for item in items if item is Ellipsis) > 1:
         asked = f"[{', '.join(map(spell, items))}]"

@@ -1,8 +1,8 @@
-"""What stands between a tensor's brackets: from a tile and its indices to the pattern they name.
+"""Indexing: the pattern that a tile and its indices select.
 
-Each dimension is walked by itself, so that an index beyond its end can be told by its dimension,
-and a mask may still cut it back. What else a dialect takes as an index is in its frontend. None of
-the patterns copies; what no pattern can name is an error that says why.
+Each dimension is walked by itself, so that an error can name the dimension that an index leaves. A
+mask may still limit such an index. A dialect's other kinds of indices are in its frontend. No
+pattern copies data. A selection that has no pattern is an error with the reason.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from difftest.simulator.pattern import Pattern, Shape
 
 
 class Axis(NamedTuple):
-    """How one dimension of the indexed tile is walked: a start, a step for each result axis."""
+    """The walk of one dimension of the indexed tile: a start, and a step for each result axis."""
 
     size: int
     start: int
@@ -27,25 +27,25 @@ class Axis(NamedTuple):
 
 
 def span(axis: Axis, shape: Shape) -> tuple[int, int]:
-    """The lowest and the highest index that the walk of one dimension reaches."""
+    """Return the lowest and the highest index of the walk of one dimension."""
     reach = [step * (n - 1) for step, n in zip(axis.steps, shape, strict=True)]
     return axis.start + sum(min(0, r) for r in reach), axis.start + sum(max(0, r) for r in reach)
 
 
 def leaves_bounds(axis: Axis, shape: Shape) -> bool:
-    """Whether the walk of one dimension goes below 0 or beyond its size."""
+    """Return whether the walk of one dimension goes below 0 or beyond its size."""
     low, high = span(axis, shape)
     return low < 0 or high >= axis.size
 
 
 class Patterned:
-    """What a pattern of a tensor names, in elements of ``dtype``."""
+    """The elements that a pattern of a tensor selects, in units of ``dtype``."""
 
     __slots__ = ()
 
     if TYPE_CHECKING:
         _axes: Any
-        """None, how a pattern that leaves its tensor was walked, or the error of any use."""
+        """None; or, if the pattern leaves its tensor, the walks, or the error of any use."""
         dtype: DType
         _partition_axis: int | None
         _pattern: Pattern
@@ -54,7 +54,7 @@ class Patterned:
 
     @property
     def offset(self) -> int:
-        """The pattern's first element, in its storage."""
+        """The first element of the pattern, in its storage."""
         return self._pattern[0]
 
     @property
@@ -75,12 +75,13 @@ class Patterned:
 _make = tuple.__new__  # a NamedTuple's own __new__ takes twice the time, for each access
 
 Named = tuple[Pattern, int | None, tuple[Axis, ...] | None]
-"""What an index names of a tile: the pattern, its partition axis, and the walks of the tile's
-dimensions if one of them leaves its dimension."""
+"""The result of indexing a tile: the pattern, its partition axis, and the walks of the tile's
+dimensions if one of them leaves its dimension.
+"""
 
 
 def indexed_view(tile: Patterned, items: tuple[Any, ...]) -> Named | None:
-    """What integers, slices and None name, in bounds or not; None if there is something else."""
+    """Return the result of integers, slices and None, in bounds or not; None for other indices."""
     offset, sizes, strides = tile._pattern
     partition_axis = tile._partition_axis
     ndim = len(sizes)
@@ -140,7 +141,7 @@ def indexed_view(tile: Patterned, items: tuple[Any, ...]) -> Named | None:
 
 
 def _walks(sizes: Shape, items: tuple[Any, ...], shape: Shape) -> list[tuple[int, Shape]]:
-    """For each dimension its first index, and a step for each axis of what the indices name."""
+    """Return the first index of each dimension, and a step for each axis of the result."""
     items += (slice(None),) * (len(sizes) - sum(item is not None for item in items))
     walks: list[tuple[int, Shape]] = []
     at = 0
@@ -156,16 +157,16 @@ def _walks(sizes: Shape, items: tuple[Any, ...], shape: Shape) -> list[tuple[int
 
 
 def names_two(items: tuple[Any, ...]) -> bool:
-    """Whether an index names two dimensions."""
+    """Return whether an index covers two dimensions."""
     return sum(1 for item in items if item is not None and item is not Ellipsis) == 2
 
 
 def strided_view(
     tile: Patterned, walks: list[tuple[int, Shape]], shape: Shape, partition: int | None
 ) -> Named:
-    """What a walk of each dimension names: a start, and a step for each axis of the result.
+    """Return the result of a walk of each dimension: a start, and a step for each result axis.
 
-    Of a tile that leaves its tensor a part may lie inside.
+    A part of a tile that leaves its tensor may be inside the tensor.
     """
     offset, sizes, strides = tile._pattern
     for stride, (start, _) in zip(strides, walks, strict=True):
@@ -190,7 +191,7 @@ def strided_view(
 
 
 def _along(strides: Shape, walks: list[tuple[int, Shape]], shape: Shape) -> Shape:
-    """The steps along the axes of a result of what has these strides along the walks."""
+    """Return the steps along a result's axes, for ``strides`` along the walks."""
     totals = [0] * len(shape)
     for stride, (_, steps) in zip(strides, walks, strict=True):
         for k, step in enumerate(steps):
@@ -199,7 +200,7 @@ def _along(strides: Shape, walks: list[tuple[int, Shape]], shape: Shape) -> Shap
 
 
 def out_of_bounds(tile: Patterned, axes: tuple[Axis, ...]) -> OutOfBoundsError:
-    """The error for a tile whose walks leave their dimensions."""
+    """Return the error for a tile whose walks leave their dimensions."""
     number = next(k for k, axis in enumerate(axes) if leaves_bounds(axis, tile.shape))
     axis = axes[number]
     low, high = span(axis, tile.shape)
@@ -217,9 +218,9 @@ def out_of_bounds(tile: Patterned, axes: tuple[Axis, ...]) -> OutOfBoundsError:
 
 
 def reshaped(view: Patterned, shape: Shape, head: int = 0) -> Pattern:
-    """The elements in another shape of as many, the first ``head`` dimensions as they are.
+    """Return the pattern of the elements in another shape of equal size.
 
-    One size may be -1.
+    The first ``head`` dimensions are kept. One size may be -1.
     """
     size = math.prod(view.shape)
     shape = completed(shape, size)
@@ -236,13 +237,13 @@ def reshaped(view: Patterned, shape: Shape, head: int = 0) -> Pattern:
 
 
 def completed(shape: Shape, total: int) -> Shape:
-    """A shape of ``total`` elements, with what -1 stands for."""
+    """Return a shape of ``total`` elements with -1 replaced by its size."""
     rest = math.prod(size for size in shape if size != -1)
     return tuple([total // max(rest, 1) if size == -1 else size for size in shape])
 
 
 def adjacent(view: Patterned, shape: Shape, head: int = 0) -> Pattern:
-    """The elements in another shape of as many, wherever its partitions come to lie."""
+    """Return the pattern of the elements in another shape, wherever its partitions are."""
     _, sizes, strides = view._pattern
     inner = Pattern(0, sizes[head:], strides[head:]).reshape(shape[head:])
     if inner is None:
@@ -251,7 +252,7 @@ def adjacent(view: Patterned, shape: Shape, head: int = 0) -> Pattern:
 
 
 def _check_partitions_stay(tile: Patterned, axis: int, shape: Shape) -> None:
-    """The partition dimension keeps its place and size, and the blocks before it their number."""
+    """Raise unless the partition dimension keeps place and size, and the blocks their number."""
     blocks = math.prod(tile.shape[:axis])
     stays = len(shape) > axis and shape[axis] == tile.shape[axis]
     if not stays or math.prod(shape[:axis]) != blocks:
@@ -265,7 +266,7 @@ def _check_partitions_stay(tile: Patterned, axis: int, shape: Shape) -> None:
 
 
 def broadcast(tile: Patterned, shape: Shape) -> Pattern:
-    """The tile with its dimensions of size 1 repeated (stride 0), as NumPy does."""
+    """Return the pattern with dimensions of size 1 repeated (stride 0), as NumPy does."""
     moved = len(shape) > len(tile.shape) and not tile._storage.in_hbm and tile.shape[0] != 1
     moved = moved or min(shape, default=1) < 1
     pattern = None if moved else tile._pattern.broadcast_to(shape)
@@ -279,7 +280,7 @@ def broadcast(tile: Patterned, shape: Shape) -> Pattern:
 
 
 def reinterpreted(tile: Patterned, dtype: DType) -> Pattern:
-    """The tile's bytes as elements of ``dtype``: the last dimension is scaled."""
+    """Return the tile's bytes as elements of ``dtype``: the last dimension is scaled."""
     old = tile._itemsize
     new = dtype.itemsize
     if old == new:
@@ -308,10 +309,10 @@ def reinterpreted(tile: Patterned, dtype: DType) -> Pattern:
 
 
 def by_hand(tile: Patterned, pattern: Pattern, dtype: DType) -> Pattern:
-    """``pattern``, in elements of ``dtype`` on the storage of the tile, once it is checked.
+    """Check and return ``pattern``, in elements of ``dtype`` on the tile's storage.
 
-    Strides of 0 repeat. On chip the first axis walks the partitions, one after the other, and the
-    others stay in the bytes that the tensor has of each.
+    Strides of 0 repeat. On chip the first axis walks consecutive partitions. The other axes stay in
+    the tensor's own bytes of each partition.
     """
     storage = tile._storage
     allocation = storage.allocation

@@ -1,7 +1,7 @@
-"""Indirect access: what is accessed depends on indices that lie in memory when the kernel runs.
+"""Indirect access: the accessed elements depend on indices in memory when the kernel runs.
 
-DMA descriptors are made so, from a vector of offsets. How a kernel spells the indices is a matter
-of its dialect: ``frontend/classic/indexing.py`` and ``frontend/nki/dynamic.py`` have a kind each.
+DMA descriptors are made this way from a vector of offsets. The dialects spell the indices
+differently: see ``frontend/classic/indexing.py`` and ``frontend/nki/dynamic.py``.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from difftest.simulator.tile import Tile
 
 
 class IndirectTile(Elements):
-    """Elements of ``base``, in ``shape``, at places that tiles hold.
+    """Elements of ``base``, in ``shape``, at indices that tiles hold.
 
-    Only the DMA engines and ``tensor_copy_dynamic_*`` take it.
+    Only the DMA engines and ``tensor_copy_dynamic_*`` accept it.
     """
 
     __slots__ = ("_base", "_literal", "_resolved", "_storage", "dtype", "shape")
     _strided = False
     _whole = False
-    """Whether one offset moves all of it; else each row has an index."""
+    """Whether one offset moves the whole pattern; otherwise each row has an index."""
 
     def __init__(self, base: Tile, shape: Shape) -> None:
         base._check_bounds()
@@ -37,7 +37,7 @@ class IndirectTile(Elements):
         self._storage = base._storage
         self.dtype = base.dtype
         self._resolved: tuple[tuple[Array, ...], Array] | None = None
-        """What an instruction got when it resolved the indices."""
+        """The resolved indices of an instruction."""
         self.shape = shape
 
     def __repr__(self) -> str:
@@ -47,11 +47,11 @@ class IndirectTile(Elements):
         return self._base._named()
 
     def _signature(self) -> tuple[object, ...]:
-        """As :meth:`Tile._signature`."""
+        """Return the signature, as :meth:`Tile._signature` does."""
         return ("indirect", self._whole, self._base._signature(), self.shape)
 
     def _descriptor(self, role: str = "", *, blocks: bool = False) -> Descriptor:
-        """As :meth:`Tile._descriptor`, of the elements that are indexed."""
+        """Return the descriptor of the indexed elements, as :meth:`Tile._descriptor` does."""
         shape = self.shape if self._in_hbm or len(self.shape) > 1 else (*self.shape, 1)
         indirect = "whole" if self._whole else "rows"
         return Descriptor(self._space, self.dtype, shape, 0, None, role, indirect)
@@ -62,27 +62,27 @@ class IndirectTile(Elements):
 
     @property
     def _index_tiles(self) -> tuple[Tile, ...]:
-        """The tiles that hold indices: an instruction reads them too."""
+        """The tiles that hold indices. An instruction reads them, too."""
         raise NotImplementedError
 
     @property
     def _reach(self) -> Tile:
-        """The part of the base that indices can name, whatever they are."""
+        """The part of the base that any indices can select."""
         return self._base
 
     def _locate(self, where: Array | None = None) -> tuple[tuple[Array, ...], Array]:
-        """Index arrays for every dimension of the base, and which elements they keep in bounds.
+        """Return index arrays for every dimension of the base, and which elements are in bounds.
 
-        Of index tiles only the elements that ``where`` keeps must have been written.
+        Only the elements of index tiles that ``where`` keeps must have been written.
         """
         raise NotImplementedError
 
     def _resolve(
         self, *, skip: bool, where: Array | None = None
     ) -> tuple[tuple[Array, ...], Array]:
-        """:meth:`_locate`; unless ``skip``, an index out of bounds raises.
+        """Return the result of :meth:`_locate`; unless ``skip``, an index out of bounds raises.
 
-        ``where``, a mask's bools, takes elements out as if they were out of bounds.
+        ``where``, a mask's bools, excludes elements as if they were out of bounds.
         """
         kept = None if where is None else where.reshape(self.shape)
         arrays, inside = self._locate(kept)
@@ -93,7 +93,7 @@ class IndirectTile(Elements):
         return self._resolved
 
     def _left(self, arrays: tuple[Array, ...], at: Shape) -> OutOfBoundsError:
-        """The error for the element ``at``, whose index is out of bounds."""
+        """Return the error for the element ``at``, whose index is out of bounds."""
         index = [int(array[at]) for array in arrays]
         return left_tensor(
             "an index held in a tile",
@@ -104,7 +104,7 @@ class IndirectTile(Elements):
         )
 
     def _take(self, region: Array) -> Array:
-        """Of what the base names what the indices name; 0 where they lead out of it."""
+        """Return the indexed elements of the base's ``region``; 0 for indices out of bounds."""
         arrays, inside = self._located()
         if inside.all():
             return region[arrays]
@@ -113,7 +113,7 @@ class IndirectTile(Elements):
         return taken
 
     def _give(self, region: Array, values: Any, where: Array | None = None) -> None:
-        """Put values where :meth:`_take` takes them, or where ``where`` chooses of that."""
+        """Write values to the elements of :meth:`_take`, or to those where ``where`` is true."""
         arrays, inside = self._located()
         chosen = inside if where is None else inside & where
         place = tuple(array[chosen] for array in arrays)
@@ -121,7 +121,7 @@ class IndirectTile(Elements):
 
     @property
     def _inside(self) -> Array:
-        """Which of its elements are there, once the indices are resolved."""
+        """Which elements are in bounds, once the indices are resolved."""
         return self._located()[1]
 
     def _located(self) -> tuple[tuple[Array, ...], Array]:
@@ -129,7 +129,7 @@ class IndirectTile(Elements):
         return self._resolved
 
     def _numbers(self) -> Array | None:
-        """The elements of the tensor that an instruction touched by the indices, by number."""
+        """Return the numbers of the accessed elements of the tensor; None before resolution."""
         if self._resolved is None:
             return None
         arrays, inside = self._resolved
@@ -141,4 +141,4 @@ class IndirectTile(Elements):
         return numbers.reshape(-1) if inside.all() else numbers[inside]
 
     def _check_bounds(self) -> None:
-        """Nothing: an index that leads out is an error when it is resolved."""
+        """Do nothing: an index out of bounds is an error when it is resolved."""

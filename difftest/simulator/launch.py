@@ -1,4 +1,4 @@
-"""The one way in: run a kernel on a machine and get its outputs and its trace."""
+"""The entry point of the simulator: run a kernel on a machine; get its outputs and its trace."""
 
 from __future__ import annotations
 
@@ -61,25 +61,25 @@ from difftest.support.annotations import signature_shown
 if TYPE_CHECKING:
     from difftest.simulator.exact.run import ExactOutput, ExactRun, ExactSettings
 
-# From now on glibc keeps up to twice this of what is freed: its pages cost as much as products.
+# This makes glibc keep up to twice this size of freed memory. Fresh pages cost as much as matrix
+# products.
 np.empty(2**25 - 2**13, np.uint8)  # mallopt(3), M_MMAP_THRESHOLD
 
 
 class LaunchResult(NamedTuple):
-    """What a launch gives back.
+    """The result of a launch.
 
     Attributes
     ----------
     outputs : the returned tensors as arrays, in order; empty if the kernel returned None.
-    unwritten : for each output, None if all of it was written, else a bool array, True where
-        nothing was (those elements are poison: NaN, or 0xA5 bytes).
+    unwritten : for each output, None if it is fully written, else a bool array, True at unwritten
+        elements (these are poison: NaN, or 0xA5 bytes).
     trace : the instructions in program order; empty if they were not recorded.
-    exact : what the kernel computes where nothing rounds, and how far rounding may lead from it;
-        None if it was not asked for.
-    written : the caller's arrays that an instruction wrote to, whatever the values.
-    returned : those of which it returned tensors, written or not.
-    origins : for each output the caller's array that it is as a whole; None if it is none.
-    notes : the broken rules that were warnings and no errors (see
+    exact : the kernel's results without rounding, with error bounds; None without ``exact=``.
+    written : the caller's arrays that an instruction wrote to, even with equal values.
+    returned : the caller's arrays that the kernel returned tensors of, written or not.
+    origins : for each output, the caller's array that it is as a whole, or None.
+    notes : the broken rules that were warnings instead of errors (see
         :mod:`difftest.simulator.strictness`), once for each line and rule, in order.
     """
 
@@ -103,7 +103,7 @@ class FinishedLaunch(NamedTuple):
     exact: ExactRun | None = None
 
     def result(self) -> LaunchResult:
-        """Give mutable arguments their new values; what the launch gives back."""
+        """Write mutable arguments back, and return the launch's result."""
         self.arguments.copy_back()
         storages = [tile._storage for tile in self.leaves]
         return LaunchResult(
@@ -118,12 +118,12 @@ class FinishedLaunch(NamedTuple):
         )
 
     def everything(self) -> tuple[Array, ...]:
-        """What the kernel returned, then what it wrote to arguments."""
+        """Return the kernel's outputs, then the arguments that it wrote to."""
         returned = tuple(array for array, _ in self.outputs)
         return returned + tuple(data for _, data, _ in self.arguments.mutable)
 
     def everything_exact(self) -> tuple[ExactOutput, ...]:
-        """The same of the exact run; empty if there is none that has a meaning."""
+        """Return the exact run's :meth:`everything`; empty without a meaningful exact run."""
         exact = self.exact
         if exact is None or not exact.has_meaning:
             return ()
@@ -143,36 +143,36 @@ def launch(
     strictness: str | Strictness | None = None,
     exact: bool | ExactSettings = False,
 ) -> LaunchResult:
-    """Run ``kernel`` once for each instance of ``grid``.
+    """Run ``kernel`` once for each program of ``grid``.
 
-    The instances run one after the other; in today's dialect they take turns where they share
-    memory or meet: see :mod:`difftest.simulator.program_scheduler`.
+    The programs run one after the other. In the current dialect they take turns where they share
+    memory or synchronize: see :mod:`difftest.simulator.program_scheduler`.
 
     Parameters
     ----------
     kernel : a function decorated with the embedded ``nki.jit`` of either dialect, or a plain
         function, whose dialect is that of the functions it calls.
-    args, kwargs : NumPy arrays, torch tensors and JAX arrays become HBM tensors; everything else
-        is passed as it is.
+    args, kwargs : NumPy arrays, torch tensors and JAX arrays become HBM tensors; all other values
+        are passed unchanged.
     grid : the SPMD grid, as in ``kernel[4, 2]``.
     machine : the NeuronCore to simulate; by default the kernel's own (the ``platform_target`` of
         its ``nki.jit``, trn2 if it names none).
     record : whether to keep a trace.
-    plain : whether an oracle follows the launch, slowly: it works out what each instruction
-        literally means, and the outputs are its own. Where it parts from the simulator it raises
-        :class:`OracleError`.
-    level : of today's dialect, "0.3" to "0.7": names, arguments and methods that it does not have
-        raise. By default the kernel's own (``embedded(level=...)``), else all exist, and those
-        that have ended warn.
+    plain : whether to run the oracle beside the launch, which is slow. The oracle computes the
+        literal meaning of each instruction, and its outputs are returned. If it differs from the
+        simulator, it raises :class:`OracleError`.
+    level : for the current dialect, "0.3" to "0.7": names, arguments and methods that the level
+        lacks raise. By default the kernel's own (``embedded(level=...)``), else all exist, and
+        ended ones warn.
     strictness : "documented", "seen" or "relaxed": which broken rules are warnings and not errors.
-        By default what :func:`difftest.simulator.strictness` chose, else "seen".
-    exact : whether to keep, beside what the machine computes, what it would without rounding.
+        By default the setting of :func:`difftest.simulator.strictness`, else "seen".
+    exact : whether to also compute the results without rounding.
 
     Raises
     ------
     NkiError : the kernel breaks a rule of NKI or of the hardware.
     KernelExit : the kernel calls `sys.exit`, or skips a test.
-    AssertionError, and whatever else the kernel itself raises.
+    AssertionError, and any other exception of the kernel itself.
     """
     _check_call(args, kwargs, machine)
     with strictness_scope(strictness):
@@ -183,19 +183,19 @@ def launch(
 def launch_call(
     kernel: Launchable, args: Sequence[Any], kwargs: Mapping[str, Any], *, record: bool = False
 ) -> LaunchResult:
-    """Launch a kernel that was called: nothing changes unless outputs can be as its arguments."""
+    """Launch a called kernel; change no array unless outputs can have the arguments' kind."""
     with strictness_scope(None):
-        (finished,) = _witnessed([Launch(kernel, args, kwargs, record=record)])
+        (finished,) = _run_observed([Launch(kernel, args, kwargs, record=record)])
         check_outputs([args, kwargs], [array for array, _ in finished.outputs])
         return finished.result()
 
 
 def _check_call(args: Any, kwargs: Any, machine: Any) -> None:
-    """What a launch is given can be asked further.
+    """Raise unless the parameters of a launch have the right types.
 
     Raises
     ------
-    KernelError : an argument of it is of another kind.
+    KernelError : a parameter has another type.
     """
     machines = f"one of {', '.join(f'MACHINES[{name!r}]' for name in MACHINES)}"
     accepted: tuple[tuple[str, Any, tuple[type, ...], str, str], ...] = (
@@ -209,7 +209,7 @@ def _check_call(args: Any, kwargs: Any, machine: Any) -> None:
 
 
 class Launch(NamedTuple):
-    """One run of a kernel: what :func:`launch` takes, and what only a run beside others has."""
+    """A run of a kernel: the parameters of :func:`launch`, and those of runs beside others."""
 
     kernel: Any
     args: Sequence[Any]
@@ -221,14 +221,14 @@ class Launch(NamedTuple):
     level: str | None = None
     exact: bool | ExactSettings = False
     rank: Rank | None = None
-    """Its place among several launches that talk to each other."""
+    """Its place among several communicating launches."""
     order: ExecutionOrder = FORWARD
-    """That of what claims to have none."""
+    """The execution order of programs and of iterations that claim to be independent."""
     drawn: Mapping[Any, Any] = MappingProxyType({})
-    """The random numbers of a launch in another order."""
+    """The random numbers of a launch, to repeat it in another order."""
 
     def finished(self) -> FinishedLaunch:
-        """Run the kernel up to where the caller's arrays change."""
+        """Run the kernel to its end, before the caller's arrays change."""
         if is_running():
             raise LAUNCH_IN_KERNEL("a launch inside a running kernel")
         target = as_launchable(self.kernel)
@@ -267,13 +267,15 @@ class Launch(NamedTuple):
         return FinishedLaunch(core, arguments, outputs, leaves, exact)
 
     def _core(self, target: Launchable) -> Core:
-        """The core that it runs on."""
+        """Return the core for the run."""
         tensor = NkiTensor if target.dialect == "nki" else Tensor
         grid = grid_shape(self.grid) or target.grid
         chosen = target.machine if self.machine is None else self.machine
         core = Core(chosen, grid, record=self.record, tile=tensor)
-        core.seat.rank, core.level = self.rank, known_level(self.level) or target.level
-        core.loops.order, core.draws.states = self.order, dict(self.drawn)
+        core.seat.rank = self.rank
+        core.level = known_level(self.level) or target.level
+        core.loops.order = self.order
+        core.draws.states = dict(self.drawn)
         followers: list[Follower] = [Observer()] if self.record else []
         if self.exact:
             from difftest.simulator.exact.run import ExactSettings, Shadow
@@ -300,23 +302,23 @@ def _as_returned(leaf: Any) -> Returned:
 
 
 def fuse(core: Core) -> None:
-    """Make each result and its move to its destination one in the trace of what has run."""
+    """Fuse each result in the trace with its move to its destination."""
     trace = core.trace
     events = core.followers.events
-    if events is not None and trace.dialect == "classic":  # in today's nothing only moves
+    if events is not None and trace.dialect == "classic":  # the current dialect has no mere moves
         trace.events = fuse_moves(trace.events, events.moved)
     trace.allocations = [a for a in trace.allocations if not a.is_temporary]
 
 
 def _side_by_side(core: Core) -> bool:
-    """Whether the programs of a grid are cores that run at the same time."""
+    """Return whether the programs of a grid are cores that run at the same time."""
     return core.trace.dialect == "nki" and math.prod(core.grid) > 1
 
 
 def _arguments(
     core: Core, target: Launchable, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[Arguments, Callable[[], Any]]:
-    """The kernel's arguments, and the call of it with them."""
+    """Return the kernel's arguments, and its call with them."""
     function = target.function
     bound = _bind(function, args, kwargs)
     check = as_nki_dtype if target.dialect == "nki" else as_dtype
@@ -329,7 +331,7 @@ def _arguments(
 
 
 def _returned(core: Core, kernel_call: Callable[[], Any]) -> Any:
-    """What the last program of the grid returns."""
+    """Return the result of the last program of the grid."""
     order = core.loops.order
     if _side_by_side(core) or (order.held and math.prod(core.grid) > 1):
         return _run_side_by_side(core, kernel_call)
@@ -347,24 +349,27 @@ def _returned(core: Core, kernel_call: Callable[[], Any]) -> Any:
 
 
 def _run_side_by_side(core: Core, kernel: Callable[[], Any]) -> Any:
-    """Run a kernel once for each instance of the launch's grid; what the last one returns.
+    """Run a kernel once for each program of the grid; return the last one's result.
 
-    Each has on-chip memories of its own; HBM and the trace are those of ``core``. They take turns:
-    see :mod:`difftest.simulator.program_scheduler`. Source: "Logical NeuronCore configuration" and
-    the stubs ``nisa.core_barrier`` and ``nisa.sendrecv`` at v2.32.0.
+    Each program has its own on-chip memories. HBM and the trace are those of ``core``. The programs
+    take turns: see :mod:`difftest.simulator.program_scheduler`. Source: "Logical NeuronCore
+    configuration" and the stubs ``nisa.core_barrier`` and ``nisa.sendrecv`` at v2.32.0.
 
     Raises
     ------
-    DeadlockError : they wait for each other. Whatever one of them raises ends the launch.
+    DeadlockError : the programs wait for each other. Any exception of a program ends the launch.
     """
     cores = [core.beside(program) for program in itertools.product(*map(range, core.grid))]
     names = [f"program {', '.join(map(str, c.seat.program))}" for c in cores]
     order = core.loops.order
     first = None if order.loop or order is FORWARD else order.arranged(range(len(cores)))[0]
-    baton = ProgramScheduler(names, lambda a, b: cores[b].follow(cores[a]), first, bool(order.held))
+    scheduler = ProgramScheduler(
+        names, lambda a, b: cores[b].follow(cores[a]), first, bool(order.held)
+    )
     cores[first or 0].follow(core)
     for seat, peer in enumerate(cores):
-        peer.seat.scheduler, peer.seat.number = baton, seat
+        peer.seat.scheduler = scheduler
+        peer.seat.number = seat
         peer.attach(YieldOnShared(peer))
 
     def instance(own: Core) -> Callable[[], Any]:
@@ -374,14 +379,14 @@ def _run_side_by_side(core: Core, kernel: Callable[[], Any]) -> Any:
 
         return run
 
-    returned = baton.run([instance(c) for c in cores])
+    returned = scheduler.run([instance(c) for c in cores])
     for peer in cores:
         peer.check_capacity()
     return returned[-1]
 
 
 def _call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """What a kernel returns; what would end its caller's process or test is an error of it."""
+    """Return the kernel's result; convert an exit of the process or the test to an error."""
     try:
         return guarded(functools.partial(function, *args, **kwargs))
     except (Exception, KeyboardInterrupt, ProgramStopped):
@@ -390,13 +395,17 @@ def _call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         raise KernelExit(error).with_traceback(error.__traceback__) from None
 
 
-_kept = functools.lru_cache(maxsize=8)(signature_shown)  # each case asks
+_cached_signature = functools.lru_cache(maxsize=8)(
+    signature_shown
+)  # each case of a test binds arguments
 
 
 def _bind(
     function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
 ) -> inspect.BoundArguments:
-    signature = (_kept if isinstance(function, FunctionType) else signature_shown)(function)
+    signature = (_cached_signature if isinstance(function, FunctionType) else signature_shown)(
+        function
+    )
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
@@ -407,10 +416,10 @@ def _bind(
 
 
 def _argument(core: Core, array: Array, name: str, mutable: bool) -> Tile:
-    """An array as an HBM tensor; it is not copied.
+    """Return an array as an HBM tensor, without a copy.
 
-    In today's dialect it lies in ``nl.hbm``, of two programs in ``nl.shared_hbm``
-    (``nki_simulator.rst`` at v2.32.0); in the classic one in ``nl.shared_hbm``.
+    In the current dialect, arguments are in ``nl.hbm``, or for two programs in ``nl.shared_hbm``
+    (``nki_simulator.rst`` at v2.32.0). In the classic dialect they are in ``nl.shared_hbm``.
     """
     if core.followers.shadow is not None:
         core.followers.shadow.contract.allow(array.dtype)
@@ -436,15 +445,17 @@ def launch_ranks(
 
     Parameters
     ----------
-    kernel : of today's dialect. With a grid (``kernel[2]``) its programs call the same collectives
-        in the same order on all ranks.
-    args : of each rank, in the order of the ranks, what :func:`difftest.simulator.launch` takes.
-    kwargs, machine, record, level : as there, the same for all ranks.
+    kernel : a kernel of the current dialect. With a grid (``kernel[2]``), its programs call the
+    same
+        collectives in the same order on all ranks.
+    args : for each rank in order, the ``args`` of :func:`difftest.simulator.launch`.
+    kwargs, machine, record, level : see :func:`launch`; equal for all ranks.
 
     Raises
     ------
-    KernelError : there is no rank. DeadlockError : ranks wait for each other. Whatever one of
-        them raises ends all of them, and no rank's arguments are changed.
+    KernelError : there is no rank.
+    DeadlockError : ranks wait for each other. Any exception of a rank ends all ranks, and no rank's
+        arguments are changed.
     """
     if not args or not all(isinstance(values, (list, tuple)) for values in args):
         raise wrong_kind(args, "a list of arguments for each rank", "launch_ranks")
@@ -453,21 +464,23 @@ def launch_ranks(
 
 
 def ran(runs: Sequence[Launch], *, ranks: bool = False) -> tuple[LaunchResult, ...]:
-    """What one launch gives back; or several that talk to each other, one on each rank."""
-    return tuple([run.result() for run in _witnessed(runs, ranks=ranks)])
+    """Return the results of one launch, or of several communicating ones, one for each rank."""
+    return tuple([run.result() for run in _run_observed(runs, ranks=ranks)])
 
 
-def _witnessed(runs: Sequence[Launch], *, ranks: bool = False) -> list[FinishedLaunch]:
-    """Run them, and tell the witness of each, if there is one."""
-    told = current_listener()
-    if told is None:
+def _run_observed(runs: Sequence[Launch], *, ranks: bool = False) -> list[FinishedLaunch]:
+    """Run launches, and call the listener for each, if there is one."""
+    listener = current_listener()
+    if listener is None:
         return _run(runs, ranks=ranks)
     with hazards_reported():
-        return _told(told, runs, ranks=ranks)
+        return _run_recorded(listener, runs, ranks=ranks)
 
 
-def _told(told: Witness, runs: Sequence[Launch], *, ranks: bool) -> list[FinishedLaunch]:
-    """Run them with a record, and tell a witness of each."""
+def _run_recorded(
+    listener: Witness, runs: Sequence[Launch], *, ranks: bool
+) -> list[FinishedLaunch]:
+    """Run launches with a trace, and call a listener for each."""
     finished = _run(runs, ranks=ranks, record=True)
     drawn = {} if ranks else finished[0].core.draws.states
 
@@ -482,22 +495,24 @@ def _told(told: Witness, runs: Sequence[Launch], *, ranks: bool) -> list[Finishe
         machine = run.core.machine
         outputs = run.everything()
         own = functools.partial(lambda number, order: again(order)[number], number)
-        testimony = LaunchRecord(trace, machine, outputs, own)
+        launch_record = LaunchRecord(trace, machine, outputs, own)
         if ranks:
-            told(testimony._replace(rank=number))
+            listener(launch_record._replace(rank=number))
         else:
             exactly = lambda order: again(order, exact=True)[0]  # noqa: E731
-            told(testimony._replace(exactly=exactly, kernel=runs[0].kernel))
+            listener(launch_record._replace(exactly=exactly, kernel=runs[0].kernel))
     return finished
 
 
 def _run(runs: Sequence[Launch], *, ranks: bool, **changes: Any) -> list[FinishedLaunch]:
-    """Run a launch, or the ranks, to their ends, before a caller's array changes."""
+    """Run a launch, or the ranks, to their ends, before the caller's arrays change."""
     if not ranks:
         return [runs[0]._replace(**changes).finished()]
-    baton = ProgramScheduler(
+    scheduler = ProgramScheduler(
         [f"rank {number}" for number in range(len(runs))], lambda before, after: None
     )
-    placed = [run._replace(rank=Rank(n, len(runs), baton), **changes) for n, run in enumerate(runs)]
-    finished: list[FinishedLaunch] = baton.run([run.finished for run in placed])
+    placed = [
+        run._replace(rank=Rank(n, len(runs), scheduler), **changes) for n, run in enumerate(runs)
+    ]
+    finished: list[FinishedLaunch] = scheduler.run([run.finished for run in placed])
     return finished

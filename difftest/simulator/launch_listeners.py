@@ -1,6 +1,6 @@
-"""Who is told of each launch: what it did, and how to do it again in another order.
+"""Listeners of launches: they get each launch's record, and can repeat it in another order.
 
-So that others can look at the launches of code that they do not control, a script's or a test's.
+They observe the launches of code that they do not control, such as a script or a test.
 """
 
 from __future__ import annotations
@@ -21,20 +21,22 @@ if TYPE_CHECKING:
 
 
 class LaunchRecord(NamedTuple):
-    """A launch that came to its end, before the caller's arrays change."""
+    """A finished launch, before the caller's arrays change."""
 
     trace: Trace
     machine: Machine
     outputs: tuple[Array, ...]
-    """What the kernel returned, then what it wrote to arguments."""
+    """The kernel's outputs, then the arguments that it wrote to."""
     again: Callable[[ExecutionOrder], tuple[Array, ...]]
-    """The same launch once more in another order: its outputs, or whatever it raises."""
+    """Repeat the launch in another order; return its outputs, or raise its error."""
     exactly: Callable[[ExecutionOrder], tuple[ExactOutput, ...]] | None = None
-    """The same, but as they are without rounding; empty if that has no meaning. None of ranks."""
+    """Repeat the launch in another order without rounding; empty if that has no meaning. None for
+    ranks.
+    """
     rank: int | None = None
-    """Which one of several that talk to each other; None of a launch alone."""
+    """The rank's number among communicating launches; None for a single launch."""
     kernel: Any = None
-    """What was launched; None of ranks."""
+    """The launched kernel; None for ranks."""
 
 
 Witness = Callable[[LaunchRecord], None]
@@ -47,15 +49,15 @@ TAPES = contextvars.ContextVar[list[Any] | None]("difftest_tapes", default=None)
 
 
 def recording_tapes() -> AbstractContextManager[list[Any]]:
-    """A scope in which each launch appends its tape to a list, once it has ended."""
+    """Append the tape of each finished launch to a list within the block."""
     return set_to(TAPES, [])
 
 
 def current_listener() -> Witness | None:
-    """Who is to be told, if anybody."""
+    """Return the current listener, or None."""
     return _WITNESS.get()
 
 
 def listening(listener: Witness | None) -> AbstractContextManager[Witness | None]:
-    """Tell ``told``, and nobody else, of each launch while this lasts."""
+    """Call ``listener`` for each launch within the block; other listeners are not called."""
     return set_to(_WITNESS, listener)

@@ -1,11 +1,11 @@
-"""Array-likes on which the meaning of a record runs unchanged, in another arithmetic.
+"""Array-likes that evaluate the meaning of a record unchanged, in another arithmetic.
 
-A meaning is a NumPy function. NumPy asks its operands first (``__array_ufunc__``: NEP 13,
-``__array_function__``: NEP 18), so the same text computes with numbers that carry more than a
-machine's values, such as bounds on their errors (:mod:`difftest.simulator.exact.numbers`). What
-NumPy has no word for is a named :func:`step`. What an arithmetic does not know is a TypeError that
-names it. No such class derives from ndarray, and none becomes an array by itself: what it carries
-cannot get lost in silence.
+A meaning is a NumPy function. NumPy first dispatches to its operands (``__array_ufunc__``: NEP 13,
+``__array_function__``: NEP 18). The same code thus computes with numbers that carry more than a
+machine's values, such as error bounds (:mod:`difftest.simulator.exact.numbers`). Operations without
+a NumPy function are a named :func:`step`. An operation that an arithmetic lacks raises a TypeError
+with its name. No class here derives from ndarray or converts to an array implicitly, so that the
+extra data cannot get lost silently.
 """
 
 from __future__ import annotations
@@ -22,40 +22,47 @@ from difftest.simulator.dtypes import Array
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 STEPS: dict[str, Callable[..., Any]] = {}
-"""What each :func:`step` does to plain arrays, by its name."""
+"""The function of each :func:`step` on plain arrays, by name."""
 
 
 def _operator(ufunc: np.ufunc) -> Any:
-    """An operator of Python's; NumPy's own mixin would stand on the kernel's line in its place."""
+    """Return an operator method.
+
+    NumPy's mixin would show its own frame instead of the kernel's line.
+    """
     return lambda self, *other: self.computed(ufunc, self, *other)
 
 
 class Lifted:
-    """One operand of such a meaning: planes of one shape, which moves treat alike.
+    """An operand of a meaning: planes of one shape, which moves treat equally.
 
-    A kind has ``moved``, ``computed`` and ``reduced``, and a method ``do_x`` for each other NumPy
-    function and each step x that it knows, with the arguments of x.
+    A subclass has ``moved``, ``computed`` and ``reduced``, and a method ``do_x`` for each other
+    NumPy
+    function and each step x that it supports, with the arguments of x.
     """
 
     __slots__ = ()
     dtype = np.dtype(np.float64)
-    """It asks for what is not rounded on the way."""
+    """float64, which requests unrounded intermediate values."""
     shape: tuple[int, ...]
 
     def moved(self, change: Callable[[Any], Any]) -> Any:
-        """The same elements elsewhere: ``change`` does it to an array."""
+        """Move the elements: apply ``change`` to each array of the operand."""
         raise NotImplementedError
 
     def computed(self, ufunc: np.ufunc, *operands: Any) -> Any:
-        """What a ufunc makes of operands, element by element."""
+        """Apply a ufunc to operands, element by element."""
         raise NotImplementedError
 
     def reduced(self, ufunc: np.ufunc, axes: tuple[int, ...], *, keepdims: bool) -> Any:
-        """What a ufunc reduces it to along axes."""
+        """Reduce the operand along axes by a ufunc."""
         raise NotImplementedError
 
     def settled(self) -> Any:
-        """The plain array, where it names elements or decides; the kind says if it is not sure."""
+        """Return the plain array, for indices and decisions.
+
+        A subclass reports uncertain values.
+        """
         raise NotImplementedError
 
     __add__, __sub__, __neg__ = map(_operator, (np.add, np.subtract, np.negative))
@@ -85,7 +92,7 @@ class Lifted:
         raise TypeError(f"{type(self).__name__} became a plain array, which would lose its planes")
 
     def do(self, name: str, *args: Any, **how: Any) -> Any:
-        """A function of NumPy's, or a step, by its name."""
+        """Call a NumPy function, or a step, by name."""
         rule = getattr(self, f"do_{name}", None)
         if rule is None:
             raise self._unknown(name)
@@ -129,7 +136,7 @@ class Lifted:
         return self.moved(np.copy)
 
     def astype(self, dtype: Any) -> Any:
-        """Itself, for floats round where they are written; integers are places, and plain."""
+        """Return self for floats, which round when they are written; a plain array for integers."""
         return self if np.dtype(dtype).kind == "f" else self.settled().astype(dtype)
 
     def sum(self, axis: int, dtype: Any = None, *, keepdims: bool = False) -> Any:
@@ -149,7 +156,7 @@ class Lifted:
 
 
 def step(function: Function) -> Function:
-    """Let array-likes, as the first argument, have their own way to do what a function does."""
+    """Let array-likes, as the first argument, replace a function by their own method."""
     name = function.__name__
     STEPS[name] = function
 
@@ -163,7 +170,7 @@ def step(function: Function) -> Function:
 
 
 def over(shape: tuple[int, ...], values: Any) -> Any:
-    """An operand's elements in the shape of a result: as many, or repeated in each partition."""
+    """Return an operand in the shape of a result; a smaller one is repeated in each partition."""
     if values.size == math.prod(shape):
         return values.reshape(shape)
     ones = (1,) * (len(shape) - values.ndim)
@@ -171,29 +178,29 @@ def over(shape: tuple[int, ...], values: Any) -> Any:
 
 
 def broadcast_mask(where: Array, shape: tuple[int, ...]) -> Array:
-    """A mask in the shape of what it is of, which it may lack axes of."""
+    """Return a mask in the shape of its data; it may lack axes of them."""
     return where.reshape(shape) if where.size == math.prod(shape) else np.broadcast_to(where, shape)
 
 
 def settled(values: Any) -> Array:
-    """A plain array of what decides."""
+    """Return the plain array of a value that decides."""
     plain: Array = values.settled() if isinstance(values, Lifted) else values
     return plain
 
 
 def is_array(value: object) -> bool:
-    """Whether an operand is an array, and not one number."""
+    """Return whether an operand is an array, and not a single number."""
     return isinstance(value, (np.ndarray, Lifted)) and value.ndim > 0
 
 
 def as_constant(value: Any, dtype: Any = np.float32) -> Array:
-    """A number as the float32 that it is to an engine; float64 asks for what is exact."""
+    """Return a number as float32, as an engine uses it; ``dtype`` float64 keeps it exact."""
     constant: Any = value if isinstance(value, Lifted) else np.asarray(value, dtype)
     return constant  # type: ignore[no-any-return]
 
 
 def made_like(array: Any, shape: tuple[int, ...]) -> Any:
-    """Zeros of the kind of ``array``, to be filled in."""
+    """Return zeros of the kind of ``array``, to be filled in."""
     if isinstance(array, Lifted):
         return array.do("zeros", shape)
     return np.zeros(shape, array.dtype)

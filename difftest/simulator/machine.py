@@ -20,7 +20,10 @@ KIB = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """One NeuronCore as kernels see it. Sizes in bytes, counts in elements or partitions."""
+    """A NeuronCore from the kernels' view.
+
+    Sizes are in bytes, counts in elements or partitions.
+    """
 
     name: str
     nc_version: int
@@ -30,7 +33,7 @@ class Machine:
     partitions: int = 128
     """Partitions of SBUF and PSUM, and the largest partition size of a tile (PM TC#1)."""
     sbuf_reserved_bytes: int = 16 * KIB
-    """Of each SBUF partition, kept by the compiler (ALLOC, NeuronCore-v2)."""
+    """The part of each SBUF partition that the compiler reserves (ALLOC, NeuronCore-v2)."""
     psum_partition_bytes: int = 16 * KIB
     """ARCH2, Memory: 2 MiB of PSUM in 128 partitions."""
     psum_bank_bytes: int = 2 * KIB
@@ -48,7 +51,7 @@ class Machine:
     gpsimd_core_partitions: int = 16
     """Partitions of each of the eight GpSimd cores (ISA local_gather)."""
     gather_indices_max: int = 4096
-    """Indices that a GpSimd core takes in one local_gather (ISA local_gather)."""
+    """Indices that a GpSimd core accepts in one local_gather (ISA local_gather)."""
     gpsimd_dma_elements: int = 256
     """Elements a partition that GpSimd's own DMA moves (ISA32 sendrecv)."""
     dge_rows: int = 16
@@ -56,12 +59,13 @@ class Machine:
     pe_tile_step: int = 32
     """PE tiling positions and sizes are multiples of this (ISA nc_matmul)."""
     pe_tile_sizes: tuple[int, ...] = (32, 64, 128)
-    """Rows of a tile of the PE array in today's dialect (ISA32 nc_matmul)."""
+    """Rows of a tile of the PE array in the current dialect (ISA32 nc_matmul)."""
     shuffle_quadrant: int = 32
     """Partitions in which nc_stream_shuffle moves data (ISA nc_stream_shuffle)."""
     start_partition_step: int = 32
     """Tensors start at partition 0, 32, 64 or 96, so that narrow ones can share the same bytes in
-    different quadrants (ALLOC)."""
+    different quadrants (ALLOC).
+    """
     sbuf_min_align: int = 1
     psum_min_align: int = 4
 
@@ -81,7 +85,7 @@ class Machine:
 
     @property
     def sbuf_usable_bytes(self) -> int:
-        """Bytes of an SBUF partition that a kernel's tensors can have."""
+        """Bytes of an SBUF partition that a kernel's tensors can use."""
         return self.sbuf_partition_bytes - self.sbuf_reserved_bytes
 
 
@@ -92,7 +96,9 @@ TRN2 = Machine(name="trn2", nc_version=3, sbuf_partition_bytes=224 * KIB)
 """NeuronCore-v3; SBUF 28 MiB (ARCH3)."""
 
 TRN3 = Machine(name="trn3", nc_version=4, sbuf_partition_bytes=256 * KIB)
-"""NeuronCore-v4; SBUF 32 MiB, PSUM 2 MiB as before (ARCH4). What the compiler keeps of SBUF is
-assumed to be as on the others."""
+"""NeuronCore-v4; SBUF 32 MiB, PSUM 2 MiB (ARCH4). The compiler's reserved part of SBUF is assumed
+to
+equal that of the other machines.
+"""
 
 MACHINES = {machine.name: machine for machine in (TRN1, TRN2, TRN3)}

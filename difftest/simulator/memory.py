@@ -1,13 +1,13 @@
-"""Tensors in HBM, SBUF and PSUM: their data, and which bytes of them are defined.
+"""Tensors in HBM, SBUF and PSUM: their data, and a validity code for each element.
 
-A :class:`Storage` is one tensor. HBM holds the dtype's own bits, SBUF and PSUM arrays of
-:func:`~difftest.simulator.dtypes.storage_dtype` until a kernel asks for bits there too. Data are
-contiguous, so that every :class:`~difftest.simulator.pattern.Pattern` is a view of them.
+A :class:`Storage` is one tensor. HBM holds the dtype's own bits. SBUF and PSUM hold arrays of
+:func:`~difftest.simulator.dtypes.storage_dtype` until a kernel needs the bits. Data are
+contiguous, so every :class:`~difftest.simulator.pattern.Pattern` is a view of them.
 
-A tensor to which the kernel gives an address takes certain bytes of its memory. Where two of them
-overlap, each reads what the other wrote, bit for bit, as on the machine, also when the kernel has
-no name for the other any more. A placed tensor is like any other until a second one overlaps it.
-From then on both are views of one piece of the memory's bytes.
+A tensor with an address takes certain bytes of its memory. Where two such tensors overlap, each
+reads the bits that the other wrote, as on the machine. This holds even after the kernel has
+dropped its last name for one of them. Until a second tensor overlaps it, a placed tensor is stored
+like any other. After that, both are views of the same bytes.
 """
 
 from __future__ import annotations
@@ -27,31 +27,34 @@ if TYPE_CHECKING:
 
 
 def pattern_view(base: Array, pattern: Pattern, dtype: DType) -> Array:
-    """The elements of ``dtype`` that a pattern names in the contiguous ``base``: a view."""
+    """Return a view of the ``dtype`` elements that a pattern selects in the contiguous ``base``."""
     size = dtype.itemsize
     offset, shape, strides = pattern
     return np.ndarray(shape, dtype, base, offset * size, [stride * size for stride in strides])
 
 
 DEFINED, FROM_MASKED, MASKED_OUT, UNWRITTEN, FROM_UNWRITTEN = range(5)
-"""What is known of an element, in this order: it is defined; an instruction made it of what a mask
-left out; a mask left it out, so nothing wrote it; nothing wrote it, which is an error for whoever
-uses it; an instruction made it of what nothing wrote."""
+"""The validity codes of an element, from valid to invalid.
+
+``FROM_MASKED``: computed from a masked-out element. ``MASKED_OUT``: unwritten because a mask left
+it out. ``UNWRITTEN``: reading the element is an error. ``FROM_UNWRITTEN``: computed from an
+unwritten element.
+"""
 _BYTE = np.dtype(np.uint8)
-"""Of a code, and of what tensors share."""
+"""The dtype of a validity code and of shared bytes."""
 
 
 class ValidityMap:
-    """What of a tensor is not defined: a code for each ``unit`` bytes, and whence that came.
+    """A validity code for each ``unit`` bytes of a tensor, and the origin of invalid data.
 
     Attributes
     ----------
-    codes : flat; None in :data:`UNTOUCHED`, and of no use where tensors share a piece's.
-    unit : an element's bytes, or less once a view of a smaller dtype was written.
-    masked : a mask left elements out, so that reading what nothing wrote gives poison.
-    origin : whence an instruction brought what is not defined; of what a mask left out, who read it
+    codes : flat; None in :data:`UNTOUCHED`, and unused where tensors share bytes.
+    unit : bytes of an element, or fewer once a view of a smaller dtype was written.
+    masked : whether a mask left elements out, so that reading unwritten elements gives poison.
+    origin : the origin of invalid data; for masked-out elements, the instruction that read them
         first.
-    lost_at : the kernel's line that brought it last.
+    lost_at : the kernel's line that last made data invalid.
     """
 
     __slots__ = ("codes", "lost_at", "masked", "origin", "unit")
@@ -65,13 +68,13 @@ class ValidityMap:
 
 
 UNTOUCHED = ValidityMap(None, 1)
-"""Of all tensors of which nothing was written yet."""
+"""The validity map of every tensor that is entirely unwritten."""
 
 
 class Storage:
-    """One tensor: its data, its dtype, and what of it is not defined.
+    """A tensor: its data, its dtype and its validity.
 
-    The data are held in the tensor's own dtype in HBM; on chip every float is float32, until
+    In HBM, data are held in the tensor's own dtype. On chip, every float is held as float32 until
     :meth:`hold_bits` is called.
     """
 
@@ -93,7 +96,7 @@ class Storage:
     shared = False
     """Whether other tensors have the same bytes."""
     start = (0, 0)
-    """The partition, and the byte in each, where a tensor with an address begins."""
+    """The first partition, and the first byte in each, of a tensor with an address."""
 
     def __init__(
         self, allocation: Allocation, data: Array, *, written: bool = False, mutable: bool = True
@@ -103,18 +106,19 @@ class Storage:
         self.dtype = allocation.dtype
         self.in_hbm = self.holds_bits = allocation.space.is_hbm
         self.whole = Pattern.whole(allocation.shape)
-        """The pattern of all of it, which most instructions use: told by its identity."""
+        """The pattern of the whole tensor, which most instructions use. It is recognized by
+        identity."""
         self.validity = None if written else UNTOUCHED
-        """None while all of it is defined."""
+        """None while all elements are defined."""
         self.mutable = mutable
         self.producer: object = None
-        """What a frontend notes of how the tensor came to be."""
+        """The frontend's note on how the tensor was made."""
         self.exact: ExactValues | None = None
-        """What an exact run would hold, where the data are rounded; None where they are exact."""
+        """The values of an exact run where the data are rounded; None where the data are exact."""
         self.programs = 1
-        """How many programs of a grid see it."""
+        """The number of programs of a grid that share the tensor."""
         self.products: Array | None = None
-        """Where in PSUM the last write was a matmul's, if anyone keeps count."""
+        """In PSUM, the elements that a matmul wrote last; None unless that is tracked."""
 
     @property
     def space(self) -> Space:
@@ -126,24 +130,26 @@ class Storage:
 
     @property
     def masked(self) -> bool:
-        """Whether a mask left elements out: reading them gives poison instead of an error."""
+        """True if a mask left elements out. Reading them gives poison instead of an error."""
         return self.validity is not None and self.validity.masked
 
     def elements(self, pattern: Pattern, dtype: DType) -> Array:
-        """The elements that a pattern (in elements of ``dtype``) names, as they are held: a view.
+        """Return a view of the elements that a pattern (in elements of ``dtype``) selects.
 
-        A dtype other than the tensor's own needs :meth:`hold_bits` before.
+        A dtype other than the tensor's own requires :meth:`hold_bits` first.
         """
         if pattern is self.whole and dtype is self.dtype:
-            return self.data[...]  # a fifth of the time
+            return self.data[...]  # takes a fifth of the time
         if dtype is self.dtype or dtype == self.dtype:
             dtype = self.data.dtype
         return pattern_view(self.data, pattern, dtype)
 
     def replace(self, values: Array) -> bool:
-        """Let an array that nobody else has be the data of the whole tensor, if it can be.
+        """Adopt ``values`` as the data of the whole tensor; return False if that is impossible.
 
-        Of tensors in HBM, which may be the caller's arrays, it cannot.
+        The caller must hold no other reference to the array. Data in HBM may be the caller's
+        arrays, so
+        they are never replaced.
         """
         held = self.data
         if self.in_hbm or self.shared or values.dtype != held.dtype or values.shape != held.shape:
@@ -155,28 +161,29 @@ class Storage:
         return True
 
     def hold_bits(self) -> None:
-        """From now on hold the dtype's own bits.
+        """Hold the dtype's own bits from now on.
 
-        Of a float that was held as float32, a NaN loses its payload.
+        A NaN that was held as float32 loses its payload.
         """
         if not self.holds_bits:
             self.data = self.bits().reshape(self.data.shape)
             self.holds_bits = True
 
     def bits(self) -> Array:
-        """The data in the dtype's own bits, flat."""
+        """Return the data in the dtype's own bits, flat."""
         if self.data.dtype == self.dtype:
             return np.ascontiguousarray(self.data).reshape(-1)
-        with np.errstate(all="ignore"):  # what was never written can be anything
+        with np.errstate(all="ignore"):  # unwritten elements may have any value
             held = to_bits(self.data, self.dtype)
         return np.ascontiguousarray(held).reshape(-1)
 
-    # -- what is defined -------------------------------------------------------------------------
+    # -- validity codes --------------------------------------------------------------------------
 
     def codes(self, pattern: Pattern, dtype: DType | None = None) -> Array | None:
-        """What is known of the elements of a pattern, the worst of each one's bytes.
+        """Return the worst validity code among the bytes of each element of a pattern.
 
-        None where all of the tensor is defined, or all that is asked of. ``dtype`` None is its own.
+        None if all of these elements are known to be defined. ``dtype`` defaults to the tensor's
+        own.
         """
         gaps = self.validity
         if gaps is None:
@@ -191,7 +198,7 @@ class Storage:
     def mark(
         self, pattern: Pattern, code: int, where: Array | None = None, *, dtype: DType | None = None
     ) -> None:
-        """Note what is known of the elements of a pattern, or of those that ``where`` chooses."""
+        """Set the code of the elements of a pattern, or of those where ``where`` is true."""
         if self.validity is None and code == DEFINED:
             return
         dtype = dtype or self.dtype
@@ -202,15 +209,15 @@ class Storage:
         gaps = self._own_gaps()
         region = self._region(gaps, pattern, dtype)
         region[() if where is None else np.broadcast_to(where, pattern.shape)] = code
-        if self.shared:  # others write there too
+        if self.shared:  # other tensors write there too
             return
         codes = gaps.codes
         assert codes is not None
-        if not codes[-1] and not codes.view(BOOL).any():  # the last one tells, of most kernels
+        if not codes[-1] and not codes.view(BOOL).any():  # the last code decides for most kernels
             self.validity = None
 
     def mark_whole(self) -> None:
-        """Note a write of all of it, by something else than a matmul."""
+        """Mark the whole tensor as written by an instruction other than a matmul."""
         self.products = None
         if self.shared:
             self.mark(self.whole, DEFINED)
@@ -218,7 +225,7 @@ class Storage:
             self.validity = None
 
     def unwritten_box(self) -> tuple[Shape, Shape]:
-        """The smallest box that holds what was never written, all of it if that is nothing."""
+        """Return the smallest box around all unwritten elements; the whole tensor if none."""
         codes = self.codes(self.whole)
         shape = self.allocation.shape
         if codes is None or not (codes >= MASKED_OUT).any():
@@ -228,10 +235,10 @@ class Storage:
         return low, tuple(int(axis.max()) + 1 for axis in places)
 
     def leave_out(self) -> None:
-        """Note that a mask leaves elements out; what was never written becomes poison.
+        """Note that a mask leaves elements out. Unwritten elements become poison.
 
-        Kernels compute on whole tiles after a masked load and mask again when they store, so
-        reading the rest is no error in itself. As NaN it is seen if it reaches an output.
+        Kernels compute on whole tiles after a masked load and mask again when they store. Reading
+        masked-out elements is therefore no error in itself. As NaN they are visible in an output.
         """
         if self.validity is None or self.validity.masked:
             return
@@ -242,7 +249,7 @@ class Storage:
         self.poison()
 
     def poison(self) -> None:
-        """Let what was never written look so: a launch that may go on from there computes NaN."""
+        """Fill unwritten elements with poison, so that a launch that continues computes NaN."""
         gaps = self.validity
         if gaps is None:
             return
@@ -253,7 +260,7 @@ class Storage:
         pattern = self.whole
         blank = poison_array(self.allocation.shape, self.data.dtype)
         dtype = self.dtype
-        if missing.ndim > blank.ndim:  # of each element some bytes
+        if missing.ndim > blank.ndim:  # only some bytes of an element are unwritten
             parts = missing.shape[-1]
             pattern = pattern.finer(parts)
             dtype = np.dtype(f"V{blank.itemsize // parts}")
@@ -261,7 +268,7 @@ class Storage:
         np.copyto(self.elements(pattern, dtype), blank, where=missing)
 
     def _own_gaps(self) -> ValidityMap:
-        """Its gaps, with a code for each element."""
+        """Return the tensor's own validity map, with a code for each element."""
         gaps = self.validity
         if gaps is None or gaps is UNTOUCHED:
             codes = np.full(self.size, DEFINED if gaps is None else UNWRITTEN, _BYTE)
@@ -269,7 +276,10 @@ class Storage:
         return gaps
 
     def _region(self, gaps: ValidityMap, pattern: Pattern, dtype: DType) -> Array:
-        """The codes of the elements of a pattern: a view; of several, along a new last axis."""
+        """Return a view of the codes of a pattern's elements.
+
+        If an element has several codes, they are along a new last axis.
+        """
         assert gaps.codes is not None
         if dtype.itemsize < gaps.unit:
             parts = gaps.unit // dtype.itemsize
@@ -281,13 +291,13 @@ class Storage:
 
 
 POISON_INTEGER = int(np.frombuffer(b"\xa5" * 4, np.int32)[0])
-"""What :func:`poison` fills an int32 with."""
+"""An int32 that :func:`poison_array` fills."""
 
 
 def poison_array(shape: Shape, dtype: DType) -> Array:
-    """An HBM array that looks like nothing anyone computed: NaN, or 0xA5 bytes for integers.
+    """Return an HBM array of poison: NaN for floats, 0xA5 bytes for integers.
 
-    Unwritten elements keep it, so that they are seen even where only values are compared.
+    Unwritten elements keep the poison, so that a comparison of values alone detects them.
     """
     if is_float(dtype):
         host = FLOAT32 if dtype == TFLOAT32 else dtype
@@ -300,7 +310,7 @@ def poison_array(shape: Shape, dtype: DType) -> Array:
 
 
 class SharedBytes:
-    """A part of a memory that tensors share: its bytes, and what is known of each."""
+    """A part of a memory that tensors share: its bytes, and a validity code for each."""
 
     def __init__(self, area: Area) -> None:
         self.area = area
@@ -308,10 +318,10 @@ class SharedBytes:
         self.bytes = np.zeros(shape, _BYTE)
         self.codes = np.full(shape, UNWRITTEN, _BYTE)
         self.merged: SharedBytes | None = None
-        """The larger piece that has taken this one in."""
+        """The larger part that has absorbed this one."""
 
     def take_in(self, area: Area, held: Array, codes: Array) -> None:
-        """Hold what was written in an area, with what is known of it."""
+        """Copy the written bytes of an area, with their codes."""
         rows = slice(area.first - self.area.first, area.last - self.area.first)
         columns = slice(area.low - self.area.low, area.high - self.area.low)
         for own, new in ((self.bytes, held), (self.codes, codes)):
@@ -319,17 +329,17 @@ class SharedBytes:
 
 
 class PlacedMemory:
-    """One memory as far as kernels place tensors in it."""
+    """The tensors that a kernel placed in one memory."""
 
     def __init__(self) -> None:
         self.alone: list[PlacedStorage] = []
-        """The tensors that no other one has overlapped."""
+        """The tensors that overlap no other tensor."""
         self.pieces: list[SharedBytes] = []
         self.rounded: list[Area] = []
-        """Where tensors had exact values other than the machine's when they began to share."""
+        """The areas whose tensors had other exact values than the machine's when sharing began."""
 
     def place(self, storage: PlacedStorage) -> None:
-        """Let a new tensor share the bytes of all that it overlaps."""
+        """Make a new tensor share bytes with all tensors that it overlaps."""
         area = storage.area
         alone = [s for s in self.alone if s.area.overlaps(area)]
         pieces = [p for p in self.pieces if p.area.overlaps(area)]
@@ -356,7 +366,7 @@ class PlacedMemory:
 
 
 class PlacedStorage(Storage):
-    """A tensor with an address. ``shared`` once its data are bytes that others have too."""
+    """A tensor with an address. ``shared`` is true once its bytes belong to other tensors, too."""
 
     __slots__ = ("_piece", "area", "memory", "shared", "start")
 
@@ -371,17 +381,17 @@ class PlacedStorage(Storage):
 
     @property
     def piece(self) -> SharedBytes:
-        """The bytes that it shares."""
+        """The bytes that this tensor shares."""
         while self._piece.merged is not None:
             self._piece: SharedBytes = self._piece.merged
         return self._piece
 
     def may_hide(self) -> bool:
-        """Whether others had exact values other than the machine's where it begins to share."""
+        """Return whether tensors with other exact values share bytes with this one."""
         return any(area.overlaps(self.area) for area in self.memory.rounded)
 
     def held(self) -> tuple[Array, Array]:
-        """Its bytes and their codes, a row for each partition, while it shares none."""
+        """Return the unshared tensor's bytes and their codes, a row for each partition."""
         rows = self.area.last - self.area.first
         codes: Array = np.full((rows, 1), DEFINED if self.validity is None else UNWRITTEN, _BYTE)
         if self.validity is not None and self.validity.codes is not None:
@@ -390,7 +400,7 @@ class PlacedStorage(Storage):
         return held, np.broadcast_to(codes, held.shape)
 
     def share(self, piece: SharedBytes) -> None:
-        """Hold the data in a piece's bytes from now on."""
+        """Hold the data in the shared bytes from now on."""
         if self.validity is None or self.validity is UNTOUCHED:
             self.validity = ValidityMap(None, 1)
         self._piece = piece
@@ -408,10 +418,11 @@ class PlacedStorage(Storage):
         return self.placed(self.piece.codes, self.piece.area, pattern.finer(dtype.itemsize), _BYTE)
 
     def placed(self, base: Array, area: Area, pattern: Pattern, dtype: DType) -> Array:
-        """A pattern's elements in ``base``, the bytes of an area: a view.
+        """Return a view of a pattern's elements in ``base``, the bytes of an area.
 
-        A pattern counts as if the partitions of the tensor lay one after the other, with the bytes
-        that the tensor has of each; in ``base`` they are as far apart as the area's.
+        A pattern counts as if the partitions of the tensor were adjacent, each with the tensor's
+        own
+        bytes. In ``base`` the distance between partitions is the area's.
         """
         offset, shape, strides = pattern
         steps = [stride * dtype.itemsize for stride in strides]
@@ -421,6 +432,6 @@ class PlacedStorage(Storage):
         if not self.in_hbm:
             row = self.allocation.partition_bytes
             number, byte = divmod(byte, row)
-            # No step inside a partition is as long as one.
+            # A step inside a partition is always shorter than a partition.
             steps = [step // row * base.shape[1] if abs(step) >= row else step for step in steps]
         return np.ndarray(shape, dtype, base, first + number * base.shape[1] + byte, steps)

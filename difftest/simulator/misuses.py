@@ -1,7 +1,7 @@
-"""What kernels do that nothing lets them, or that a dialect does not have, or not so: a table.
+"""A table of misuses: rules of the API that have no other home.
 
-A row is data. What a call gets of its arguments is refused by the converters of those, and what an
-instruction refuses is a rule of its record.
+A row is data. Converters check the arguments of a call, and an instruction's rules are in its
+record.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from difftest.simulator.errors import (
 
 
 class Misuse(NamedTuple):
-    """A row: the rule, what a kernel did instead, and what to do about it.
+    """A row: the rule, its violation, and the remedy.
 
-    Called with what was received, it is the error, to be raised or noted.
+    Calling it with the received input returns the error, to be raised or reported.
     """
 
     rule: str

@@ -1,9 +1,9 @@
-"""Tiles of which a mask keeps only elements that lie inside their tensor.
+"""Tiles of which a mask keeps only elements inside their tensor.
 
-A mask whose true region is no box can keep each access inside its tensor although the box around
-that region leaves it: ``nl.load(x[3 * p + f], mask=3 * p + f < 299)`` of an ``x`` of 299 elements.
-"Out-of-bound access can be avoided by providing a proper mask" (AWS ``nki.errors.rst`` at tag
-v2.26.0, err_tensor_access_out_of_bound).
+The true region of a mask may be no box. Each access can then be inside its tensor although the
+box around the region leaves it: ``nl.load(x[3 * p + f], mask=3 * p + f < 299)`` of an ``x`` of 299
+elements. "Out-of-bound access can be avoided by providing a proper mask" (AWS ``nki.errors.rst`` at
+tag v2.26.0, err_tensor_access_out_of_bound).
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from difftest.simulator.tile import Tile
 class PartialTile(Tile):
     """The elements of a tile that a mask keeps, in the tile's shape.
 
-    An element that the mask leaves out reads as the first one that it keeps, and is not written.
-    The pattern is the smallest box of the tensor that has all kept elements.
+    A masked-out element reads as the first kept element, and is not written. The pattern is the
+    smallest box of the tensor that contains all kept elements.
     """
 
     __slots__ = ("_index", "_kept", "_numbers")
     _strided = False
 
     def __init__(self, tile: Tile, numbers: Array, kept: Array) -> None:
-        """Parameters are the tile, and for each of its elements the number and the mask's bool."""
+        """Take the tile, and the number and the mask's bool of each of its elements."""
         first = numbers[kept][0]
         self._kept = kept
         self._numbers = np.where(kept, numbers, first)
@@ -43,11 +43,11 @@ class PartialTile(Tile):
         return self._kept.size
 
     def _take(self, region: Array) -> Array:
-        """The elements of ``region``, which is what the pattern names: a copy."""
+        """Return a copy of the elements of ``region``, which has the pattern's elements."""
         return np.asarray(region[self._index])
 
     def _give(self, region: Array, values: Any, where: Array | None = None) -> None:
-        """Put values where the mask, and ``where``, keep the elements."""
+        """Write values where the mask, and ``where``, keep the elements."""
         chosen = self._kept if where is None else self._kept & where
         place = tuple([numbers[chosen] for numbers in self._index])
         further = region.ndim - len(self._index)
@@ -55,7 +55,7 @@ class PartialTile(Tile):
         region[place] = spread[chosen]
 
     def _repeats(self) -> bool:
-        """Return whether two elements that the mask keeps are the same one of the tensor."""
+        """Return whether the mask keeps an element of the tensor twice."""
         kept = self._numbers[self._kept]
         return len(np.unique(kept)) < len(kept)
 
@@ -64,7 +64,7 @@ class PartialTile(Tile):
         return False
 
     def _first_partition(self) -> int:
-        """Return the partition of the first row, of which the mask keeps an element."""
+        """Return the partition of the first row with a kept element."""
         first = int(self._numbers.reshape(len(self._numbers), -1)[0].min())
         partition = first // self._step() % self._storage.allocation.partitions
         return int(self._storage.start[0] + partition)
@@ -74,7 +74,7 @@ class PartialTile(Tile):
         return ("partial", self._space, self.dtype, self.shape, *place)
 
     def _span(self) -> tuple[int, int]:
-        """Return the first and the last byte of a partition, of the elements that are kept."""
+        """Return the first and the last byte of a partition among the kept elements."""
         free = self._numbers % self._step()
         start = self._storage.start[1]
         low = int(free.min())
@@ -83,17 +83,17 @@ class PartialTile(Tile):
 
 
 def kept_inside(tile: Tile, kept: Array, box: tuple[slice, ...] | None = None) -> Tile:
-    """Return what a mask keeps of a tile that leaves its tensor.
+    """Return the kept elements of a tile that leaves its tensor.
 
     Parameters
     ----------
     tile : a tile whose pattern leaves its tensor.
-    kept : the mask's bools, over as many elements as the tile has; their shape is the result's.
+    kept : the mask's bools, one for each element of the tile, in the shape of the result.
     box : the part of ``kept`` to return; all of it by default.
 
     Raises
     ------
-    OutOfBoundsError : the mask keeps an element that lies outside the tensor.
+    OutOfBoundsError : the mask keeps an element outside the tensor.
     """
     assert isinstance(tile._axes, tuple)
     inside = np.ones(tile.shape, dtype=BOOL)
@@ -126,7 +126,7 @@ def _outside(tile: Tile, number: int, axis: Axis, index: int) -> Exception:
 
 
 def _holding(tile: Tile, numbers: Array) -> tuple[Pattern, tuple[Array, ...]]:
-    """Return a box of the tensor that has elements of these numbers, and each one's place in it.
+    """Return a box of the tensor around these element numbers, and each one's index in it.
 
     In HBM the box is a run of elements. On chip its axes are partitions, blocks and the elements of
     a partition.

@@ -1,9 +1,9 @@
-"""Access patterns: which elements of a tensor an instruction names, in which order.
+"""Access patterns: the elements of a tensor that an instruction accesses, in order.
 
-What the hardware's engines and the DMA are told: an offset, and for each axis a count and a step
-(AWS writes the pairs ``[step, count]``, ``nki/deep-dives/nki-aps.rst`` at tag v2.32.0). Here counts
-are the ``shape`` and steps the ``strides``, all in elements. A pattern is integers alone: it knows
-nothing of memories, dtypes or data.
+The hardware's engines and the DMA take an offset, and a count and a step for each axis (AWS writes
+the pairs ``[step, count]``, ``nki/deep-dives/nki-aps.rst`` at tag v2.32.0). Here counts are the
+``shape`` and steps the ``strides``, all in elements. A pattern consists of integers alone. It has
+no memory, dtype or data.
 """
 
 from __future__ import annotations
@@ -27,41 +27,41 @@ class Pattern(NamedTuple):
     @staticmethod
     @lru_cache(maxsize=4096)
     def whole(shape: Shape) -> Pattern:
-        """All of a tensor of this shape, in row-major order."""
+        """Return the pattern of a whole tensor of this shape, in row-major order."""
         return Pattern(0, shape, contiguous_strides(shape))
 
     @property
     def size(self) -> int:
-        """How many elements it names; one that it names twice counts twice."""
+        """The number of elements; an element that occurs twice counts twice."""
         return math.prod(self.shape)
 
     def elements(self) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-        """Their numbers, in the pattern's shape."""
+        """Return the element numbers, in the pattern's shape."""
         numbers = np.array(self.offset, dtype=np.int64)
         for count, stride in zip(self.shape, self.strides, strict=True):
             numbers = np.add.outer(numbers, np.arange(count, dtype=np.int64) * stride)
         return numbers
 
     def extent(self) -> tuple[int, int]:
-        """The lowest and the highest element that it names."""
+        """Return the lowest and the highest element number."""
         below, above = _reach(self.shape, self.strides)
         return self.offset + below, self.offset + above
 
     def fits(self, size: int) -> bool:
-        """Whether each element that it names is one of the first ``size``."""
+        """Return whether each element is one of the first ``size``."""
         low, high = self.extent()
         return low >= 0 and high < size
 
     def in_order(self) -> bool:
-        """Whether it takes adjacent elements in row-major order, without a gap or a repeat."""
+        """Return whether the elements are adjacent in row-major order, each once."""
         return _in_order(self.shape, self.strides)
 
     def is_whole(self, size: int) -> bool:
-        """Whether it is all of a tensor of ``size`` elements in its own order."""
+        """Return whether the pattern is a whole tensor of ``size`` elements in its own order."""
         return self.offset == 0 and self.size == size and _in_order(self.shape, self.strides)
 
     def repeats(self) -> bool:
-        """Whether it names an element more than once."""
+        """Return whether an element occurs more than once."""
         return _repeats(self.shape, self.strides)
 
     # -- patterns of patterns: each names some of the same elements --------------------------
@@ -69,7 +69,7 @@ class Pattern(NamedTuple):
     def splice(
         self, first: int, end: int, shape: Shape, strides: Shape, further: int = 0
     ) -> Pattern:
-        """Other axes instead of some, beginning ``further`` elements later."""
+        """Replace the axes ``first`` to ``end``, and move the start by ``further`` elements."""
         return Pattern(
             self.offset + further,
             (*self.shape[:first], *shape, *self.shape[end:]),
@@ -77,16 +77,16 @@ class Pattern(NamedTuple):
         )
 
     def slice(self, axis: int, start: int, count: int, step: int = 1) -> Pattern:
-        """``count`` places of an axis, from ``start`` on, each ``step`` after the one before."""
+        """Return ``count`` places of an axis from ``start``, with a step."""
         stride = self.strides[axis]
         return self.splice(axis, axis + 1, (count,), (stride * step,), start * stride)
 
     def select(self, axis: int, index: int) -> Pattern:
-        """One place of an axis, which is gone then."""
+        """Return one place of an axis, without that axis."""
         return self.splice(axis, axis + 1, (), (), index * self.strides[axis])
 
     def permute(self, axes: Shape) -> Pattern:
-        """The axes in another order."""
+        """Return the pattern with its axes in another order."""
         return Pattern(
             self.offset,
             tuple([self.shape[axis] for axis in axes]),
@@ -94,11 +94,14 @@ class Pattern(NamedTuple):
         )
 
     def expand(self, axis: int) -> Pattern:
-        """An axis of size 1 more, before ``axis``."""
+        """Insert an axis of size 1 before ``axis``."""
         return self.splice(axis, axis, (1,), (0,))
 
     def broadcast_to(self, shape: Shape) -> Pattern | None:
-        """As NumPy's: axes of size 1 repeat (stride 0), new ones come first; None if it differs."""
+        """Broadcast as NumPy does: axes of size 1 repeat (stride 0), new ones come first.
+
+        Or None.
+        """
         missing = len(shape) - len(self.shape)
         if missing < 0:
             return None
@@ -110,23 +113,24 @@ class Pattern(NamedTuple):
         return Pattern(self.offset, shape, tuple(strides))
 
     def reshape(self, shape: Shape) -> Pattern | None:
-        """The same elements in the same order in another shape of the same size.
+        """Return the elements in the same order in another shape of equal size.
 
-        None if no strides do that: the elements are not adjacent.
+        None if no strides express it, because the elements are not adjacent.
         """
         strides = _reshaped(self.shape, self.strides, shape)
         return None if strides is None else Pattern(self.offset, shape, strides)
 
     def finer(self, parts: int) -> Pattern:
-        """Each element as ``parts`` of ``1 / parts`` its size, along a new last axis."""
+        """Split each element into ``parts`` of ``1 / parts`` its size, along a new last axis."""
         strides = tuple([stride * parts for stride in self.strides])
         return Pattern(self.offset * parts, (*self.shape, parts), (*strides, 1))
 
     def coarser(self, parts: int) -> Pattern | None:
-        """Each ``parts`` adjacent elements of the last axis as one element.
+        """Merge each ``parts`` adjacent elements of the last axis into one element.
 
-        None if they are no such elements: the last axis has a step or is no multiple of ``parts``,
-        or another axis or the offset leads into the middle of one.
+        None if that is impossible: the last axis has a step or is no multiple of ``parts``, or
+        another
+        axis or the offset leads into the middle of an element.
         """
         *counts, last = self.shape or (1,)
         *steps, step = self.strides or (1,)
@@ -140,7 +144,7 @@ class Pattern(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def contiguous_strides(shape: Shape) -> Shape:
-    """Row-major strides, in elements."""
+    """Return row-major strides, in elements."""
     strides = []
     step = 1
     for size in reversed(shape):
@@ -151,7 +155,7 @@ def contiguous_strides(shape: Shape) -> Shape:
 
 @lru_cache(maxsize=4096)
 def _reach(shape: Shape, strides: Shape) -> tuple[int, int]:
-    """How far a pattern goes below and above its first element."""
+    """Return how far a pattern extends below and above its first element."""
     reach = [stride * (size - 1) for size, stride in zip(shape, strides, strict=True)]
     return sum(min(0, step) for step in reach), sum(max(0, step) for step in reach)
 
@@ -174,7 +178,7 @@ def _repeats(shape: Shape, strides: Shape) -> bool:
         return False
     if not min(axes)[0]:
         return True
-    # An axis steps into the reach of another, which need not be onto its elements.
+    # An axis that steps into the reach of another may still miss its elements.
     offsets = np.zeros(1, dtype=np.int64)
     for stride, size in axes:
         offsets = np.add.outer(offsets, np.arange(size) * stride).ravel()

@@ -1,13 +1,12 @@
-"""Programs that run side by side: threads, of which one runs at a time, in an order of its own.
+"""A cooperative scheduler: programs run in threads, one at a time, in a fixed order.
 
-A baton is handed on where a program waits for others, ends, or is about to touch memory that they
-share while another one is behind: then the one that has done fewest steps catches up first. So
-what they see of each other is what they would see if they ran step by step in turn, each launch
-does the same, and programs that share nothing run one after the other.
+A program yields where it waits for others, where it ends, and before it accesses shared memory
+while another program is behind. The program that has done the fewest steps then runs first. As a
+result, programs see each other's writes as if they ran step by step in turn. All launches do the
+same. Programs that share nothing run one after the other.
 
-An :class:`ExecutionOrder` is for whoever asks whether a kernel keeps its claim that the order of
-programs, or of the iterations of ``affine_range``, does not matter: the outputs are the same in
-each then.
+An :class:`ExecutionOrder` tests a kernel's claim that the order of programs, or of the iterations
+of ``affine_range``, does not matter. If the claim holds, the outputs are equal in each order.
 """
 
 from __future__ import annotations
@@ -34,12 +33,13 @@ class ExecutionOrder(NamedTuple):
 
     Attributes
     ----------
-    loop : the line of the ``affine_range`` whose iterations it is about; None for the programs.
-    serial : whether programs run one after the other that would take turns, those of today's
-        dialect; reversed they do anyway.
-    held : lines at which a program lets all others go on until each of them has come to one, too,
-        or has ended; serial the first program does, where it reads, and the others go on to their
-        ends. The programs of a classic grid run side by side for it.
+    loop : the line of the ``affine_range`` whose iterations are reordered; None for the programs.
+    serial : whether programs of the current dialect run one after the other instead of taking
+    turns.
+        Reversed programs always do.
+    held : lines at which a program yields until each other program has reached one of them or has
+        ended. With ``serial``, the first program yields where it reads, and the others run to
+        their ends. The programs of a classic grid then run side by side.
     """
 
     loop: Location | None = None
@@ -49,7 +49,7 @@ class ExecutionOrder(NamedTuple):
     held: frozenset[Location | None] = frozenset()
 
     def arranged(self, items: Sequence[T]) -> Sequence[T]:
-        """The items in this order."""
+        """Return the items in this order."""
         if self.seed is not None:
             rng = np.random.default_rng((self.seed, len(items)))
             return [items[place] for place in rng.permutation(len(items))]
@@ -57,19 +57,19 @@ class ExecutionOrder(NamedTuple):
 
 
 FORWARD = ExecutionOrder()
-"""The simulator's own."""
+"""The simulator's own order."""
 
 
 class DeadlockError(KernelError):
-    """Programs wait for each other, or for one that has ended."""
+    """Programs wait for each other, or for a program that has ended."""
 
 
 class ProgramStopped(BaseException):
-    """Ends a program whose launch is over; not an Exception, so that kernels do not catch it."""
+    """Ends a program whose launch is over. It is not an Exception, so kernels do not catch it."""
 
 
 class Waiter(NamedTuple):
-    """A program that waits at a point of communication."""
+    """A program that waits at a rendezvous."""
 
     point: Hashable
     members: tuple[int, ...]
@@ -79,14 +79,14 @@ class Waiter(NamedTuple):
 
 
 class ProgramScheduler:
-    """Who runs, and who waits for whom.
+    """A cooperative scheduler: runs one program at a time.
 
     Parameters
     ----------
-    names : of the programs, for errors.
-    handed_on : called with two programs' numbers when the second one goes on after the first.
+    names : the programs' names, for errors.
+    handed_on : called with two programs' numbers when the second one continues after the first.
     first : the program that begins, and runs as far as it can; by default they take turns.
-    holds : whether a program that gives way does so to any other, and not to who is behind alone.
+    holds : whether a program yields to any other program, not only to those that are behind.
     """
 
     def __init__(
@@ -102,23 +102,24 @@ class ProgramScheduler:
         self._handed_on = handed_on
         self._changed = threading.Condition()
         self._turn: int | None = None
-        """Whose turn it is: nobody's before all programs have a thread."""
+        """The running program; None before all programs have a thread."""
         self._first = first or 0
         self._arrivals: dict[int, Waiter] = {}
         self._met: dict[int, dict[int, Any]] = {}
         self._ended: set[int] = set()
         self._steps = dict.fromkeys(range(len(names)), 0)
-        """How far each program was when it last handed the baton on."""
+        """The steps of each program when it last yielded."""
         self._ahead = dict.fromkeys(range(len(names)), 0)
-        """What to add to a program's own steps: those that meet go on as if equally far."""
+        """The offset to a program's own steps: programs that meet continue as equals."""
         self._failure: BaseException | None = None
 
     def run(self, programs: Sequence[Callable[[], Any]]) -> list[Any]:
-        """Run the programs, each in a thread and a context of its own; what they return.
+        """Run the programs, each in its own thread and context; return their results.
 
         Raises
         ------
-        DeadlockError : they wait for each other. Whatever a program raises ends all of them.
+        DeadlockError : the programs wait for each other. Any exception of a program ends all of
+        them.
         """
         returned: list[Any] = [None] * len(programs)
         threads = [
@@ -131,15 +132,16 @@ class ProgramScheduler:
             for number, program in enumerate(programs)
         ]
         try:
-            for thread in threads:  # an interrupt of this loop may leave one that never starts
+            for thread in threads:  # an interrupt of this loop may leave a thread that never starts
                 thread.start()
             with self._changed:
                 self._turn = self._first
                 self._changed.notify_all()
             for thread in threads:
-                while thread.is_alive():  # a signal that comes as a wait begins is seen after it
+                # a signal at the start of a wait is handled after the wait
+                while thread.is_alive():
                     thread.join(timeout=0.1)
-        except BaseException as error:  # an interrupt, in the thread that waits
+        except BaseException as error:  # an interrupt, in the waiting thread
             self._fail(error)
             raise
         failure = self._failure
@@ -154,18 +156,18 @@ class ProgramScheduler:
             raise ProgramStopped
 
     def yield_turn(self, me: int, steps: int) -> None:
-        """Let those that are behind catch up, before a program touches what they share.
+        """Let programs that are behind catch up, before a program accesses shared memory.
 
         Parameters
         ----------
-        steps : how many the program has done by itself; among equals the first one goes on.
+        steps : the number of steps that the program has done; among equals the first one continues.
         """
         with self._changed:
             self._steps[me] = steps + self._ahead[me]
             if not self._takes_turns:
                 return
             free = [n for n in self._steps if n not in self._arrivals and n not in self._ended]
-            if self._holds:  # the next one in turn; itself last of all
+            if self._holds:  # the next program in turn; the caller last
                 chosen = min(free, key=lambda number: (number - me - 1) % len(self.names))
             else:
                 chosen = min(free, key=lambda number: (self._steps[number], number))
@@ -182,15 +184,15 @@ class ProgramScheduler:
         call: str,
         steps: int = 0,
     ) -> Mapping[int, Any]:
-        """Wait until all members are at a point; what each has given there, by number.
+        """Wait until all members have reached a point; return their values, by number.
 
-        The last one to arrive goes on first.
+        The last member to arrive continues first.
 
         Parameters
         ----------
-        point : what the members have to agree on.
-        call : the call, for the error if they never meet.
-        steps : as :meth:`give_way` takes them.
+        point : the members must agree on it.
+        call : the call, for the error if the members never meet.
+        steps : see :meth:`yield_turn`.
         """
         with self._changed:
             self._steps[me] = steps + self._ahead[me]
@@ -214,7 +216,7 @@ class ProgramScheduler:
                 self._await_turn(me)
             returned[me] = program()
         except ProgramStopped as stopped:
-            self._fail(stopped)  # of a launch around this one, unless this one has failed itself
+            self._fail(stopped)  # from an enclosing launch, unless this launch has failed itself
             return
         except BaseException as error:
             self._fail(error)
@@ -231,7 +233,7 @@ class ProgramScheduler:
             raise ProgramStopped
 
     def _hand_on(self, me: int) -> None:
-        """Let the next program that can run do so; where there is none, the launch fails."""
+        """Run the next program that can run; if there is none, the launch fails."""
         count = len(self.names)
         for number in ((me + step) % count for step in range(1, count)):
             if number not in self._arrivals and number not in self._ended:
@@ -278,15 +280,15 @@ class Rank(NamedTuple):
 
 
 class ProgramContext:
-    """Which program of a grid a core runs, and among whom.
+    """The program that a core runs, and its place among the others.
 
     Attributes
     ----------
-    program : its place in the grid.
-    baton : of the programs that run side by side; None where one runs alone.
-    number : of this program to the baton.
-    steps : how many instructions it has asked for, where it runs beside others.
-    rank : among several ranks; None where a kernel is launched alone.
+    program : its index in the grid.
+    scheduler : the scheduler of programs that run side by side; None if a program runs alone.
+    number : the program's number in the scheduler.
+    steps : the number of instructions it has issued, if it runs beside others.
+    rank : its place among several ranks; None for a single launch.
     """
 
     def __init__(self, program: tuple[int, ...]) -> None:
@@ -297,9 +299,10 @@ class ProgramContext:
 
 
 class YieldOnShared(Follower):
-    """Before a program touches what programs share, those go first that are behind.
+    """Let programs that are behind run first, before a program accesses shared memory.
 
-    What none of them has written yet, and none has to, is an argument: it is the same to all.
+    A tensor that no program has written, and that needs no write, is an argument: all programs see
+    the same values.
     """
 
     def __init__(self, core: Any) -> None:
@@ -329,13 +332,13 @@ _LIMITED = threading.Lock()
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """A scope in which BLAS has one thread; after it, as many as before. It costs microseconds.
+    """Limit BLAS to one thread within the block. It costs microseconds.
 
-    The products of a kernel are those of tiles. Threads that wait for their share of one spin, and
-    where another process has the core, for hundreds of times as long as the product takes.
+    The matrix products of a kernel have the size of tiles. BLAS threads spin while they wait for
+    work. If another process uses the core, that takes hundreds of times longer than the product.
 
-    The number is the process's. A scope inside another, or beside it in another thread, leaves it
-    alone: so scopes that overlap cannot take the limit for the number to go back to.
+    The limit belongs to the process. A nested or concurrent block leaves it unchanged, so that
+    overlapping blocks cannot restore a wrong limit.
     """
     if not _LIMITED.acquire(blocking=False):
         yield
@@ -353,5 +356,5 @@ def one_thread() -> Iterator[None]:
 
 @functools.cache
 def _blas() -> ThreadpoolController:
-    """The libraries that NumPy has loaded: it takes a millisecond to look for them."""
+    """Return the libraries that NumPy has loaded. Finding them takes a millisecond."""
     return ThreadpoolController().select(user_api="blas")

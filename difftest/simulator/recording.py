@@ -1,7 +1,7 @@
-"""Events: what the trace says of an instruction; moves joined with what they move.
+"""Record the events of a trace, and fuse moves with the instructions that made their data.
 
-The first is for each operand, each time, so it is written for speed: a launch of tiny instructions
-pays for recording, not for detectors.
+:func:`region_of` runs for each operand of each instruction, so it is written for speed. Recording
+dominates the time of a launch of many small instructions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _make = tuple.__new__  # a NamedTuple's own __new__ takes twice the time
 
 
 def region_of(tile: Tile, role: str) -> Region:
-    """All of ``tile``, as the instruction touches it that calls it ``role``."""
+    """Return the region of all of ``tile``, under the instruction's name ``role``."""
     storage = tile._storage
     pattern = tile._pattern
     dtype = tile.dtype
@@ -50,68 +50,71 @@ def region_of(tile: Tile, role: str) -> Region:
 
 
 class LineTracker:
-    """The kernel's lines that are being executed.
+    """The kernel's source lines that are being executed.
 
     Attributes
     ----------
-    caller : the frame that called the simulator, where
-        :func:`difftest.simulator.frontend.dispatch.entering` noted it: no kernel's line lies
-        further in. None where the kernel has to be looked for.
-    tracer : what watches the kernel by ``sys.settrace``, and nothing within the simulator; None
-        where nobody does.
+    caller : the frame that called the simulator, if
+        :func:`difftest.simulator.frontend.dispatch.entering` noted it. Frames further in contain no
+        line of a kernel. None if the kernel's frame must be searched for.
+    tracer : the ``sys.settrace`` function that watches kernels and nothing within the simulator;
+    None
+        without one.
     """
 
     def __init__(self) -> None:
         self.caller: FrameType | None = None
-        self._of: FrameType | None = None
+        self._frame: FrameType | None = None
         self._stacks: dict[int, tuple[Location, ...]] = {}
-        """By place in the code of that frame."""
-        self._around: tuple[Location, ...] | None = None
-        """The lines around it, once they are known."""
+        """The stacks of that frame, by its last instruction."""
+        self._callers: tuple[Location, ...] | None = None
+        """The lines of the frame's callers, once they are found."""
         tracer = sys.gettrace()
         self.tracer = tracer if getattr(tracer, "of_kernels", False) else None
 
     def watch(self, *, kernel: bool) -> None:
-        """Let the tracer see what comes next, or not; another, such as a debugger's, stays."""
+        """Enable the tracer for kernel code, or disable it; keep a foreign one, e.g. a debugger."""
         if sys.gettrace() is (None if kernel else self.tracer):
             sys.settrace(self.tracer if kernel else None)
 
     def stack(self) -> tuple[Location, ...]:
-        """The lines, innermost first.
+        """Return the lines, innermost first.
 
-        Those around a function's frame stay the same as long as it runs, so that they are looked
-        for once, and then its own line alone. A generator may go on for somebody else.
+        The callers' lines stay the same as long as a function's frame runs, so they are looked up
+        once.
+        After that, only the frame's own line is. A generator may be resumed by a different caller.
         """
         frame = self.caller
         if frame is None:
             return kernel_stack()
-        if frame is not self._of:
+        if frame is not self._frame:
             if frame.f_code.co_flags & _RESUMED:
                 return kernel_stack(frame)
-            self._of = frame
+            self._frame = frame
             self._stacks = {}
-            self._around = None
+            self._callers = None
         lines = self._stacks.get(frame.f_lasti)
         if lines is None:
-            lines = self._stacks[frame.f_lasti] = kernel_stack(frame, self._around)
-            self._around = lines[1:]
+            lines = self._stacks[frame.f_lasti] = kernel_stack(frame, self._callers)
+            self._callers = lines[1:]
         return lines
 
 
 Part = tuple["Tile", "Array | None"]
-"""A tile that an instruction touches in part, and what of it: bools over its elements, or the
-numbers of those in its tensor; None where that is not known."""
+"""A tile that an instruction accesses in part, and its accessed elements: bools over the tile's
+elements, or element numbers in the tensor. None if the elements are unknown.
+"""
 
 
 class InstructionAccesses(NamedTuple):
-    """What an instruction read and wrote.
+    """The tiles that an instruction read and wrote.
 
     Attributes
     ----------
-    roles : of ``writes``, then of ``reads``, one each.
-    numbers : those that ``kind`` names.
-    parts : those of the tiles of which not every element is touched, with what is.
-    moved : the tile that it only takes to its destination: see :func:`fuse_moves`.
+    roles : one for each of ``writes``, then one for each of ``reads``.
+    numbers : the numeric operands that ``kind`` names.
+    parts : the tiles that are accessed in part, with the accessed elements.
+    moved : the tile that the instruction only moves to its destination: see :func:`fuse_moves`.
     """
 
     kind: EventKind
@@ -124,11 +127,11 @@ class InstructionAccesses(NamedTuple):
 
 
 class EventRecorder(Follower):
-    """What writes the events of a trace.
+    """The follower that records the events of a trace.
 
     Attributes
     ----------
-    moved : number of an event -> the result that it only takes to its destination.
+    moved : number of an event -> the result that it only moves to its destination.
     """
 
     name = "events"
@@ -138,7 +141,7 @@ class EventRecorder(Follower):
 
     def touched(self, number: int, touched: InstructionAccesses) -> None:
         kind, writes, reads, roles, numbers, parts, moved = touched
-        core: Any = RUNNING.get()  # kept, it would hold its launch until garbage is collected
+        core: Any = RUNNING.get()  # looked up each time: a stored core would keep its launch alive
         tiles = [*writes, *reads]
         split = len(writes)
         regions = list(map(region_of, tiles, roles))
@@ -160,7 +163,7 @@ class EventRecorder(Follower):
 
 
 def mark_in_part(regions: list[Region], tiles: Sequence[Tile], parts: Sequence[Part]) -> None:
-    """Say which of the regions of ``tiles`` are not touched whole, and what is touched of them."""
+    """Mark the regions of ``tiles`` that are accessed in part, with the accessed elements."""
     for number, tile in enumerate(tiles):
         for touched, chosen in parts:
             if tile is touched:
@@ -178,30 +181,32 @@ def _places(tile: Tile, chosen: Array | None) -> Places | None:
 
 
 def _numbers(tile: Tile) -> Array:
-    """A tile's elements by number, flat."""
+    """Return the numbers of a tile's elements, flat."""
     return tile._take(tile._pattern.elements()).reshape(-1)
 
 
 def fuse_moves(events: list[Event], moved: Mapping[int, Allocation]) -> list[Event]:
-    """Join each result that was only moved to its destination with the instruction that made it.
+    """Fuse each result that was only moved to its destination with the instruction that made it.
 
-    In the classic API an instruction returns a tile and ``dst[...] = instruction(...)`` puts it
-    where it belongs; the hardware's instruction writes to ``dst`` directly. A kernel runs in two
-    steps here too, and its trace has one. The two must be adjacent in program order, and an
-    instruction is joined with one move at most.
-    A product that was only accumulated elsewhere is left out: the matmul that accumulates has an
-    event of its own.
+    In the classic API an instruction returns a tile, and ``dst[...] = instruction(...)`` moves it
+    to
+    its destination. The hardware's instruction writes to ``dst`` directly. The simulator runs both
+    steps, and the trace shows one. The two must be adjacent in program order. An instruction is
+    fused
+    with one move at most. A product that was only accumulated elsewhere is left out: the matmul
+    that
+    accumulates has an event of its own.
 
     Parameters
     ----------
-    events : in program order; those that are joined are changed.
-    moved : number of an event -> the result that it only takes to its destination.
+    events : in program order; fused events are changed.
+    moved : number of an event -> the result that it only moves to its destination.
     """
     fused: list[Event] = []
     joined = False
-    """Whether the last of them has been joined with its move."""
+    """Whether the last fused event has been joined with its move."""
     seen: tuple[Anomaly, ...] = ()
-    """By a product that is left out: the matmul that accumulates saw the same."""
+    """The anomalies of products that are left out. The accumulating matmul takes them over."""
     for event in events:
         source = moved.get(event.number)
         is_made = source is not None and fused and fused[-1].writes[0].allocation is source

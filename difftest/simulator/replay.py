@@ -1,12 +1,12 @@
-"""A tape run again on other arrays, without the kernel's Python.
+"""Run a tape again on other arrays, without the kernel's Python.
 
-:func:`replayed` makes of a tape what :func:`~difftest.simulator.launch.launch` takes as a kernel.
-Each call goes through the ordinary gate: rules, memory, what is defined, the exact run, the oracle
-and the trace follow as in any launch, and say the kernel's own lines. What depends on data follows
-them where instructions do: gathers, offsets in tiles, random numbers. What Python decided by them,
-a register's value, has to stay what it was.
+:func:`replay_tape` turns a tape into a kernel for :func:`~difftest.simulator.launch.launch`. Each
+call goes through the ordinary gate. Rules, memory, validity, the exact run, the oracle and the
+trace therefore work as in any launch, and report the kernel's own lines. Instructions that depend
+on data, such as gathers, offsets in tiles and random numbers, follow the new data. Python's
+decisions do not: the value of a register must stay the same.
 
-A tape may come from a process that nobody trusts. What it holds is checked when it is used.
+A tape may come from an untrusted process. Its contents are checked when they are used.
 """
 
 from __future__ import annotations
@@ -35,21 +35,22 @@ from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Iteration
 
 MOST = 2**31
-"""Elements of a pattern or a tensor."""
+"""The limit on the elements of a pattern or a tensor."""
 MOST_PROGRAMS = 2**12
 
 
 class ReplayError(NkiError):
-    """A tape does not fit the arrays, or is none that a launch could have left."""
+    """A tape does not fit the arrays, or no launch can have recorded it."""
 
 
 def replay_tape(tape: Tape) -> Launchable:
-    """The launch of a tape, as a kernel: the same parameters, of which arrays alone count.
+    """Return a tape's launch as a kernel with the same parameters; it uses the arrays alone.
 
     Raises
     ------
-    ReplayError : at the launch, where arrays differ from the tape's in number, shape or dtype, or
-        where a call of the tape is none. NotModelledError : where the data lead elsewhere.
+    ReplayError : at the launch, if arrays differ from the tape's in number, shape or dtype, or if a
+        call of the tape is invalid.
+    NotModelledError : the data would lead the kernel elsewhere.
     """
     machine = MACHINES.get(tape.machine)
     if not (min(tape.grid, default=1) > 0 and math.prod(tape.grid) <= MOST_PROGRAMS):
@@ -64,7 +65,7 @@ def replay_tape(tape: Tape) -> Launchable:
 
 
 class _NkiReplay(NkiLaunchable):
-    """A replay of today's dialect, on the machine of the tape."""
+    """A replay of the current dialect, on the machine of the tape."""
 
     machine = Launchable.machine
 
@@ -84,7 +85,7 @@ def _no_tape(received: str, rule: str) -> ReplayError:
 
 
 def _function(tape: Tape) -> Callable[..., Any]:
-    """What does what a tape says."""
+    """Return a function that makes the calls of a tape."""
 
     def replay(*values: Any, **named: Any) -> list[Tile] | None:
         core = current()
@@ -102,7 +103,7 @@ def _function(tape: Tape) -> Callable[..., Any]:
 
 
 def _signature(tape: Tape) -> inspect.Signature:
-    """The kernel's parameters, which launches go by."""
+    """Return the kernel's signature, which launches use."""
     several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     empty = inspect.Parameter.empty
     parameters = []
@@ -118,7 +119,7 @@ def _signature(tape: Tape) -> inspect.Signature:
 
 
 def _arranged(calls: list[TapedCall], core: Core) -> list[TapedCall]:
-    """The calls of a program; the turns of one loop in the order of the launch."""
+    """Return a program's calls; the iterations of one loop are in the order of the launch."""
 
     def turn(call: TapedCall) -> Iteration | None:
         return next((t for t in call.loops if t.loop.location == core.loops.order.loop), None)
@@ -134,7 +135,7 @@ def _arranged(calls: list[TapedCall], core: Core) -> list[TapedCall]:
 
 
 def _inputs(tape: Tape, values: Any) -> dict[int, Storage]:
-    """The arguments' tensors by their numbers on the tape."""
+    """Return the arguments' tensors by their numbers on the tape."""
     storages = [leaf._storage for leaf in tree_leaves(values) if isinstance(leaf, Tile)]
     numbers = [number for parameter in tape.parameters for number in parameter.tensors]
     if not tape.inputs.keys() >= set(numbers):
@@ -157,7 +158,7 @@ def _shown(tensors: Sequence[tuple[Shape, Any]]) -> str:
 
 
 class _Program:
-    """One program of the grid, as it is replayed.
+    """A program of the grid during a replay.
 
     Attributes
     ----------
@@ -168,12 +169,12 @@ class _Program:
         self.core = core
         self.tensors = tensors
         self._tiles: dict[TileForm, Tile] = {}
-        """Those of the call that runs: what was one tile is one again."""
+        """The tiles of the running call. One tile of the tape becomes one tile again."""
         self._literals: dict[int, Any] = {}
-        """The oracle's tensors, which it holds as long as somebody else does."""
+        """The oracle's tensors. The oracle itself keeps only weak references."""
 
     def run(self, step: TapedCall) -> None:
-        """Make a call again, at its line."""
+        """Repeat a call at its line."""
         core = self.core
         core.loops.turns = step.loops
         if step.loops:
@@ -182,7 +183,7 @@ class _Program:
             result = self._made(step)
         except (NkiError, OracleError):
             raise
-        except Exception as error:  # of arguments that no launch gave
+        except Exception as error:  # caused by arguments that no launch can have passed
             received = f"{step.call}: {type(error).__name__}: {error}"
             raise _no_tape(received[:160], "calls that a launch made") from error
         storage = getattr(result, "_storage", result)
@@ -199,7 +200,7 @@ class _Program:
             )
 
     def _made(self, step: TapedCall) -> Any:
-        """What a call makes."""
+        """Return the result of a call."""
         call = CALLS.get(step.call)
         if call is None:
             raise _no_tape(f"a call {step.call!r:.40}", f"calls of {', '.join(CALLS)}")
@@ -214,13 +215,13 @@ class _Program:
         return _at(step.stack)(lambda: call(self.core, *args, **how))
 
     def returned(self, accesses: tuple[TileForm, ...]) -> list[Tile] | None:
-        """The tensors that the kernel returned; None in a program that has not all of them."""
+        """Return the kernel's outputs; None in a program that lacks some of them."""
         if any(access.tensor not in self.tensors for access in accesses):
             return None
         return [self.tile(access) for access in accesses]
 
     def given(self, value: Any) -> Any:
-        """What stands on the tape, as an argument of a call."""
+        """Return a value of the tape as an argument of a call."""
         if type(value) is TileForm:
             return self.tile(value)
         if type(value) is TapedForm:
@@ -232,7 +233,7 @@ class _Program:
         return value
 
     def tile(self, access: TileForm) -> Tile:
-        """A tile of the launch's dialect."""
+        """Return a tile of the launch's dialect."""
         view: Any = self._tiles.get(access)
         if view is not None:
             return view  # type: ignore[no-any-return]
@@ -267,14 +268,14 @@ class _Program:
 
 
 def _found(core: Core, tile: Tile, values: Array) -> None:
-    """Let a tensor hold what no instruction wrote."""
+    """Set the contents of a tensor that no instruction wrote."""
     tile._elements()[...] = values
     tile._mark()
     core.wrote(tile)
 
 
 def _allocate(core: Core, shape: Shape, *args: Any, **how: Any) -> Storage:
-    """A new tensor, of a size that a launch can have."""
+    """Return a new tensor, of a size that a launch can have."""
     if not 0 < math.prod(shape) <= MOST or min(shape, default=1) < 1:
         raise _no_tape(f"a tensor of shape {shape!r:.60}", f"tensors of 1 to {MOST} elements")
     return core.allocate(shape, *args, **how)
@@ -292,7 +293,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "placed": lambda core, *args, **how: issue_new(*args, **how),
     "effect": lambda core, *args, **how: effects.issue_effect(*args, **how),
 }
-"""What a tape can call."""
+"""The calls that a tape may contain."""
 
 
 # -- the kernel's lines ----------------------------------------------------------------------------
@@ -300,7 +301,7 @@ CALLS: dict[str, Callable[..., Any]] = {
 
 @lru_cache(maxsize=4096)
 def _at(stack: tuple[Location, ...]) -> Callable[[Callable[[], Any]], Any]:
-    """What calls a function as if the kernel's lines did: its frames are theirs."""
+    """Return a function that calls another from frames with the kernel's lines."""
     called: Callable[[Callable[[], Any]], Any] = _inside
     for location in stack:
         called = _frame(location, called)

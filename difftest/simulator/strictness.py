@@ -1,13 +1,13 @@
-"""What a rule that is broken means: an error, or a warning. One setting for a launch.
+"""The strictness setting of a launch: whether a broken rule is an error or a warning.
 
-Two kinds of rules can be broken by kernels that run on a device all the same:
+Kernels can break two kinds of rules and still run on a device:
 
-- the documentation promises less than compilers and devices were seen to accept, or what breaks the
-  rule is a value that may lie where nobody looks: in a padded row (a *note*);
-- an instruction reads what nothing wrote, or AWS's simulator takes what its compiler refuses (a
-  *doubt*).
+- A *note*: compilers and devices accept more than the documentation promises, or the violation
+  affects a value that may never be used, such as one in a padded row.
+- A *doubt*: an instruction reads unwritten elements, or AWS's simulator accepts what its compiler
+  rejects.
 
-Everything else is an error whatever the setting.
+All other violations are errors under every setting.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ class Strictness(Enum):
     """The setting: ``launch(..., strictness=...)``, ``difftest run --strictness``."""
 
     DOCUMENTED = "documented"
-    """Notes and doubts are errors: only what the documentation promises runs."""
+    """Notes and doubts are errors: only documented behaviour runs."""
     SEEN = "seen"
-    """Notes are warnings, doubts errors: what a compiler or a device was seen to accept runs."""
+    """Notes are warnings, doubts are errors: kernels run if a compiler or a device accepts them."""
     RELAXED = "relaxed"
-    """Both are warnings."""
+    """Notes and doubts are warnings."""
 
 
 class RuleWarning(UserWarning):
-    """A rule is broken and the kernel goes on; the text is that of the error it could be."""
+    """A rule is broken and the kernel continues. The text is that of the corresponding error."""
 
 
 class _Launch:
-    """What one launch said already, and whether it says anything."""
+    """The violations that one launch has reported, and whether it is silent."""
 
     def __init__(self, strictness: Strictness, *, silent: bool = False) -> None:
         self.strictness = strictness
@@ -60,47 +60,47 @@ _RUNNING: contextvars.ContextVar[_Launch | None] = contextvars.ContextVar(
 
 
 def as_strictness(value: object) -> Strictness:
-    """The setting by its name.
+    """Return the setting of a name.
 
     Raises
     ------
-    KernelError : there is none of that name.
+    KernelError : no setting has that name.
     """
     names = [member.value for member in Strictness]
     return Strictness(as_choice(getattr(value, "value", value), names, "strictness"))
 
 
 def strictness(value: str | Strictness) -> AbstractContextManager[Strictness]:
-    """Choose the setting of the launches that say nothing else, while it lasts."""
+    """Set the default strictness of launches within the block."""
     return set_to(_CHOSEN, as_strictness(value))
 
 
 def strictness_scope(value: str | Strictness | None) -> AbstractContextManager[_Launch]:
-    """Judge one launch by this setting (None: what is chosen), and say each thing once."""
+    """Judge one launch by a setting (None: the default), and report each violation once."""
     return set_to(_RUNNING, _Launch(_CHOSEN.get() if value is None else as_strictness(value)))
 
 
 def reported_violations() -> tuple[NkiError, ...]:
-    """The broken rules that the launch being judged went on from, in order."""
+    """Return the broken rules that the current launch continued after, in order."""
     launch = _RUNNING.get()
     return () if launch is None else tuple(launch.said.values())
 
 
 def muted() -> AbstractContextManager[_Launch]:
-    """Let notes and doubts pass: what is computed meanwhile is not what the kernel computes."""
+    """Ignore notes and doubts within the block: its computations are not the kernel's own."""
     return set_to(_RUNNING, _Launch(Strictness.RELAXED, silent=True))
 
 
 def report_violation(error: NkiError, *, detected: bool = False) -> None:
-    """Say, or raise, that a kernel does what the documentation does not promise.
+    """Report, or raise, that a kernel does more than the documentation promises.
 
-    ``detected`` says that a detector reports the same hazard: a witness hears it from there.
+    ``detected`` means that a detector reports the same hazard to a listener.
     """
     _judge(error, Strictness.DOCUMENTED, detected=detected)
 
 
 def report_undefined(error: NkiError) -> None:
-    """Say, or raise, that what nothing wrote is read, or that a compiler refuses what runs here."""
+    """Report, or raise, a read of unwritten elements, or code that only a compiler rejects."""
     _judge(error, Strictness.DOCUMENTED, Strictness.SEEN)
 
 
@@ -118,15 +118,15 @@ def _judge(error: NkiError, *strict: Strictness, detected: bool = False) -> None
     before = _warned()
     if key not in before:
         warn(RuleWarning(str(error)), error.location)
-        before.add(key)  # where warnings are errors, it has raised
+        before.add(key)  # if warnings are errors, warn() has raised
 
 
 _WARNED: tuple[object, set[tuple[str, Location | None]]] = (None, set())
-"""What warned already since the filters of warnings are these: a test has its own."""
+"""The warnings issued since the warning filters last changed; a test has its own filters."""
 
 
 def _warned() -> set[tuple[str, Location | None]]:
-    """The lines that have broken a rule before, with other shapes in other launches."""
+    """Return the lines that have broken a rule before, with other shapes in other launches."""
     global _WARNED
     if _WARNED[0] is not warnings.filters:
         _WARNED = warnings.filters, set()

@@ -1,9 +1,10 @@
-"""A tape: what a launch asked of the machine, call by call, so that it can be asked again.
+"""A tape: the calls of a launch, recorded so that they can be repeated.
 
-A trace says what instructions did; a tape has what they were given: operands as patterns on
-numbered tensors, options, masks. It holds no data of the kernel's arguments, so that
-:mod:`difftest.simulator.replay` can run it on others. What a kernel computed in Python is in it as
-a constant. A register's value is one too, and a replay refuses data that would give it another.
+A trace describes the instructions. A tape has their inputs: operands as patterns on numbered
+tensors, options and masks. It holds no data of the kernel's arguments, so that
+:mod:`difftest.simulator.replay` can run it on others. Values that the kernel computed in Python
+are constants on the tape. A register's value is a constant, too. A replay rejects data that would
+change a register.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Iteration
 
 PLAIN = (bool, int, float, str, type(None), np.generic, np.ndarray, np.dtype, Enum, Pattern)
-"""What stands on a tape as it is."""
+"""The types that a tape contains unchanged."""
 
 
 class TileForm(NamedTuple):
-    """A tile."""
+    """A tile on a tape."""
 
     tensor: int
     """The number of its allocation."""
@@ -51,52 +52,52 @@ class TileForm(NamedTuple):
     partition_axis: int | None
     dtype: DType
     axes: tuple[Axis, ...] | None = None
-    """How a pattern was walked that leaves its tensor, and that a mask cuts back."""
+    """The walks of a pattern that leaves its tensor, and that a mask limits."""
     twin: int = 0
-    """Tells tiles of one call that are equal and not the same."""
+    """A number that distinguishes equal tiles of one call."""
 
 
 class TapedForm(NamedTuple):
-    """What a launch holds beside tiles: a kind of :data:`KINDS`, and what makes one again."""
+    """A value other than a tile: a kind of :data:`KINDS`, and the parts that rebuild it."""
 
     kind: str
     parts: tuple[Any, ...]
 
 
 class TapedCall(NamedTuple):
-    """One call: of :data:`difftest.simulator.replay.CALLS` by name, with what it was given."""
+    """A call of :data:`difftest.simulator.replay.CALLS`, with its arguments."""
 
     call: str
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     made: int | None = None
-    """The number of the tensor that it returned; of an effect the number that it returned."""
+    """The number of the returned tensor; for an effect, the returned number."""
     stack: tuple[Location, ...] = ()
     loops: tuple[Iteration, ...] = ()
     program: Shape = ()
 
 
 class TapedParameter(NamedTuple):
-    """One of the kernel's, in order."""
+    """A parameter of the kernel."""
 
     name: str
     kind: int
-    """That of :mod:`inspect`."""
+    """The kind in :mod:`inspect`."""
     mutable: bool
     """Whether its annotation lets the kernel write to it."""
     tensors: tuple[int, ...]
-    """The numbers of those in it."""
+    """The numbers of the tensors in it."""
 
 
 @dataclass(eq=False)
 class Tape:
-    """What one launch asked of the machine.
+    """The calls of one launch.
 
     Attributes
     ----------
     kernel, dialect, machine, level : names.
-    inputs : by number the shape and dtype of the tensors among the arguments.
-    returned : what the last program returned.
+    inputs : the shapes and dtypes of the arguments' tensors, by number.
+    returned : the outputs of the last program.
     """
 
     kernel: str = ""
@@ -114,7 +115,7 @@ class Tape:
 
 
 def recorder(core: Core, target: Launchable, arguments: Arguments) -> Recorder:
-    """What notes a launch whose arguments are tensors now."""
+    """Return the recorder for a launch whose arguments have been converted to tensors."""
     function = target.function
     tensors = defaultdict(list)
     inputs = {a.id: (a.shape, a.dtype) for a in core.trace.allocations}
@@ -146,15 +147,17 @@ class Recorder:
         self._core = core
         self._tape = tape
         self.busy = False
-        """Whether a call runs that is noted: those that it makes itself are not."""
+        """Whether a recorded call is running. Calls that it makes itself are not recorded."""
 
     def beside(self, core: Core) -> Recorder:
-        """The recorder of another program of the launch."""
+        """Return the recorder of another program of the launch."""
         return Recorder(core, self._tape)
 
     def noted(self, call: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """What a call gives; it is on the tape unless it raised."""
-        core, chosen, options = self._core, [], dict(kwargs)
+        """Return a call's result; record the call unless it raised."""
+        core = self._core
+        chosen: list[Any] = []
+        options = dict(kwargs)
         if args and args[0] is core:
             function = partial(function, core)
             args = args[1:]
@@ -188,7 +191,7 @@ class Recorder:
         return result
 
     def found(self, tile: Tile) -> None:
-        """Note what no instruction wrote."""
+        """Record data that no instruction wrote."""
         if self.busy:
             return
         core = self._core
@@ -199,7 +202,7 @@ class Recorder:
         self._tape.steps.append(TapedCall("found", what, {}, None, stack, loops, program))
 
     def end(self, leaves: list[Any]) -> None:
-        """Note what the kernel returned; the tape is done."""
+        """Record the kernel's outputs, and finish the tape."""
         tape = self._tape
         tapes = TAPES.get()
         assert tapes is not None
@@ -208,21 +211,21 @@ class Recorder:
         tapes.append(tape)
 
 
-# -- what is given, as it stands on a tape ---------------------------------------------------------
+# -- arguments on a tape ---------------------------------------------------------------------------
 
 
 class _Form:
-    """The form of one call's arguments."""
+    """The form of one call's arguments on a tape."""
 
     def __init__(self) -> None:
         self._tiles: dict[TileForm, list[Tile]] = {}
 
     def of(self, value: Any) -> Any:
-        """An argument without the launch's state.
+        """Return an argument without the launch's state.
 
         Raises
         ------
-        NotModelledError : a tape has no form for it.
+        NotModelledError : a tape has no form for the argument.
         """
         if isinstance(value, PLAIN):
             return value
@@ -243,19 +246,19 @@ class _Form:
         )
 
     def tile(self, tile: Tile) -> TileForm:
-        """A tile, told from those that are equal."""
+        """Return a tile's form, distinct from the forms of equal tiles."""
         axes = tile._axes if isinstance(tile._axes, tuple) else None
         number = tile._storage.allocation.id
         dtype = tile.dtype
         access = TileForm(number, tile._pattern, tile._partition_axis, dtype, axes)
-        twins = self._tiles.setdefault(access, [])
-        twin = next((at for at, view in enumerate(twins) if view is tile), len(twins))
-        twins[twin:] = twins[twin:] or [tile]
+        equal_tiles = self._tiles.setdefault(access, [])
+        twin = next((at for at, view in enumerate(equal_tiles) if view is tile), len(equal_tiles))
+        equal_tiles[twin:] = equal_tiles[twin:] or [tile]
         return access._replace(twin=twin) if twin else access
 
 
 class TapedKind(NamedTuple):
-    """Something that a launch holds: its class, what makes one of its parts, and what those are."""
+    """A kind of value: its class, the function that makes one from parts, and its parts."""
 
     of: type
     make: Callable[..., Any]
@@ -291,4 +294,4 @@ KINDS = {
         lambda record: ("added_product" if record is added_product else record.name,),
     ),
 }
-"""By the name that a tape has for it."""
+"""The kinds by their names on a tape."""

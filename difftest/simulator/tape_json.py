@@ -1,7 +1,7 @@
-"""A tape as JSON, to be sent to another process, and back. See docs/reference/tape.md.
+"""Write a tape as JSON for another process, and read it back. See docs/reference/tape.md.
 
-What is no number, text or list is an object with one member, which names its kind. What is read may
-come from a process that nobody trusts: each kind is checked, and nothing is run or imported.
+Values other than numbers, texts and lists are objects with one member, which names their kind. The
+input may come from an untrusted process: each kind is checked, and nothing is run or imported.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ROWS: dict[str, tuple[Any, Any]] = {
     kind.__name__: (kind, tuple[tuple(get_type_hints(kind).values())])  # type: ignore[misc]
     for kind in _KINDS
 }
-"""Tuples with names, which are written as lists under the name of their class."""
+"""Named tuples, which are written as lists under the name of their class."""
 _ENUMS = {kind.__name__: kind for kind in (Accumulate, Engine, LoopKind, Space)}
 _HEAD = ("kernel", "dialect", "machine", "level", "grid", "divided", "auto_alloc", "by_reference")
 _BODY = ("parameters", "inputs", "returned")
@@ -42,7 +42,7 @@ _NUMBERS = {kind.__name__: kind for kind in np.sctypeDict.values()} | {
 
 
 class TapeFormatError(ValueError):
-    """A text is no tape of this version: what was received, what is accepted."""
+    """A text is not a tape of this version. It gives the received and the accepted value."""
 
     def __init__(self, received: object, accepted: str) -> None:
         super().__init__(f"not a tape: received {received!r:.80}; accepted: {accepted}")
@@ -52,7 +52,7 @@ class TapeFormatError(ValueError):
 
 
 def tape_to_json(tape: Tape) -> str:
-    """The tape as a JSON text, with a line for each call."""
+    """Return the tape as a JSON text, with a line for each call."""
     stacks: dict[Any, int] = {}
     loops: dict[Any, int] = {}
     steps = []
@@ -103,11 +103,11 @@ def _text(array: Array) -> str:
 
 
 def tape_from_json(text: str) -> Tape:
-    """The tape that :func:`tape_to_json` wrote.
+    """Return the tape that :func:`tape_to_json` wrote.
 
     Raises
     ------
-    TapeFormatError : the text is no JSON, of another version, or breaks the form somewhere.
+    TapeFormatError : the text is not JSON, has another version, or breaks the format.
     """
     try:
         data = json.loads(text)
@@ -163,7 +163,7 @@ def _need(value: Any, hint: Any) -> Any:
 
 @cache
 def _is(hint: Any) -> Callable[[Any], bool]:
-    """Whether a value is of a type as an annotation has it."""
+    """Return a function that checks whether a value has an annotation's type."""
     origin = get_origin(hint)
     parts = get_args(hint)
     if hint is Any:

@@ -1,9 +1,9 @@
 """Tiles: typed access patterns on memory.
 
-A :class:`Tile` is a :class:`~difftest.simulator.pattern.Pattern` and a dtype on one tensor: what
-the hardware's instructions take. Indexing and views copy nothing. An index that leaves its tensor
-makes a tile that remembers so: a mask may still cut it back (``frontend/classic/calls.py``), and
-any use of it without one raises.
+A :class:`Tile` is a :class:`~difftest.simulator.pattern.Pattern` and a dtype on one tensor: the
+operand of the hardware's instructions. Indexing and views copy nothing. An index that leaves its
+tensor makes a tile that records the violation. A mask may still limit the tile to its tensor
+(``frontend/classic/calls.py``). Any use without a mask raises.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ OPERATORS = {
     "xor": "bitwise_xor",
 }
 COMPARISONS = {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
-"""Python's operators, and what NumPy and ``nki.language`` call each."""
+"""Python's operators -> the names in NumPy and ``nki.language``."""
 _REFLECTED = {
     **{getattr(np, name): f"__r{symbol}__" for symbol, name in OPERATORS.items()},
     np.less: "__gt__",
@@ -73,22 +73,25 @@ _REFLECTED = {
     np.equal: "__eq__",
     np.not_equal: "__ne__",
 }
-"""By NumPy's function, what a tile calls it that is its second operand."""
+"""NumPy's function -> the method of a tile that is its second operand."""
 
 
 class Tile(Elements, Patterned):
     """An access pattern on a tensor, in elements of ``dtype``.
 
-    ``partition_axis`` is the axis that runs over partitions, None where an integer index took it
-    away. ``axes`` is set only while the pattern leaves its tensor: how that was walked, or the
-    error that any use raises.
+    ``partition_axis`` is the axis that runs over partitions; None where an integer index removed
+    it.
+    ``axes`` is set only if the pattern leaves its tensor: the walk of each dimension, or the error
+    that any use raises.
     """
 
     __slots__ = ("_axes", "_literal", "_partition_axis", "_pattern", "_storage", "dtype", "shape")
 
     _may_collide = False
-    """Whether a destination may name an element more than once and get different values for it.
-    Which one stays is not documented, so it counts as never written then."""
+    """Whether a destination may get different values for one element.
+
+    AWS does not document which value stays, so the element then counts as unwritten.
+    """
 
     def __init__(
         self,
@@ -103,12 +106,12 @@ class Tile(Elements, Patterned):
         self.shape = pattern[1]
         self._partition_axis = partition_axis
         self.dtype = storage.dtype if dtype is None else dtype
-        """The NKI dtype of its elements: the tensor's own unless a view gave it another."""
+        """The NKI dtype of the elements: the tensor's own unless a view changed it."""
         self._axes = axes
 
     @classmethod
     def _whole(cls: type[T], storage: Storage) -> T:
-        """The tile that is all of a tensor."""
+        """Return the tile of a whole tensor."""
         return cls(storage, storage.whole, storage.allocation.partition_axis)
 
     def _derive(
@@ -118,7 +121,7 @@ class Tile(Elements, Patterned):
         dtype: DType | None = None,
         axes: tuple[Axis, ...] | None = None,
     ) -> T:
-        """Another pattern on the same tensor; ``dtype`` None for the tile's own."""
+        """Return another pattern on the same tensor; ``dtype`` defaults to the tile's own."""
         if self._axes is not None:
             self._check_bounds()
         dtype = self.dtype if dtype is None else dtype
@@ -132,10 +135,9 @@ class Tile(Elements, Patterned):
     """Whether kernels of the tile's dialect write to their arguments."""
 
     def _is_whole(self) -> bool:
-        """Whether it is all of its tensor in the tensor's own order, in whatever shape or dtype.
+        """Return whether the tile is its whole tensor in order, in any shape or dtype.
 
-        A tile of as many elements may be something else: two axes swapped or one reversed by
-        their indices, or a part that repeats.
+        A tile of equal size may differ: its indices may swap or reverse axes, or repeat a part.
         """
         storage = self._storage
         if self._pattern is storage.whole and self.dtype is storage.dtype:
@@ -146,7 +148,7 @@ class Tile(Elements, Patterned):
         return self._pattern.is_whole(size)
 
     def _repeats(self) -> bool:
-        """Return whether the tile names an element more than once; an indirect one may."""
+        """Return whether the tile contains an element more than once; an indirect tile may."""
         return self._strided and self._pattern.repeats()
 
     def __repr__(self) -> str:
@@ -172,13 +174,13 @@ class Tile(Elements, Patterned):
     __float__ = __int__ = __array__
 
     def __array_ufunc__(self, ufunc: Any, method: str, *given: Any, **how: Any) -> Any:
-        """Of ``np.float32(2) * tile`` the tile's operator; all else is no function of tiles."""
+        """Apply the tile's operator in ``np.float32(2) * tile``; raise for all other functions."""
         operator = getattr(type(given[-1]), _REFLECTED.get(ufunc, ""), None)
         numpys = isinstance(given[0], (np.ndarray, np.generic))
         if operator is None or not numpys or method != "__call__" or how:
             name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
             raise TILE_AS_ARRAY(f"np.{name} of {self!r}")
-        return operator(given[1], given[0][()])  # a number was made an array of no dimension
+        return operator(given[1], given[0][()])  # NumPy has converted the number to a 0-d array
 
     # -- data --------------------------------------------------------------------------------
 
@@ -193,10 +195,10 @@ class Tile(Elements, Patterned):
             raise out_of_bounds(self, self._axes)
 
     def _read(self, where: Array | None = None, *, unwritten: bool = False) -> Array:
-        """The elements in memory; raises if some are out of bounds or were never written.
+        """Return the elements in memory; raise if some are out of bounds or unwritten.
 
-        Of ``where``, bools of the tile's size, only the true elements must have been written; with
-        ``unwritten`` those that were not can be anything.
+        ``where`` is a bool array of the tile's size: only the true elements must have been written.
+        With ``unwritten``, unwritten elements are returned as they are.
         """
         if self._axes is not None:
             self._check_bounds()
@@ -213,16 +215,16 @@ class Tile(Elements, Patterned):
         if not self._strided:
             array = self._take(array)
         if dtype is BOOL and storage.holds_bits:
-            array = np.not_equal(array.view(np.uint8), 0)  # any byte can lie there
+            array = np.not_equal(array.view(np.uint8), 0)  # memory may hold any byte for a bool
         return array
 
     def _values(self, where: Array | None = None, *, unwritten: bool = False) -> Array:
-        """:meth:`_read` as an engine sees them: narrow floats as float32, wherever they lie."""
+        """Return :meth:`_read` as an engine's input: narrow floats as float32, from any memory."""
         array = self._read(where, unwritten=unwritten)
         return from_bits(array, self.dtype) if self._storage.holds_bits else array
 
     def _engine_values(self, *, unwritten: bool = False) -> Array:
-        """:meth:`values` with the partition axis first and at least two dimensions."""
+        """Return :meth:`_values` with the partition axis first and at least two dimensions."""
         array = self._read(unwritten=unwritten)
         storage = self._storage
         if storage.holds_bits:
@@ -232,7 +234,7 @@ class Tile(Elements, Patterned):
         return array.reshape(self._tile_shape())
 
     def _signature(self) -> tuple[object, ...]:
-        """What :meth:`_descriptor` follows from: tiles of one signature keep the same rules."""
+        """Return the key of :meth:`_descriptor`: tiles of one signature satisfy the same rules."""
         storage = self._storage
         space = storage.allocation.space
         if storage.in_hbm:
@@ -247,7 +249,7 @@ class Tile(Elements, Patterned):
         return (space, self.dtype, shape, self._partition_axis, place)
 
     def _descriptor(self, role: str = "", *, blocks: bool = False) -> Descriptor:
-        """The tile as rules see it; ``blocks`` lets it have block dimensions, as free ones."""
+        """Return the tile's descriptor; with ``blocks``, block dimensions count as free ones."""
         storage = self._storage
         if storage.in_hbm:
             return Descriptor(storage.space, self.dtype, self.shape, 0, None, role)
@@ -260,7 +262,7 @@ class Tile(Elements, Patterned):
         return Descriptor(storage.space, self.dtype, self._tile_shape(), start, span, role)
 
     def _step(self) -> int:
-        """Elements of the tile's dtype from one partition to the next."""
+        """Return the distance from one partition to the next, in elements of the tile's dtype."""
         storage = self._storage
         step = storage.allocation.partition_step
         if self.dtype is storage.dtype:
@@ -268,7 +270,7 @@ class Tile(Elements, Patterned):
         return step * storage.dtype.itemsize // self.dtype.itemsize
 
     def _first_partition(self) -> int:
-        """The partition of its first element."""
+        """Return the partition of the first element."""
         storage = self._storage
         number = self._pattern[0] // self._step()
         if number:
@@ -276,7 +278,7 @@ class Tile(Elements, Patterned):
         return storage.start[0] + number
 
     def _span(self) -> tuple[int, int]:
-        """First and last byte within each partition."""
+        """Return the first and the last byte within each partition."""
         free = 0 if self._partition_axis is None else 1
         first = self._pattern.offset % self._step()
         low, high = Pattern(first, self.shape[free:], self.strides[free:]).extent()
@@ -284,7 +286,7 @@ class Tile(Elements, Patterned):
         return start + low * self._itemsize, start + (high + 1) * self._itemsize - 1
 
     def _tile_shape(self) -> Shape:
-        """The shape with the partition axis first and at least two dimensions."""
+        """Return the shape with the partition axis first and at least two dimensions."""
         if self._partition_axis is None:
             return (1, *self.shape) if self.shape else (1, 1)
         if self._partition_axis != 0:
@@ -294,7 +296,7 @@ class Tile(Elements, Patterned):
         return self.shape if len(self.shape) > 1 else (self.shape[0], 1)
 
     def _as_tile(self: T) -> T:
-        """The same elements in :meth:`_tile_shape`; in HBM the tile itself."""
+        """Return the same elements in :meth:`_tile_shape`; in HBM the tile itself."""
         shape = self.shape if self._in_hbm else self._tile_shape()
         if shape == self.shape:
             return self
@@ -324,7 +326,7 @@ class Tile(Elements, Patterned):
         return self._indexed(items)
 
     def _indexed(self: T, items: tuple[Any, ...]) -> T:
-        """The part that less common indices name: '...', other integers, or what a dialect has."""
+        """Return the part for less common indices: '...', other integers, a dialect's own."""
         if isinstance(self._axes, NkiError):
             raise self._axes
         items = expand_ellipsis(items, len(self.shape), self, adds=True)
@@ -338,33 +340,34 @@ class Tile(Elements, Patterned):
         return self._part(part)
 
     def _part(self: T, part: Named) -> T:
-        """The tile that an index names."""
+        """Return the tile of an index's result."""
         pattern, partition, axes = part
         return type(self)(self._storage, pattern, partition, self.dtype, axes)
 
     def reshape(self: T, shape: Any) -> T:
-        """The same elements in another shape: a view."""
+        """Return a view of the same elements in another shape."""
         wanted = as_integers(shape, "reshape to")
         self._check_bounds()
         return self._derive(reshaped(self, wanted), self._partition_axis)
 
     def _broadcast_to(self: T, shape: Any) -> T:
-        """A view that repeats the dimensions of size 1 (stride 0); it cannot be written."""
+        """Return a view that repeats dimensions of size 1 (stride 0); it cannot be written."""
         wanted = as_integers(shape, "broadcast_to")
         whole = self._as_tile()
         return whole._derive(broadcast(whole, wanted), whole._partition_axis)
 
     def _reinterpret(self: T, dtype: DType) -> T:
-        """The same bytes as elements of another dtype, the last dimension scaled: a view."""
+        """Return a view of the bytes as elements of another dtype; the last dimension is scaled."""
         self._check_bounds()
         pattern = reinterpreted(self, dtype)
         return self._derive(pattern, self._partition_axis, self._held_as(dtype))
 
     def _with_pattern(self: T, pattern: Pattern, dtype: DType | None = None) -> T:
-        """A pattern made by hand on the whole tensor, whatever part of it this tile is.
+        """Return a handmade pattern on the whole tensor, regardless of this tile's part of it.
 
-        Steps and offset are in elements of ``dtype``, None for the tensor's own. On chip the first
-        axis walks the partitions.
+        Steps and offset are in elements of ``dtype``, which defaults to the tensor's own. On chip
+        the
+        first axis walks the partitions.
         """
         storage = self._storage
         wanted = storage.dtype if dtype is None else dtype
@@ -372,7 +375,7 @@ class Tile(Elements, Patterned):
         return type(self)(storage, named, 0, self._held_as(wanted))
 
     def _held_as(self, dtype: DType) -> DType:
-        """``dtype``, once memory holds what elements of that dtype can be read from."""
+        """Return ``dtype`` after making memory readable in elements of that dtype."""
         storage = self._storage
         if dtype == storage.dtype:
             return storage.dtype
@@ -381,17 +384,17 @@ class Tile(Elements, Patterned):
         return dtype
 
 
-# -- what a debugger shows of a tile ---------------------------------------------------------------
+# -- tiles in a debugger ---------------------------------------------------------------------------
 
 _DEBUGGERS = frozenset({"pdb", "bdb", "IPython", "pydevd", "_pydevd_bundle", "_pydev_bundle"})
-"""Packages that ask for a repr to show it to a person: Python's, IPython's, those of editors."""
+"""Packages that show a repr to a person: Python's debuggers, IPython, those of editors."""
 _ON_THE_WAY = frozenset({"pprint", "reprlib"})
 _FEW = 48
-"""Elements that are shown; of more, the ends of each axis."""
+"""The number of elements to show; larger arrays show the ends of each axis."""
 
 
 def is_for_a_person(depth: int = 2) -> bool:
-    """Whether a debugger called the function ``depth`` frames up, such as a ``__repr__``."""
+    """Return whether a debugger called the function ``depth`` frames up, such as a ``__repr__``."""
     frame = sys._getframe(depth)
     while frame.f_back is not None and _package(frame.f_globals) in _ON_THE_WAY:
         frame = frame.f_back
@@ -403,7 +406,7 @@ def _package(names: dict[str, Any]) -> str:
 
 
 def contents(values: Array, unwritten: Array | None) -> str:
-    """Statistics of what was written, and the values, indented under a headline.
+    """Return statistics of the written elements, and the values, indented under a headline.
 
     >>> print(contents(np.float32([[1, 2], [np.nan, 5]]), np.array([[False] * 2, [False, True]])))
       min 1, max 2, mean 1.5; 1 of 4 never written, 1 NaN, 0 infinite

@@ -1,10 +1,10 @@
-"""The trace: what a kernel did, as a list of events. The contract between meaning and time.
+"""The trace: a kernel's instructions as a list of events. It separates meaning from time.
 
-An :class:`Event` is one instruction: engine, opcode, the regions that it read and wrote, each with
-its role, and where it happened: the instance of the SPMD grid, the loops around it, the kernel's
-source lines. A :class:`Region` is an access pattern on one allocation. What asks how long a kernel
-takes, or whether it keeps an order, reads the trace and nothing else. docs/reference/trace.md
-describes it, and docs/reference/trace-json.md the form in which it is written to a file.
+An :class:`Event` is one instruction: its engine, its opcode, and the regions that it read and
+wrote, each with its role. It also has its place: the program of the SPMD grid, the loops around it
+and the kernel's source lines. A :class:`Region` is an access pattern on one allocation. Analyses
+of time and of order read the trace and nothing else. docs/reference/trace.md describes the trace,
+and docs/reference/trace-json.md describes its form in a file.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from difftest.simulator.pattern import Pattern
 
 Natural: TypeAlias = Annotated[int, 0]
 Positive: TypeAlias = Annotated[int, 1]
-"""Whole numbers from 0 and from 1 on: what a trace that is read back is held to."""
+"""Integers from 0 and from 1 on. A trace that is read back is checked against these bounds."""
 Sizes: TypeAlias = tuple[Positive, ...]
 Index: TypeAlias = tuple[Natural, ...]
 
 
 class IdentityEnum(Enum):
-    """An enumeration that hashes as an object; Enum's own hashes the name, for each signature."""
+    """An enumeration that hashes by identity, because Enum's own hash reads the name."""
 
     __hash__ = object.__hash__
 
@@ -49,7 +49,7 @@ class Space(IdentityEnum):
 
 
 class Engine(IdentityEnum):
-    """The engines of a NeuronCore, by AWS's names; DMA stands for its 16 DMA engines."""
+    """The engines of a NeuronCore, by AWS's names; DMA represents its 16 DMA engines."""
 
     TENSOR = "tensor"
     VECTOR = "vector"
@@ -62,25 +62,25 @@ class Engine(IdentityEnum):
 
 
 class Purpose(IdentityEnum):
-    """What an instruction does to data, as far as time and hazards depend on it."""
+    """The purpose of an instruction, as far as time and hazards depend on it."""
 
-    COMPUTE = "compute"  # any other
+    COMPUTE = "compute"  # all others
     PRODUCT = "product"
     TRANSPOSE = "transpose"
-    COPY = "copy"  # each element to its place
-    GATHER = "gather"  # of each index a run, side by side
-    SCATTER = "scatter"  # runs that lie side by side, to where indices say
-    SUM = "sum"  # of several sources, on their way
-    SEND = "send"  # between cores, which wait for each other
+    COPY = "copy"  # moves each element to its place
+    GATHER = "gather"  # reads a run for each index, and places the runs side by side
+    SCATTER = "scatter"  # writes adjacent runs to indexed places
+    SUM = "sum"  # adds several sources during a transfer
+    SEND = "send"  # between cores, which synchronize
     BARRIER = "barrier"
-    EXCHANGE = "exchange"  # each rank writes to the others' buffers
+    EXCHANGE = "exchange"  # each rank writes to the buffers of the others
     COMBINE = "combine"  # two tiles, element by element
-    SCALE = "scale"  # by numbers, or one for each partition
-    FUNCTION = "function"  # the engine must have its table
-    FILL = "fill"  # a constant, everywhere or where a condition fails
-    SELECT = "select"  # the same, of a constant that the kernel cannot choose
-    PICK = "pick"  # one of two values, as a tile says
-    BITS = "bits"  # random ones, which are no numbers yet
+    SCALE = "scale"  # multiplies by numbers, or by one number for each partition
+    FUNCTION = "function"  # requires the engine to load a function table
+    FILL = "fill"  # writes a constant, everywhere or where a condition fails
+    SELECT = "select"  # a FILL whose constant the kernel cannot choose
+    PICK = "pick"  # chooses one of two values by a tile
+    BITS = "bits"  # random bits, not numbers
     DRAW = "draw"
     REGISTER = "register"
 
@@ -94,30 +94,31 @@ class Area(NamedTuple):
     high: int
 
     def overlaps(self, other: Area) -> bool:
-        """Whether the two share a byte."""
+        """Return whether the two areas share a byte."""
         partitions = self.first < other.last and other.first < self.last
         return partitions and self.low < other.high and other.low < self.high
 
     def covers(self, other: Area) -> bool:
-        """Whether this one has every byte of the other."""
+        """Return whether this area contains every byte of the other."""
         partitions = self.first <= other.first and other.last <= self.last
         return partitions and self.low <= other.low and other.high <= self.high
 
 
 class Output(NamedTuple):
-    """What a kernel gave back of a tensor that it returned, or of an argument that it wrote to."""
+    """The output state of a returned tensor, or of an argument that the kernel wrote to."""
 
     unwritten: Natural = 0
-    """Elements that nothing ever wrote."""
+    """The number of unwritten elements."""
     first: Index = ()
-    """The first of them, if there are any, in the shape in which the kernel returned it."""
+    """The index of the first unwritten element, in the shape of the returned tensor."""
     returned: bool = True
-    """Whether the kernel returned it; else it is an argument that the kernel wrote to."""
+    """Whether the kernel returned the tensor; otherwise it is an argument that the kernel wrote to.
+    """
 
 
 @dataclass(eq=False, slots=True)
 class Allocation:
-    """One tensor in one memory: what the trace knows of it when its data are gone."""
+    """A tensor in one memory, as the trace describes it without its data."""
 
     id: int
     space: Space
@@ -127,31 +128,36 @@ class Allocation:
     location: Location | None
     name: str = ""
     first: int = -1
-    """Number of the first instruction that touches it; -1 if none does."""
+    """The number of the first instruction that accesses the tensor; -1 without one."""
     last: int = -1
     reads: Natural = 0
     writes: Natural = 0
     moves: Natural = 0
-    """Reads that only moved the whole result into its destination (``tile[...] = f(...)``)."""
+    """Reads that only moved the whole result to its destination (``tile[...] = f(...)``)."""
     absorbed: Natural = 0
-    """Accumulations of a matmul's product elsewhere (``psum += nc_matmul(...)``): no reads."""
+    """Accumulations of a matmul's product elsewhere (``psum += nc_matmul(...)``). These are not
+    reads."""
     address: tuple[Natural, Natural] | None = None
-    """The first partition, and the first byte in each, of a tensor that the kernel placed (in HBM
-    0, and the first byte); None where the compiler does. Tensors that overlap share what they
-    hold."""
+    """The first partition, and the first byte in each, of a tensor that the kernel placed.
+
+    In HBM: 0, and the first byte. None where the compiler places the tensor. Tensors that overlap
+    share their bytes.
+    """
     places: tuple[tuple[Natural, Natural], ...] = ()
-    """The same for each block, in row-major order, of a tensor with block dimensions that the
-    kernel placed. Blocks at one place take it in turn, and share nothing here."""
+    """For a placed tensor with block dimensions: the address of each block, in row-major order.
+
+    Blocks at one address use it in turn, and share no data here.
+    """
     viewed: bool = False
-    """Some of its regions have elements of another dtype (:attr:`Region.view`)."""
+    """Whether some regions have elements of another dtype (:attr:`Region.view`)."""
     loops: tuple[Iteration, ...] = ()
-    """The loops in whose body it was made, outermost first."""
+    """The loops around the tensor's creation, outermost first."""
     output: Output | None = None
-    """None of what stays inside the kernel."""
+    """None for tensors that stay inside the kernel."""
 
     partitions: int = field(init=False)
     partition_step: int = field(init=False)
-    """Elements from one partition to the next."""
+    """The distance from one partition to the next, in elements."""
     partition_bytes: int = field(init=False)
     """Bytes in each partition, block dimensions included."""
 
@@ -161,7 +167,7 @@ class Allocation:
 
     @property
     def area(self) -> Area | None:
-        """What it takes of its memory, if it has an address."""
+        """The area of its memory, if the tensor has an address."""
         if self.address is None:
             return None
         first, low = self.address
@@ -171,42 +177,43 @@ class Allocation:
 
     @property
     def areas(self) -> tuple[Area, ...]:
-        """All that the kernel placed of it: its blocks, each place once, or itself."""
+        """The distinct areas that the kernel placed: the blocks, or the tensor itself."""
         if not self.places:
             return () if self.address is None or self.area is None else (self.area,)
-        rows, size = self.partitions, self.partition_bytes // len(self.places)
+        rows = self.partitions
+        size = self.partition_bytes // len(self.places)
         return tuple(
             Area(first, first + rows, low, low + size) for first, low in dict.fromkeys(self.places)
         )
 
     @property
     def is_absorbed(self) -> bool:
-        """A matmul's product that others only accumulated: it was never anywhere else."""
+        """True if the tensor is a matmul's product that other instructions only accumulated."""
         return self.absorbed > 0 and self.reads == 0
 
     @property
     def is_temporary(self) -> bool:
-        """A result that was only moved, or accumulated, elsewhere: it has no memory of its own."""
+        """True if a result was only moved or accumulated elsewhere, so that it needs no memory."""
         if not self.moves:
             return self.is_absorbed
         return self.reads == 1 == self.writes == self.moves and self.address is None
 
     def __str__(self) -> str:
         label = self.name or f"tensor {self.id}"
-        dtype = (self.dtype.names or (self.dtype,))[0]  # a packed one is named by its field
+        dtype = (self.dtype.names or (self.dtype,))[0]  # a packed dtype is named by its field
         return f"{label} {list(self.shape)} {dtype} in {self.space.value}"
 
 
 @lru_cache(maxsize=4096)
 def _sizes(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
-    """Partitions, elements from one to the next, elements of one in all blocks."""
+    """Return the partitions, the elements between them, and the elements of one in all blocks."""
     partitions = shape[axis] if shape else 1
     step = math.prod(shape[axis + 1 :])
     return partitions, step, math.prod(shape[:axis]) * step
 
 
 class Places:
-    """Which elements of a tensor an access in part touches, as runs of adjacent ones, in order."""
+    """The elements of a tensor that a partial access touches, as runs in order."""
 
     __slots__ = ("_lengths", "_starts")
 
@@ -218,7 +225,7 @@ class Places:
 
     @property
     def elements(self) -> NDArray[np.int64]:
-        """Their numbers, as patterns count them."""
+        """The element numbers, as patterns count them."""
         begun = np.cumsum(self._lengths) - self._lengths
         return np.repeat(self._starts - begun, self._lengths) + np.arange(self._lengths.sum())
 
@@ -231,24 +238,33 @@ class Region(NamedTuple):
     shape: Sizes
     strides: tuple[int, ...]
     partition_axis: Natural | None = 0
-    """The axis that runs over partitions: block dimensions lie before it, and an integer index
-    takes it away (None). It means nothing in HBM."""
+    """The axis that runs over partitions. Block dimensions come before it. An integer index
+    removes it
+    (None). It has no meaning in HBM.
+    """
     role: str = ""
-    """What the instruction calls the operand (``dst``, ``data1``, ``reduce_res``, ...); empty where
-    it does not say."""
+    """The instruction's name for the operand (``dst``, ``data1``, ``reduce_res``, ...), or empty.
+    """
     whole: bool = True
-    """Whether every element of the pattern is touched. False for an access through a tile of
-    indices and for a mask that is no rectangle: the pattern then holds what is touched."""
+    """Whether every element of the pattern is accessed.
+
+    False for an access through a tile of indices, and for a mask that is not a rectangle. The
+    pattern
+    then contains the accessed elements.
+    """
     view: np.dtype[Any] | None = None
-    """The dtype of a view that reads the bits as another one: shape, offset and strides count its
-    elements. None for the allocation's own."""
+    """The dtype of a view that reads the bits as another dtype; shape, offset and strides count its
+    elements. None for the allocation's own dtype.
+    """
     places: Places | None = None
-    """What is touched of a region that is not whole; None where that is not known, as in a trace
-    that was read from a file."""
+    """The accessed elements of a region that is not whole. None where they are unknown, as in a
+    trace
+    that was read from a file.
+    """
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The dtype of the elements that are touched."""
+        """The dtype of the accessed elements."""
         return self.allocation.dtype if self.view is None else self.view
 
     @property
@@ -257,17 +273,17 @@ class Region(NamedTuple):
         return Pattern(self.offset, self.shape, self.strides)
 
     def finer(self, parts: int) -> Pattern:
-        """The pattern of an element's ``parts``; of one it is its own."""
+        """Return the pattern of an element's ``parts``; for one part, the region's own pattern."""
         return self.pattern.finer(parts) if parts > 1 else self.pattern
 
     @property
     def partitions(self) -> int:
-        """Partitions that an on-chip region takes part in."""
+        """The number of partitions of an on-chip region."""
         return 1 if self.partition_axis is None else self.shape[self.partition_axis]
 
     @property
     def free_axes(self) -> tuple[tuple[int, int], ...]:
-        """(size, stride) of each axis inside a partition, of an on-chip region."""
+        """(size, stride) of each axis inside a partition, for an on-chip region."""
         axes = tuple(zip(self.shape, self.strides, strict=True))
         at = self.partition_axis
         return axes if at is None else axes[:at] + axes[at + 1 :]
@@ -278,94 +294,95 @@ class Region(NamedTuple):
 
 
 class LoopKind(Enum):
-    """The loops that NKI has. Python's own ``for`` and ``while`` leave no mark in a trace."""
+    """The loops of NKI. Python's own ``for`` and ``while`` do not appear in a trace."""
 
     AFFINE = "affine"
     SEQUENTIAL = "sequential"
     STATIC = "static"
     DYNAMIC = "dynamic"
-    """A loop that runs on the device: its bounds may be known only then."""
+    """A loop that runs on the device. Its bounds may be unknown before."""
 
 
 class Loop(NamedTuple):
-    """One run of a loop, from its first iteration to its last."""
+    """A run of a loop, from its first iteration to its last."""
 
     id: Natural
-    """Counts the runs of loops in a launch, from 0: an inner loop has a new one each time."""
+    """The number of the loop run in a launch, from 0. An inner loop gets a new number each time."""
     kind: LoopKind
     location: Location | None
-    """The loop's own line: the same for all its runs."""
+    """The loop's own line, equal for all its runs."""
 
 
 class Iteration(NamedTuple):
-    """One turn of a loop."""
+    """An iteration of a loop."""
 
     loop: Loop
     number: Natural
-    """From 0."""
+    """Counted from 0."""
     value: int
-    """Of the loop variable."""
+    """The value of the loop variable."""
 
 
 class Attributes(NamedTuple):
-    """What an instruction is told beside its operands and :attr:`Event.arguments`."""
+    """The parameters of an instruction besides its operands and :attr:`Event.arguments`."""
 
     op: str | None = None
-    """Operator or function; several steps are joined by ``+``."""
+    """The operator or function; several steps are joined by ``+``."""
     accumulate: bool = False
-    """Whether a matmul adds to its destination in PSUM, which it then reads too."""
+    """Whether a matmul adds to its destination in PSUM. It then reads the destination, too."""
     inferred: bool = False
     """Whether the kernel left ``accumulate`` to the compiler (None)."""
     loop_indices: bool = False
-    """Whether it is a part of a reduction over loops, in any order of theirs (nl.loop_reduce)."""
+    """Whether it is a part of a reduction over loops, in any order of these loops (nl.loop_reduce).
+    """
 
 
 class AnomalyKind(IdentityEnum):
-    """What an instruction can be seen to do to values."""
+    """The anomalies that an instruction can show in values."""
 
     NAN_MADE = "nan made"
-    """A NaN came of operands that have none."""
+    """A NaN resulted from operands without a NaN."""
     INFINITY_MADE = "infinity made"
-    """An infinity came of finite operands, or of rounding a finite result."""
+    """An infinity resulted from finite operands, or from rounding a finite result."""
     NAN_STORED = "nan stored"
-    """A NaN that an instruction made went to HBM."""
+    """A NaN that an instruction made was written to HBM."""
     INFINITY_STORED = "infinity stored"
-    """An infinity went to HBM after an instruction had made one."""
+    """An infinity was written to HBM after an instruction had made one."""
     NAN_COMPARED = "nan compared"
-    """A NaN that an instruction made was compared: the result is a number that shows none."""
+    """A NaN that an instruction made was compared. The result is a number that hides it."""
     NAN_SEARCHED = "nan searched"
     """An instruction that orders numbers got a NaN."""
     OUT_OF_RANGE = "argument out of range"
-    """An activation function got an argument for which the hardware's result is invalid."""
+    """An activation function got an argument outside the hardware's valid range."""
     INTEGER_ROUNDED = "integer rounded"
-    """A 32-bit integer went through float32, which does not have it."""
+    """A 32-bit integer was converted to float32, which cannot represent it."""
     FLOAT8_CODE = "float8 code"
     """A float8_e4m3fn that NeuronCore-v2 and v3 read as an infinity or NaN."""
     UNDEFINED_STORED = "undefined stored"
-    """What depends on an element that nothing wrote went to HBM."""
+    """Data that depend on an unwritten element were written to HBM."""
     UNDEFINED_INDEX = "undefined index"
-    """What depends on an element that nothing wrote named elements."""
+    """An index depended on an unwritten element."""
     PLACE_TWICE = "place twice"
-    """Indices named one place of a destination more than once, and it got values that differ."""
+    """Indices selected one place of a destination repeatedly, with different values."""
     INDEX_SKIPPED = "index skipped"
     """An index out of bounds was skipped."""
     PATTERN_SKIPPED = "pattern skipped"
-    """An index in bounds was skipped, because the pattern from there on leaves the tensor."""
+    """An index in bounds was skipped, because its pattern leaves the tensor."""
 
 
 class Origin(NamedTuple):
-    """The beginning of a chain of instructions that read what nothing wrote."""
+    """The start of a chain of instructions that read unwritten elements."""
 
     allocation: Allocation
-    """The tensor of which something was never written."""
+    """The tensor with unwritten elements."""
     low: Index
-    """The first element of the smallest box of its elements that holds all of them."""
+    """The first element of the smallest box around the unwritten elements."""
     high: Sizes
     """The element after the last one, in each dimension."""
     event: str
-    """What an instruction did with one of them first: ``"read by tensor_copy"``."""
+    """The first use of an unwritten element: ``"read by tensor_copy"``."""
     location: Location | None
-    """Its line."""
+    """The line of that use."""
 
     def __str__(self) -> str:
         location = self.allocation.location
@@ -375,63 +392,69 @@ class Origin(NamedTuple):
 
 
 class Anomaly(NamedTuple):
-    """Values of one operand of an instruction that are worth a word."""
+    """Values of an instruction's operand that deserve attention."""
 
     what: AnomalyKind
     role: str
-    """The operand's."""
+    """The operand's role."""
     elements: Positive
-    """How many of its elements."""
+    """The number of affected elements."""
     of: Positive
-    """How many it has."""
+    """The size of the operand."""
     first: Index
-    """The first of them: its place in the operand; of a place that is named twice its index in the
-    tensor."""
+    """The index of the first affected element in the operand. For a place that is selected twice,
+    its
+    index in the tensor.
+    """
     value: float | None = None
-    """What stands there, where that says more."""
+    """The value of that element, where it is informative."""
     origin: Origin | None = None
-    """Of what depends on elements that nothing wrote, whence it came."""
+    """The origin, for data that depend on unwritten elements."""
 
 
 class EventKind(NamedTuple):
-    """What the events of all calls of one signature share."""
+    """The common part of the events of all calls with one signature."""
 
     opcode: str
     engine: Engine
     attributes: Attributes = Attributes()
     options: Mapping[str, Any] = {}
-    """What it is told beside its operands, by AWS's names: operators and members of enumerations by
-    their names, index patterns, numbers, tuples; what is None is left out."""
+    """The parameters besides the operands, by AWS's names: operators and enumeration members by
+    name,
+    index patterns, numbers and tuples. None values are omitted.
+    """
     numbers: tuple[str, ...] = ()
-    """The operands that are numbers or index patterns: each event has its own."""
+    """The operands that are numbers or index patterns. Each event has its own values."""
     purpose: Purpose = Purpose.COMPUTE
 
     def __hash__(self) -> int:
-        return id(self)  # its options have none
+        return id(self)  # its options are unhashable
 
     def following(self, role: str, register: str) -> EventKind:
-        """The kind of an event of which the place at a role follows a register."""
+        """Return the kind of an event whose place at ``role`` follows a register."""
         return self._replace(options={**self.options, f"register of {role}": register})
 
 
 @dataclass(eq=False, slots=True)
 class Event:
-    """One instruction as it was issued."""
+    """An instruction as it was issued."""
 
     number: Natural
-    """How many were issued before it. Some numbers are missing: what only moved a result to its
-    destination is one instruction with what made the result."""
+    """The number of instructions issued before it. Numbers are missing where a move to a
+    destination
+    was fused with the instruction that made the result.
+    """
     kind: EventKind
     writes: tuple[Region, ...]
     reads: tuple[Region, ...]
     stack: tuple[Location, ...] = ()
-    """The kernel's source lines, innermost first: the line itself, then those that called it."""
+    """The kernel's source lines, innermost first: the line itself, then its callers."""
     loops: tuple[Iteration, ...] = ()
     """The loops around it, outermost first."""
     program: Index = ()
-    """The instance of the SPMD grid; empty without a grid."""
+    """The program of the SPMD grid; empty without a grid."""
     seen: tuple[Anomaly, ...] = ()
-    """What stood out in the values."""
+    """The anomalies in its values."""
     numbers: tuple[Any, ...] = ()
     """The numbers and index patterns among its operands: see :attr:`arguments`."""
 
@@ -449,7 +472,7 @@ class Event:
 
     @property
     def clears(self) -> bool:
-        """Whether it writes zeros, and nothing else."""
+        """True if the instruction writes only zeros."""
         return self.purpose is Purpose.FILL and self.arguments.get("value") == 0
 
     @property
@@ -458,16 +481,16 @@ class Event:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Its options and the numbers among its operands, by AWS's names."""
+        """The options and the numeric operands, by AWS's names."""
         return {**self.kind.options, **dict(zip(self.kind.numbers, self.numbers, strict=True))}
 
     @property
     def location(self) -> Location | None:
-        """The innermost of the kernel's source lines, which knows those that called it."""
+        """The innermost of the kernel's source lines; it knows its callers."""
         return innermost_location(self.stack)
 
     def operand(self, role: str) -> Region | None:
-        """The operand of this role, what is written before what is read; None if there is none."""
+        """Return the operand of this role, written ones first; None without one."""
         for region in self.writes + self.reads:
             if region.role == role:
                 return region
@@ -475,9 +498,9 @@ class Event:
 
 
 class Returned(NamedTuple):
-    """A tensor that the caller gets: its allocation, and which elements of it, in which order.
+    """A tensor that the caller gets: its allocation, and its elements in order.
 
-    ``dtype`` is the one in which ``pattern`` counts elements.
+    ``dtype`` is the unit in which ``pattern`` counts.
     """
 
     allocation: Allocation
@@ -491,22 +514,24 @@ class Trace:
 
     kernel: str = ""
     machine: str = ""
-    """Their names; empty if unknown."""
+    """The names of kernel and machine; empty if unknown."""
     grid: Sizes = ()
     """The SPMD grid; empty without one."""
     cores: Index = ()
-    """The physical core of each of the grid's instances, in their order; empty where the launch
-    leaves it to the compiler."""
+    """The physical core of each program of the grid, in order; empty where the launch leaves the
+    choice
+    to the compiler.
+    """
     dialect: str = ""
     """"classic" (``neuronxcc.nki``) or "nki" (``import nki``); empty if unknown."""
     divided: bool = False
-    """Whether the kernel asked which program of the grid it is (``nl.program_id``)."""
+    """Whether the kernel asked for its program in the grid (``nl.program_id``)."""
     allocations: list[Allocation] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     arguments: list[Allocation] = field(default_factory=list)
-    """Tensors that the caller passed, in order. A trace in a file does not have them."""
+    """The tensors that the caller passed, in order. A trace in a file lacks them."""
     returned: list[Returned] = field(default_factory=list)
-    """Tensors that the kernel returned, in order. A trace in a file does not have them."""
+    """The tensors that the kernel returned, in order. A trace in a file lacks them."""
 
     def __len__(self) -> int:
         return len(self.events)
@@ -515,5 +540,5 @@ class Trace:
         return iter(self.events)
 
     def count(self, opcode: str) -> int:
-        """How many events have this opcode."""
+        """Return how many events have this opcode."""
         return sum(1 for event in self.events if event.opcode == opcode)

@@ -1,10 +1,9 @@
-"""A trace as JSON, to be kept or read elsewhere, and back. See docs/reference/trace-json.md.
+"""Write a trace as JSON, and read it back. See docs/reference/trace-json.md.
 
-The annotations of the trace's classes are the form: a field is a member, and left out where it has
-its default. Source lines, stacks of them, loops, allocations and kinds of events are written once
-each, in tables, and named by their place there. What is read is checked as it is: the error says
-where it stands, what was received, what is accepted. A text of another version is refused: there
-is no telling what it means.
+The annotations of the trace's classes define the format: each field is a member, omitted at its
+default. Source lines, stacks, loops, allocations and kinds of events are written once each, in
+tables, and referenced by index. Input is checked. An error gives the place, the received value and
+the accepted values. Other versions of the format are rejected, because their meaning is unknown.
 """
 
 from __future__ import annotations
@@ -47,27 +46,31 @@ TABLES: dict[str, Any] = {
     "kinds": EventKind,
     "events": Event,
 }
-"""What a document has once. Each table names entries of those before it, and is written before
-them: it fills them."""
+"""The tables of a document. Each table refers to entries of earlier tables, and is written before
+them, because writing it fills them.
+"""
 HEAD = ("kernel", "machine", "grid", "cores", "dialect", "divided")
 _ROWS = (Iteration, Location)
-"""Classes that are written as lists."""
+"""The classes that are written as lists."""
 _NOT_FINITE = ("nan", "inf", "-inf")
 
 
 class TraceFormatError(ValueError):
-    """A text is no trace of this version: where in it, what was received, what is accepted."""
+    """A text is not a trace of this version.
+
+    It gives the place, the received and the accepted value.
+    """
 
 
 class _Refused(Exception):
-    """What stands somewhere is not accepted; the place is told from the inside out."""
+    """A rejected value. The path to it is completed from the inside out."""
 
     def __init__(self, received: object, accepted: str, where: str = "") -> None:
         super().__init__(received, accepted)
         self.where = where
 
     def inside(self, step: str) -> _Refused:
-        """The same, told from one step further out."""
+        """Prepend a step to the path."""
         self.where = step + self.where
         return self
 
@@ -85,20 +88,20 @@ class _Document:
 
     def __init__(self) -> None:
         self.places: defaultdict[str, dict[Any, int]] = defaultdict(dict)
-        """By table the values that are written, in the order in which they were first named."""
+        """For each table, the written values in order of their first reference."""
         self.entries: dict[str, list[Any]] = {}
-        """By table the values that were read."""
+        """For each table, the values that were read."""
         self.grid: tuple[int, ...] = ()
         self.ids: set[int] = set()
         self.last = -1
-        """The number of the event that was read last."""
+        """The number of the last event that was read."""
 
 
 class Form(NamedTuple):
-    """How a value of one type is written and read."""
+    """The functions that write and read a value of one type."""
 
     write: Callable[[_Document, Any], Any] | None
-    """None of what is written as it is."""
+    """None if values are written unchanged."""
     read: Callable[[_Document, Any], Any]
 
 
@@ -107,7 +110,7 @@ class Form(NamedTuple):
 
 @cache
 def _form(kind: Any, *, is_entry: bool = False) -> Form:
-    """The form of a type as an annotation has it, or of an entry of its table."""
+    """Return the form of an annotation's type, or of an entry of its table."""
     for name, entry in TABLES.items():
         if kind == entry and not is_entry:
             return _entry(name)
@@ -132,7 +135,7 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 
 def _entry(table: str) -> Form:
-    """A value by its place in a table."""
+    """Return the form of a value that is written as its index in a table."""
 
     def write(document: _Document, value: Any) -> int:
         places = document.places[table]
@@ -148,7 +151,7 @@ def _entry(table: str) -> Form:
 
 
 def _plain(kind: type[Any], accepted: str, low: int | None = None) -> Form:
-    """A value of one of JSON's own kinds; ``low`` is the least number."""
+    """Return the form of one of JSON's own types; ``low`` is the least number."""
 
     def read(document: _Document, value: Any) -> Any:
         if type(value) is not kind or (low is not None and value < low):
@@ -159,7 +162,7 @@ def _plain(kind: type[Any], accepted: str, low: int | None = None) -> Form:
 
 
 def _named(members: Mapping[str, Any], spell: Callable[[Any], str]) -> Form:
-    """One of some values, by its name."""
+    """Return the form of a set of values that are written by name."""
 
     def read(document: _Document, value: Any) -> Any:
         if type(value) is not str or value not in members:
@@ -176,7 +179,7 @@ def _list(value: Any, length: int | None = None) -> list[Any]:
 
 
 def _each(form: Form) -> Form:
-    """A tuple of values of one form."""
+    """Return the form of a tuple of values of one form."""
     write, read_one = form
 
     def read(document: _Document, value: Any) -> tuple[Any, ...]:
@@ -194,7 +197,7 @@ def _each(form: Form) -> Form:
 
 
 def _row(make: Callable[[Any], Any], kinds: Iterable[Any]) -> Form:
-    """A tuple of which each value has a type of its own."""
+    """Return the form of a tuple whose values have a type each."""
     forms = [_form(kind) for kind in kinds]
 
     def read(document: _Document, value: Any) -> Any:
@@ -211,7 +214,7 @@ def _row(make: Callable[[Any], Any], kinds: Iterable[Any]) -> Form:
 
 
 def _check_members(value: Any, needed: Collection[str], names: Collection[str]) -> None:
-    """Refuse what is no object, lacks what it needs, or has what nobody knows."""
+    """Raise unless ``value`` is an object with all needed members and no unknown ones."""
     if type(value) is not dict:
         raise _Refused(value, "an object")
     for name in needed:
@@ -223,7 +226,10 @@ def _check_members(value: Any, needed: Collection[str], names: Collection[str]) 
 
 
 def _record(kind: Any) -> Form:
-    """An object with a member for each field of a class; its check looks at all of them."""
+    """Return the form of an object with a member for each field of a class.
+
+    A check of the class sees all fields.
+    """
     hints = _hints(kind)
     needed = []
     defaults = {}
@@ -264,7 +270,7 @@ def _record(kind: Any) -> Form:
     return Form(write, read)
 
 
-# -- what is no class of the trace -----------------------------------------------------------------
+# -- values outside the trace's classes ------------------------------------------------------------
 
 
 def _number(document: _Document, value: Any) -> float:
@@ -284,7 +290,7 @@ def _write_argument(document: _Document, value: Any) -> Any:
 
 
 def _argument(document: _Document, value: Any) -> Any:
-    """A text, a number, a list of such, or a pattern."""
+    """Read a text, a number, a list of these, or a pattern."""
     if type(value) is list:
         return tuple(_argument(document, item) for item in value)
     if type(value) is dict:
@@ -308,7 +314,7 @@ _SIMPLE: dict[Any, Form] = {
     Any: Form(_write_argument, _argument),
 }
 
-# -- what holds of several members at once ---------------------------------------------------------
+# -- checks of several members ---------------------------------------------------------------------
 
 
 def _check_axis(axis: int, shape: tuple[int, ...]) -> None:
@@ -369,7 +375,7 @@ _compact = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 def trace_to_json(trace: Trace) -> str:
-    """The trace as a JSON text, with a line for each entry of a table and each event."""
+    """Return the trace as a JSON text, with a line for each table entry and each event."""
     document = _Document()
     document.places["allocations"] = {a: at for at, a in enumerate(trace.allocations)}
     rows = {}
@@ -387,11 +393,11 @@ def trace_to_json(trace: Trace) -> str:
 
 
 def trace_from_json(text: str) -> Trace:
-    """The trace that :func:`trace_to_json` wrote.
+    """Return the trace that :func:`trace_to_json` wrote.
 
     Raises
     ------
-    TraceFormatError : the text is no JSON, of another version, or breaks the form somewhere.
+    TraceFormatError : the text is not JSON, has another version, or breaks the format.
     """
     try:
         data = json.loads(text, parse_constant=_no_constant)
@@ -429,7 +435,7 @@ def _trace(data: Any) -> Trace:
 
 
 def _check_version(data: Any) -> None:
-    """Before anything else: another version may have other members."""
+    """Check the version first: another version may have other members."""
     if type(data) is not dict:
         raise _Refused(data, "an object")
     if data.get("format") != FORMAT:

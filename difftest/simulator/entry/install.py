@@ -1,8 +1,8 @@
-"""Put the embedded modules where kernels import them, for a while.
+"""Install the embedded modules where kernels import them, temporarily.
 
-``with embedded():`` makes ``import neuronxcc.nki`` (the classic dialect) and ``import nki`` (the
-newer one) find the simulator; afterwards ``sys.modules`` is as it was. Kernels imported in between
-keep working: they hold the modules themselves.
+Within ``with embedded():``, ``import neuronxcc.nki`` (the classic dialect) and ``import nki`` (the
+newer one) find the simulator. Afterwards ``sys.modules`` is restored. Kernels imported in between
+continue to work, because they hold the modules themselves.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from difftest.simulator.frontend.classic import typing as nki_typing
 
 ROOT = "neuronxcc"
 ROOTS = (ROOT, newer.ROOT)
-"""The packages that the embedded modules stand for."""
+"""The packages that the embedded modules replace."""
 TILE_SIZE = language.tile_size
-"""What kernels' modules may set, and find unchanged the next time."""
+"""Kernels' modules may set its attributes; uninstalling resets them."""
 LEVEL = "OFF"
 """A level that importing the SDK adds to ``logging``, above all others: the course's starter code
 (stanford-cs149/asst4-trainium2, ``part2/test_harness.py``) uses it."""
 
 
 def _package(name: str, doc: str) -> ModuleType:
-    """An empty package of which the import system knows that it exists."""
+    """Return an empty package that the import system accepts."""
     module = types.ModuleType(name, doc)
     module.__spec__ = ModuleSpec(name, loader=None, is_package=True)
     module.__path__ = []
@@ -57,7 +57,7 @@ _PARTS = {"language": language, "isa": isa, "compiler": compiler, "typing": nki_
 
 
 def _inner_modules() -> dict[str, ModuleType]:
-    """The modules inside the documented ones that kernels import from.
+    """Return the undocumented inner modules that kernels import from.
 
     Classic kernels of AWS import ``nki.language.constants`` too.
     """
@@ -73,7 +73,7 @@ def _inner_modules() -> dict[str, ModuleType]:
 
 
 def modules(predictor: Predictor | None = None, level: str | None = None) -> dict[str, ModuleType]:
-    """The embedded modules by the names under which kernels import them."""
+    """Return the embedded modules by the names that kernels import."""
     nki = _nki(predictor)
     root = _package(ROOT, "The embedded NKI simulator of nki-difftest, not the Neuron SDK.")
     root.nki = nki  # type: ignore[attr-defined]
@@ -86,24 +86,25 @@ def modules(predictor: Predictor | None = None, level: str | None = None) -> dic
 
 
 def _stood_for() -> dict[str, ModuleType]:
-    """The loaded modules of the packages that the embedded ones replace, by name."""
+    """Return the loaded modules that the embedded ones replace, by name."""
     inside = tuple(f"{root}." for root in ROOTS)
     names = [name for name in sys.modules if name.startswith(inside) or name in ROOTS]
     return {name: sys.modules[name] for name in names}
 
 
 def is_embedded(module: ModuleType) -> bool:
-    """Whether a module ``neuronxcc`` or ``nki`` is the embedded simulator's."""
+    """Return whether a module ``neuronxcc`` or ``nki`` is the embedded simulator's."""
     return bool(getattr(module, "__difftest_embedded__", False))
 
 
 class embedded:
     """Install the embedded ``neuronxcc`` and ``nki`` modules; undo it at the end.
 
-    ``predictor`` is what ``nki.benchmark`` asks for latencies; without one it raises, and no
-    profile is written. ``level``, "0.3" to "0.7", is of the kernels that the newer dialect makes:
-    names that it does not have raise there. By default all exist.
-    Also usable as ``installation = embedded(); installation.install(); installation.uninstall()``.
+    ``predictor`` predicts latencies for ``nki.benchmark``. Without one, ``nki.benchmark`` raises,
+    and
+    no profile is written. ``level``, "0.3" to "0.7", is the level of the newer dialect's kernels:
+    names that it lacks raise. By default all names exist. Also usable as
+    ``installation = embedded(); installation.install(); installation.uninstall()``.
     """
 
     def __init__(self, predictor: Predictor | None = None, level: str | None = None) -> None:
@@ -122,7 +123,8 @@ class embedded:
         """
         if self._saved is not None:
             raise RuntimeError("the embedded modules are already installed by this object")
-        self._placed = modules(self._predictor, self._level)  # first: it refuses a wrong level
+        # first, because it rejects a wrong level
+        self._placed = modules(self._predictor, self._level)
         self._saved = _stood_for()
         for name in self._saved:
             del sys.modules[name]
@@ -133,7 +135,7 @@ class embedded:
         return self
 
     def uninstall(self) -> None:
-        """Put ``sys.modules`` back as it was.
+        """Restore ``sys.modules``.
 
         Raises
         ------

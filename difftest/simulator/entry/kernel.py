@@ -1,10 +1,11 @@
-"""Kernels as objects: what ``@nki.jit``, ``nki.baremetal`` and their kin make of a function.
+"""Kernels of ``@nki.jit``, ``nki.baremetal``, ``nki.benchmark`` and ``nki.profile``.
 
-A latency is a device's to measure; here a timing model may predict it. The model is not the
-simulator's: who installs the embedded modules hands it in. A compiler writes a NEFF and a device a
-profile of the run (NTFF). Neither is here, so the file that is named for the NEFF gets the trace of
-the launch, and the one named for the profile what a timing model predicts, both as JSON that says
-what it is. Sources: ``nki.benchmark``, ``nki.baremetal`` and ``nki.profile`` at tag v2.26.0.
+Only a device can measure latency. Here a timing model may predict it. The model is not part of the
+simulator: the caller of ``embedded`` passes it. A compiler writes a NEFF, and a device writes a
+profile of the run (NTFF). The simulator has neither. It writes the launch's trace to the file named
+for the NEFF, and the timing model's prediction to the file named for the profile. Both are JSON
+that states its format. Sources: ``nki.benchmark``, ``nki.baremetal`` and ``nki.profile`` at tag
+v2.26.0.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ from difftest.simulator.trace_json import trace_to_json
 
 MODES = ("auto", "simulation", "baremetal", "benchmark", "trace")
 """Modes of ``nki.jit`` that run here, all on the simulator. ``trace``, which AWS documents in its
-``nki-migration-guide.rst`` at v2.27.0, is of kernels that others call (:func:`trace`)."""
+``nki-migration-guide.rst`` at v2.27.0, is for kernels that others call (:func:`trace`).
+"""
 FRAMEWORKS = ("jax", "torchxla")
-"""Modes that need a framework; their kernels take NumPy arrays here."""
+"""Modes that need a framework. Here their kernels take NumPy arrays."""
 JIT_HINTS = (
     "kernel_return",
     "debug_kernel",
@@ -48,7 +50,7 @@ _Own = TypeVar("_Own", bound="Kernel")
 
 
 class Kernel(Launchable):
-    """A kernel function and how it is launched.
+    """A kernel function and its launch settings.
 
     Inside another kernel, calling it inlines it. Outside, calling it simulates it. ``kernel[grid]``
     gives a kernel with an SPMD grid.
@@ -66,20 +68,21 @@ class Kernel(Launchable):
         return self.run(args, kwargs)
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Launch it with what it was called with."""
+        """Launch the kernel with the arguments of a call."""
         return outputs_of(launch_call(self, args, kwargs), [args, kwargs])
 
 
 def as_kernel(kernel: Any) -> Kernel:
-    """``kernel`` itself, or a plain function as one (whose parameters may be written)."""
+    """Return ``kernel`` itself, or a plain function as a kernel with writable parameters."""
     return kernel if isinstance(kernel, Kernel) else Kernel(need_function(kernel))
 
 
 def jit(func: Any = None, mode: str = "auto", **kwargs: Any) -> Any:
-    """``@nki.jit``, ``@nki.jit(mode=...)`` and ``nki.jit(kernel, mode=...)``.
+    """Compile a kernel: ``@nki.jit``, ``@nki.jit(mode=...)`` or ``nki.jit(kernel, mode=...)``.
 
     ``platform_target`` ("trn1", "trn2" or "trn3") chooses the machine. ``additional_compile_opt``
-    goes to a compiler, and there is none here: it changes no value and is accepted.
+    is
+    accepted and changes no value, because there is no compiler here.
     """
     target = kwargs.pop("platform_target", "trn2")
     kwargs.pop("additional_compile_opt", None)
@@ -103,18 +106,18 @@ def jit(func: Any = None, mode: str = "auto", **kwargs: Any) -> Any:
 
 
 def trace(func: Any = None, **kwargs: Any) -> Any:
-    """``@nki.trace``: a kernel whose parameters may be written, as before SDK 2.21."""
+    """Make a kernel with writable parameters, as before SDK 2.21: ``@nki.trace``."""
     for name, value in kwargs.items():
         raise not_modelled(f"nki.trace's argument {name!r}", f"{name}={value!r}")
     return trace if func is None else Kernel(as_kernel(func).function)
 
 
 def simulate_kernel(kernel: Any, *args: Any, **kwargs: Any) -> Any:
-    """``nki.simulate_kernel``: the kernel's outputs as an array, or a tuple of arrays.
+    """Simulate a kernel; return its outputs as an array, or a tuple of arrays.
 
-    Elements that the kernel never wrote are poison (NaN, or 0xA5 bytes); a warning says so.
-    Inside a kernel it inlines the other one: the course's harness benchmarks a function that
-    calls it.
+    Unwritten elements are poison (NaN, or 0xA5 bytes), and a warning reports them. Inside a kernel
+    it
+    inlines the other one: the course's harness benchmarks a function that calls it.
     """
     return Kernel.__call__(as_kernel(kernel), *args, **kwargs)
 
@@ -128,7 +131,7 @@ NEFF, PROFILE, ARTIFACTS, FOLDER = FILE_OPTIONS = (
 """Options that name files and folders."""
 PROFILE_FORMAT = "difftest predicted profile"
 _OURS = b'{"format":"difftest '
-"""With this begins each file that the simulator writes."""
+"""The first bytes of each file that the simulator writes."""
 
 
 class Artifacts(NamedTuple):
@@ -142,16 +145,17 @@ class Artifacts(NamedTuple):
         return bool(self.traces or self.profiles)
 
     def write(self, trace: Trace, profile: Callable[[], Mapping[str, object]] | None) -> None:
-        """Write what the launch has.
+        """Write the files of the launch.
 
         Parameters
         ----------
-        trace : of the launch.
-        profile : makes the predicted profile, as what JSON has; None where nothing predicts.
+        trace : the launch's trace.
+        profile : a function that returns the predicted profile as JSON values; None without a
+        predictor.
 
         Raises
         ------
-        KernelError : a file cannot be written. Whatever ``profile`` raises.
+        KernelError : a file cannot be written. Exceptions of ``profile`` are passed on.
         """
         try:
             for folder in self.folders:
@@ -180,18 +184,18 @@ _PROFILE_HEAD = {
 
 
 def artifacts_of(where: str, options: Mapping[str, Any], *, predicts: bool) -> Artifacts:
-    """The files that the options of ``where`` name, and a note of what will be in them.
+    """Return the files that the options of ``where`` name, and note their contents.
 
-    A file that is there and that the simulator did not write is never replaced; ``nki.profile``
-    replaces none unless it is told to (``overwrite=True``).
+    A file of another origin is never replaced. ``nki.profile`` replaces the simulator's own files
+    only with ``overwrite=True``.
 
     Parameters
     ----------
-    predicts : whether a timing model is at hand.
+    predicts : whether a timing model is available.
 
     Raises
     ------
-    KernelError : an option is no path; or the note, where notes are errors.
+    KernelError : an option is not a path; or the note, if notes are errors.
     """
     named = {name: options[name] for name in FILE_OPTIONS if options.get(name)}
     paths = {name: _path(where, name, value) for name, value in named.items()}
@@ -232,7 +236,7 @@ def _path(where: str, name: str, value: object) -> Path:
 
 
 def _stays(path: Path, replace_own: bool) -> bool:
-    """Whether a file is there that must not be replaced."""
+    """Return whether a file exists that must not be replaced."""
     if not path.exists():
         return False
     if not (path.is_file() and replace_own and os.access(path, os.R_OK)):
@@ -242,7 +246,7 @@ def _stays(path: Path, replace_own: bool) -> bool:
 
 
 def _say(where: str, named: Mapping[str, Any], left: list[Path], predicts: bool) -> None:
-    """Note that the files are not what a compiler and a device write."""
+    """Note that the files differ from those of a compiler and a device."""
     written = "the trace of the simulation, and a predicted profile" if predicts else "the trace"
     kept = f"; not written: {', '.join(map(str, left))}" if left else ""
     error = KernelError(
@@ -258,39 +262,39 @@ def _say(where: str, named: Mapping[str, Any], left: list[Path], predicts: bool)
 
 
 RUN_HINTS = ("device_count", "num_execs")
-"""Arguments of all of them that AWS does not document, and that change no value."""
+"""Undocumented arguments of all three decorators. They change no value."""
 COMPILER, NO_DGE = "additional_compile_opt", "--disable-dge"
-"""The option for the compiler's own, of which one lets the device generate no DMA descriptors."""
+"""The option for compiler options, and the one that disables DMA descriptors made on the device."""
 PERCENTILES = (0, 1, 10, 25, 50, 90, 99, 100)
-"""Those that AWS documents for ``get_latency_percentile``."""
+"""The percentiles that AWS documents for ``get_latency_percentile``."""
 
 
 class Latency(Protocol):
     """A predicted latency."""
 
     def get_latency_percentile(self, percentile: int) -> float:
-        """In microseconds."""
+        """Return a percentile, in microseconds."""
 
     def get_interval(self) -> tuple[float, float]:
-        """Between which microseconds a device's latency would lie, nine times of ten."""
+        """Return the range of a device's latency, in microseconds, at 90 percent confidence."""
 
     @property
     def caution(self) -> str:
-        """What to know before the time is believed, in words; may be empty."""
+        """A caution about the prediction, in words; may be empty."""
 
     def profile(self) -> Mapping[str, object]:
-        """All that is predicted, as what JSON has."""
+        """Return the whole prediction as JSON values."""
 
 
 Predictor: TypeAlias = Callable[[Trace, Machine, bool], Latency]
-"""Predicts a launch from its trace, the machine, and whether descriptors are generated on it.
+"""Predicts a launch from its trace, the machine, and whether the device generates descriptors.
 
 It raises a NotModelledError where it cannot.
 """
 
 
 class NcLatency:
-    """``benchmark_result.nc_latency``: predicted percentiles, in microseconds."""
+    """Predicted percentiles, in microseconds: ``benchmark_result.nc_latency``."""
 
     predicted = True
 
@@ -298,27 +302,27 @@ class NcLatency:
         self._latency = latency
 
     def get_latency_percentile(self, percentile: int) -> float:
-        """One of :data:`PERCENTILES`, in microseconds: predicted, not measured."""
+        """Return one of :data:`PERCENTILES`, in microseconds: predicted, not measured."""
         chosen = as_choice(percentile, PERCENTILES, "a percentile of nc_latency")
         return self._latency.get_latency_percentile(chosen)
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Between which microseconds a device's latency would lie, nine times of ten: predicted."""
+        """The predicted range of a device's latency, in microseconds, at 90 percent confidence."""
         return self._latency.get_interval()
 
 
 class RunAs(Kernel):
-    """A kernel under ``nki.baremetal``, ``nki.benchmark`` or ``nki.profile``: how a call runs it.
+    """A kernel under ``nki.baremetal``, ``nki.benchmark`` or ``nki.profile``.
 
-    ``nki.simulate_kernel`` and another kernel take it as the kernel that it is.
+    ``nki.simulate_kernel`` and other kernels treat it as the kernel itself.
     """
 
     where: ClassVar[str]
     documented: ClassVar[tuple[str, ...]]
-    """Its documented options."""
+    """The documented options."""
     parameter: ClassVar[str] = "kernel"
-    """The name of its first parameter."""
+    """The name of the first parameter."""
 
     def __init__(self, kernel: Kernel, predictor: Any, options: dict[str, Any]) -> None:
         super().__init__(
@@ -335,13 +339,19 @@ class RunAs(Kernel):
         return super().__call__(*map(as_argument, args), **named)
 
     def predicted(self, trace: Any) -> Any:
-        """What its predictor says of a launch; the device generates descriptors by default."""
+        """Return the predictor's result for a launch.
+
+        The device generates descriptors by default.
+        """
         dge = NO_DGE not in (self.options.get(COMPILER) or "")
         return self.predictor(trace, self.machine, dge)
 
     @classmethod
     def decorator(cls, predictor: Any) -> Callable[..., Any]:
-        """The decorator, with or without options, of modules installed with this predictor."""
+        """Return the decorator for modules with this predictor.
+
+        It works with or without options.
+        """
 
         def decorate(kernel: Any = None, /, **options: Any) -> Any:
             kernel = options.pop(cls.parameter, kernel)
@@ -381,12 +391,12 @@ class OnDevice(RunAs):
         try:
             artifacts.write(result.trace, profile if predicts else None)
         except NotModelledError as error:
-            report_violation(error)  # the values are there; what they would cost is not known
+            report_violation(error)  # the values exist; only the prediction is missing
         return outputs_of(result, [args, kwargs])
 
 
 class Profiled(OnDevice):
-    """The same under ``nki.profile``."""
+    """Run a kernel as ``nki.baremetal`` does, under ``nki.profile``."""
 
     where = "nki.profile"
     parameter = "func"
@@ -394,9 +404,9 @@ class Profiled(OnDevice):
 
 
 class Benchmark(RunAs):
-    """A kernel under ``nki.benchmark``; calling it simulates the kernel and predicts its latency.
+    """Run a kernel on the simulator and predict its latency, under ``nki.benchmark``.
 
-    ``benchmark_result`` is there after a call.
+    After a call, ``benchmark_result`` has the prediction.
     """
 
     where = "nki.benchmark"

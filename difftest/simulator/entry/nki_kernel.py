@@ -1,7 +1,7 @@
-"""Kernels as objects, made by ``@nki.jit`` and ``nki.simulate``; the modules that kernels import.
+"""Kernels of ``@nki.jit`` and ``nki.simulate``, and the modules that kernels import.
 
-Those hold what AWS documents and nothing else: a helper of ours is an AttributeError there, as any
-other name that does not exist.
+The modules contain only names that AWS documents. The simulator's own helpers are AttributeErrors
+there, like any other name that does not exist.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from difftest.simulator.index import as_integers
 from difftest.simulator.launch import launch_call
 
 MOST_CORES = 2
-"""Cores that one kernel runs on: the degrees of a logical NeuronCore are 1 and 2."""
+"""The limit on cores for one kernel: a logical NeuronCore has 1 or 2."""
 
 _HINTS = ("debug", "debug_kernel", "enable_out_of_bound_checks", "experimental_flags")
 _IGNORED = ("mode", "show_compiler_tb", "additional_compile_opt", "opt_level", "schedule", *_HINTS)
-"""Keywords of ``nki.jit`` that tell a compiler or a framework something, and change no value."""
+"""Keywords of ``nki.jit`` for a compiler or a framework, which change no value."""
 
 
 class NkiKernel(NkiLaunchable):
-    """A kernel of today's dialect.
+    """A kernel of the current dialect.
 
     Inside another kernel, calling it inlines it; outside, with NumPy arrays, it is simulated.
     ``kernel[n]`` runs it on ``n`` cores.
@@ -52,7 +52,7 @@ class NkiKernel(NkiLaunchable):
         return self.on(grid)
 
     def with_schedule(self, schedule: Any) -> NkiKernel:
-        """The same kernel: a schedule changes no value."""
+        """Return the kernel itself: a schedule changes no value."""
         return self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -62,14 +62,14 @@ class NkiKernel(NkiLaunchable):
 
 
 def as_nki_kernel(kernel: Any, level: str | None = None, target: Target | None = None) -> NkiKernel:
-    """``kernel`` itself, or a plain function as one of a level and for a machine."""
+    """Return ``kernel`` itself, or a plain function as a kernel of a level and for a machine."""
     if isinstance(kernel, NkiKernel):
         return kernel
     return NkiKernel(need_function(kernel), level=level, target=target)
 
 
 class Simulation:
-    """``nki.simulate(kernel)``: called with arrays, it runs the kernel and returns arrays."""
+    """The result of ``nki.simulate(kernel)``: called with arrays, it runs the kernel."""
 
     def __init__(self, kernel: NkiKernel) -> None:
         self.kernel = kernel
@@ -83,10 +83,13 @@ class Simulation:
 
 @functools.cache
 def functions_of(level: str | None) -> dict[str, Callable[..., Any]]:
-    """``nki.jit`` and ``nki.simulate``, whose kernels are of a level of NKI; None for all."""
+    """Return ``nki.jit`` and ``nki.simulate`` for kernels of a level of NKI.
+
+    None for all levels.
+    """
 
     def jit(fn: Any = None, **kwargs: Any) -> Any:
-        """``@nki.jit``, ``@nki.jit(...)`` and ``nki.jit(function)``."""
+        """Make a kernel: ``@nki.jit``, ``@nki.jit(...)`` or ``nki.jit(function)``."""
         target = None
         for name, value in kwargs.items():
             if name == PARAMETER:
@@ -99,7 +102,7 @@ def functions_of(level: str | None) -> dict[str, Callable[..., Any]]:
         return decorator if fn is None else decorator(fn)
 
     def simulate(kernel: Any) -> Simulation:
-        """``nki.simulate(kernel)(*arrays)``: NumPy arrays in and out; those written are updated.
+        """Simulate a kernel: ``nki.simulate(kernel)(*arrays)``; written arrays are updated.
 
         ``nki.simulate(kernel[2])`` and ``nki.simulate(kernel)[2]`` run it on two cores.
         """
@@ -112,12 +115,12 @@ jit, simulate = functions_of(None).values()
 
 
 def simulation_of(simulate: Callable[..., Any]) -> Callable[..., Any]:
-    """``nki.simulator.simulate_kernel``, which vLLM's Neuron plugin calls, by ``nki.simulate``."""
+    """Return ``nki.simulator.simulate_kernel``, which vLLM's Neuron plugin calls."""
 
     def simulate_kernel(
         func: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, _lnc: int = 1
     ) -> Any:
-        """What ``nki.simulate(func)[_lnc](*args, **kwargs)`` returns."""
+        """Return ``nki.simulate(func)[_lnc](*args, **kwargs)``."""
         simulation = simulate(func)
         chosen = simulation if _lnc == 1 else simulation[_lnc]
         return chosen(*args, **dict(kwargs or {}))
@@ -130,13 +133,14 @@ def simulation_of(simulate: Callable[..., Any]) -> Callable[..., Any]:
 
 ROOT = "nki"
 DOCUMENTED = "0.6"
-"""The level of AWS's documentation that the dialect follows, v2.32.0: that of no level."""
+"""The level of AWS's documentation that the dialect follows, v2.32.0. It applies without a level.
+"""
 _UNMODELLED = ("compiler", "compiler.kernel_builder", "framework")
 """Parts that AWS's language guide (v2.32.0) and public modules import, and no kernel here uses."""
 
 
 def modules(level: str | None = None) -> dict[str, ModuleType]:
-    """``nki`` and its submodules, made anew; their kernels are of a level of NKI, if one is named.
+    """Return new modules ``nki`` and its submodules; their kernels are of a level, if given.
 
     Raises
     ------
@@ -174,7 +178,7 @@ def modules(level: str | None = None) -> dict[str, ModuleType]:
 
 
 def _module(name: str, names: Mapping[str, Any], source: Any = None) -> ModuleType:
-    """A module of some names; what others are asked for, ``source`` says."""
+    """Return a module of some names; ``source`` handles access to other names."""
     module = types.ModuleType(f"{ROOT}.{name}", (source and source.__doc__) or "Names of NKI.")
     vars(module).update(names, __all__=sorted(names))
     other: Callable[[str], Any] | None = getattr(source, "__getattr__", None)

@@ -1,1 +1,1 @@
-"""What a kernel imports: a folder for each dialect, and here what the dialects share."""
+"""The modules that kernels import: a folder for each dialect, and their common parts here."""

@@ -1,4 +1,4 @@
-"""Which parameters a kernel may write to, by their annotations."""
+"""Find the parameters that a kernel may write to, by their annotations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MUTABLE = ("mutable_tensor", "mutable")
 
 
 def mutable_parameters(function: Callable[..., Any], signature: inspect.Signature) -> set[str]:
-    """Return the names of the parameters to which their annotations let a kernel write."""
+    """Return the names of the parameters whose annotations let a kernel write to them."""
     names = getattr(inspect.unwrap(function), "__globals__", {})
     parameters = signature.parameters.items()
     return {name for name, one in parameters if is_mutable(one.annotation, names)}
@@ -24,14 +24,16 @@ def mutable_parameters(function: Callable[..., Any], signature: inspect.Signatur
 def is_mutable(annotation: object, names: dict[str, Any] | None = None) -> bool:
     """Return whether a parameter's annotation lets the kernel write to it.
 
-    That is so of ``nt.mutable_tensor`` and ``nt.tensor[nt.mutable]``, alone, with a shape, in a
-    union, in another type's brackets, and as text.
+    Accepted are ``nt.mutable_tensor`` and ``nt.tensor[nt.mutable]``: alone, with a shape, in a
+    union,
+    in another type's brackets, and as text.
 
     Parameters
     ----------
-    names : the names of the function's module, by which the names of a text are known. One that is
-        not there is known by its last part: ``nt.mutable_tensor`` where ``nt`` was imported for a
-        type checker alone.
+    names : the names of the function's module, which resolve the names of a text. An unknown name
+    is
+        recognized by its last part: ``nt.mutable_tensor`` where ``nt`` was imported for a type
+        checker alone.
     """
     if isinstance(annotation, typing.ForwardRef):
         annotation = annotation.__forward_arg__
@@ -43,7 +45,7 @@ def is_mutable(annotation: object, names: dict[str, Any] | None = None) -> bool:
 
 
 def _names_mutable(text: str, names: dict[str, Any]) -> bool:
-    """Return whether an annotation's text names what is mutable."""
+    """Return whether an annotation's text names a mutable type."""
     try:
         parsed = ast.parse(text, mode="eval")
     except SyntaxError:

@@ -1,4 +1,4 @@
-"""Arguments of the API's functions: those that are not modelled raise, enumerations translate."""
+"""Check and convert the arguments of the API's functions."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ Kind = TypeVar("Kind", bound=Enum)
 
 
 class AnyTensor:
-    """``nki.tensor``: the class of what kernels handle, in whichever mode they run."""
+    """The class of tensors in kernels, in any mode: ``nki.tensor``."""
 
     __slots__ = ()
 
 
 class Annotation:
-    """``nt.tensor`` and ``nt.tensor[128, 512]``: annotations, with or without a shape.
+    """The annotations ``nt.tensor`` and ``nt.tensor[128, 512]``, with or without a shape.
 
-    ``nt.mutable`` in the brackets, alone or beside a shape, makes the tensor mutable.
+    ``nt.mutable`` in the brackets, alone or with a shape, makes the tensor mutable.
     """
 
     def __init__(self, name: str, *, mutable: bool, shape: tuple[Any, ...] | None = None) -> None:
@@ -54,7 +54,7 @@ class Annotation:
         return Annotation(self.name, mutable=self.mutable or any(marks), shape=shape)
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refuse a call; typing takes what can be called as a type."""
+        """Raise for a call. The method exists because typing accepts callables as types."""
         received = ", ".join(f"{value!r:.40}" for value in (*args, *kwargs.values()))
         raise KernelError(
             f"nt.{self.name} annotates a parameter",
@@ -79,7 +79,7 @@ class Annotation:
 
 
 def as_argument(value: Any) -> Any:
-    """An argument; for ``nt.tensor[shape, dtype]``, which stands for one, zeros."""
+    """Return an argument; an annotation ``nt.tensor[shape, dtype]`` becomes an array of zeros."""
     if not isinstance(value, Annotation) or value.shape is None or len(value.shape) != 2:
         return value
     shape, dtype = value.shape
@@ -87,9 +87,9 @@ def as_argument(value: Any) -> Any:
 
 
 class Members(EnumMeta):
-    """An enumeration that says which member a misspelt one may be."""
+    """An enumeration that suggests a member for a misspelt one."""
 
-    def __getattr__(cls, name: str) -> Any:  # before Python 3.12 its members come from here, too
+    def __getattr__(cls, name: str) -> Any:  # before Python 3.12, members are looked up here, too
         if name.startswith("_"):
             raise AttributeError(name)
         if name in cls.__members__:
@@ -108,7 +108,7 @@ nc_version: Any = Numbered("nc_version", {"gen2": 2, "gen3": 3})
 
 
 class DynamicSlice:
-    """``nl.ds(start, size)``: ``size`` elements from ``start``, at least one."""
+    """A slice of ``size`` elements from ``start``, at least one: ``nl.ds(start, size)``."""
 
     __slots__ = ("size", "start")
     _least = 1
@@ -126,17 +126,17 @@ class DynamicSlice:
 
 
 class SliceOrNone(DynamicSlice):
-    """The same of ``size`` elements or of none."""
+    """A slice of ``size`` elements, which may be zero."""
 
     __slots__ = ()
     _least = 0
 
 
 class Unmodelled:
-    """A documented name that is not modelled, and why if there is more: it refuses to be used.
+    """A documented name that is not modelled, and the reason, if there is one. Any use raises.
 
-    Modules of kernels import such names, or hold dtypes in tables, beside kernels that never use
-    them; so naming one is no error.
+    Modules of kernels import such names, or keep dtypes in tables, although their kernels may never
+    use them. Naming one is therefore no error.
     """
 
     __slots__ = ("name", "nki_name", "why")
@@ -145,7 +145,7 @@ class Unmodelled:
         self.name = name
         self.why = why
         self.nki_name = name.rpartition(".")[2]
-        """As instructions know operators; they refuse this one."""
+        """The name by which instructions know operators. They reject this one."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         values = [*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())]
@@ -164,13 +164,14 @@ class Unmodelled:
 
 
 def unmodelled(module: str, names: Iterable[str]) -> dict[str, Unmodelled]:
-    """One object for each name, so that a name equals itself and can be a key."""
+    """Return one object for each name, so that a name equals itself and can be a key."""
     return {name: Unmodelled(f"{module}.{name}") for name in names}
 
 
 def no_attribute(tensor: Any, name: str) -> Any:
-    """The ``__getattr__`` of tensors, which says what a misspelt name may be."""
-    if name.startswith("_") or hasattr(type(tensor), name):  # it has raised; say what it said
+    """Raise for an unknown attribute of a tensor, with a suggestion: its ``__getattr__``."""
+    # the attribute itself has raised; repeat its error
+    if name.startswith("_") or hasattr(type(tensor), name):
         return object.__getattribute__(tensor, name)
     if name == "as_tile":
         return Unmodelled("as_tile of a tensor", "use the tensor itself, which is a tile")
@@ -182,10 +183,11 @@ def no_attribute(tensor: Any, name: str) -> Any:
 def absent(
     module: str, documented: frozenset[str], names: Mapping[str, Any]
 ) -> Callable[[str], Unmodelled]:
-    """The ``__getattr__`` of an embedded module, whose namespace ``names`` is.
+    """Return the ``__getattr__`` of an embedded module with the namespace ``names``.
 
-    ``documented`` are the names that AWS documents at v2.26.0 and the simulator does not model:
-    they can be named (``hasattr``, imports), and not used.
+    ``documented`` are the names that AWS documents at v2.26.0 and the simulator does not model.
+    They
+    can be named (``hasattr``, imports), but not used.
     """
     stubs = unmodelled(module, documented)
 
@@ -199,7 +201,7 @@ def absent(
 
 
 def fits(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a function of this signature takes these arguments."""
+    """Return whether a function of this signature accepts these arguments."""
     try:
         signature.bind(*args, **kwargs)
     except TypeError:
@@ -220,7 +222,7 @@ def undocumented_argument(where: str, name: str, value: object) -> None:
 
 
 def no_extras(where: str, extras: Mapping[str, object]) -> None:
-    """Note hints, and raise for keyword arguments that the simulator does not honour."""
+    """Note hints, and raise for keyword arguments that the simulator does not model."""
     for name, value in extras.items():
         if name in HINTS:
             undocumented_argument(where, name, value)
@@ -233,12 +235,12 @@ _COMMANDS = {int(member): Accumulate[member.name.upper()] for member in reduce_c
 
 
 def as_name(name: object) -> str:
-    """A tensor's name in traces and errors, which changes no value."""
+    """Return a tensor's name for traces and errors; it changes no value."""
     return "" if name is None else f"{name}"
 
 
 def as_engine(value: object, where: str) -> Engine:
-    """The trace's engine for a member of ``nki.isa.engine``."""
+    """Return the trace's engine for a member of ``nki.isa.engine``."""
     if isinstance(value, engine):
         return _ENGINES[int(value)]
     names = (f"{member.name}_engine" for member in engine if member.value)
@@ -246,11 +248,11 @@ def as_engine(value: object, where: str) -> Engine:
 
 
 def as_flag(value: object, name: str) -> bool:
-    """Whether an argument that switches something is on.
+    """Return whether a switch argument is on.
 
     Raises
     ------
-    KernelError : its truth is not one (an array of several elements).
+    KernelError : the argument has no single truth value (an array of several elements).
     """
     if isinstance(value, bool):
         return value
@@ -264,11 +266,11 @@ def as_flag(value: object, name: str) -> bool:
 
 
 def same_dtype(dtype: object, dst: Any, where: str) -> None:
-    """Raise unless ``dtype`` is left out or is that of a ``dst`` that exists.
+    """Raise unless ``dtype`` is None or the dtype of an existing ``dst``.
 
     Raises
     ------
-    DtypeError : it is another one.
+    DtypeError : the dtypes differ.
     """
     if dtype is not None and as_nki_dtype(dtype) != getattr(dst, "dtype", dtype):
         takes = "dst's dtype or none"
@@ -279,7 +281,7 @@ def same_dtype(dtype: object, dst: Any, where: str) -> None:
 
 
 def as_member(kind: type[Kind], value: object, where: str) -> Kind:
-    """``value`` as a member of one of the enumerations of ``nki.isa``."""
+    """Return ``value`` as a member of one of the enumerations of ``nki.isa``."""
     if type(value) is kind:
         return value
     try:
@@ -289,17 +291,17 @@ def as_member(kind: type[Kind], value: object, where: str) -> Kind:
 
 
 def as_accumulate(value: object, where: str) -> Accumulate:
-    """What an instruction does with its engine's registers."""
+    """Return the command for the registers of an instruction's engine."""
     return _COMMANDS[as_member(reduce_cmd, value, where)]
 
 
 def resets_registers(where: str, engine: str, op: Any, into: Any) -> bool:
     """Return whether a call without a ``reduce_cmd`` reduces into registers that it resets.
 
-    AWS's page has ``idle`` as the default, with which ``reduce_res`` gets what earlier calls have
-    accumulated. Compilers were seen to take a ``reduce_op`` beside a ``reduce_res`` as
-    ``reset_reduce``: kernels of both dialects have right sums on trn2. A reduction that nothing has
-    read out yet is read, as the page says.
+    On AWS's page ``idle`` is the default, so that ``reduce_res`` gets the accumulated result of
+    earlier calls. Compilers treat a ``reduce_op`` with a ``reduce_res`` as ``reset_reduce``:
+    kernels
+    of both dialects have right sums on trn2. A pending reduction is read, as the page says.
 
     Parameters
     ----------
@@ -317,7 +319,7 @@ def resets_registers(where: str, engine: str, op: Any, into: Any) -> bool:
 
 
 def note_registers(engine: str, command: Accumulate, into: Any) -> None:
-    """Note whether an engine's registers hold a reduction that nothing has read out yet."""
+    """Record whether an engine's registers hold a reduction that no instruction has read."""
     unread = current().registers.unread
     if into is not None or command is Accumulate.RESET:
         unread.discard(engine)
@@ -326,23 +328,24 @@ def note_registers(engine: str, command: Accumulate, into: Any) -> None:
 
 
 def reads_out(values: dict[str, Any], where: str) -> None:
-    """Note that a call of the Scalar Engine resets its registers, reduces and reads them out."""
+    """Record that a call of the Scalar Engine resets its registers, reduces and reads them."""
     note_registers("scalar", Accumulate.RESET_REDUCE, values["reduce_res"])
 
 
 def ascending(axis: object, data: Tile, where: str) -> tuple[int, ...]:
-    """``axis``, one or several, as ascending axes counted from the front."""
+    """Return ``axis``, one or several, as ascending axes counted from the front."""
     ndim = len(data._tile_shape())
     axes = as_integers(axis, f"{where}'s axis")
     return tuple(sorted(number + ndim if -ndim <= number < 0 else number for number in axes))
 
 
 def not_last(axes: tuple[int, ...], data: Tile, where: str) -> Any:
-    """The error of a call that reduces the last consecutive axes alone; None if these are.
+    """Return the error of a call that can only reduce the last consecutive axes; None if it does.
 
-    The instruction reduces any free axes, since its access pattern takes them in any order, and the
-    classic ``nl.sum`` uses that. So this is a rule of calls; that the axes are free ones is the
-    instruction's.
+    The instruction can reduce any free axes, because its access pattern has them in any order. The
+    classic ``nl.sum`` uses that. This is therefore a rule of calls. The instruction itself checks
+    that
+    the axes are free ones.
     """
     ndim = len(data._tile_shape())
     free = all(0 < axis < ndim for axis in axes)
@@ -356,7 +359,10 @@ def not_last(axes: tuple[int, ...], data: Tile, where: str) -> Any:
 
 
 def last_axes(axis: object, data: Tile, where: str) -> tuple[int, ...]:
-    """:func:`ascending`, of a call that reduces the last consecutive axes alone."""
+    """Return the axes as :func:`ascending` does.
+
+    Raise unless they are the last consecutive ones.
+    """
     axes = ascending(axis, data, where)
     if (error := not_last(axes, data, where)) is not None:
         raise error
@@ -364,7 +370,7 @@ def last_axes(axis: object, data: Tile, where: str) -> tuple[int, ...]:
 
 
 def as_pairs(pattern: Any, where: str, first: str, second: str) -> list[tuple[int, int]]:
-    """The pattern of an access or of numbers, as a list of pairs of integers."""
+    """Return the pattern of an access or of numbers, as a list of pairs of integers."""
     try:
         return [(as_integer(stride, first), as_integer(other, second)) for stride, other in pattern]
     except (TypeError, ValueError):
@@ -382,12 +388,12 @@ def need_two(tile: Tile, where: str) -> None:
 
 
 def not_taken(where: str, takes: str, got: str, received: str, **more: Any) -> Any:
-    """The error of a call for an argument: what it takes, what it got, and that with its value."""
+    """Return the error of a call for an argument: what it accepts, and what it received."""
     return call_error(where, f"takes {takes}", f"got {got}", received, **more)
 
 
 def no_member(kind: Any, value: object, where: str, names: Iterable[str] = ()) -> Any:
-    """The error for a value that is none of an enumeration's members, or not one of ``names``."""
+    """Return the error for a value that is no member of an enumeration, or none of ``names``."""
     name = kind.__name__
     limit = ", ".join(f"nisa.{item}" for item in names or (f"{name}.{item.name}" for item in kind))
     takes = f"{name} as a member of nki.isa.{name}"

@@ -1,6 +1,7 @@
-"""The API's functions as kernels call them: the launch knows who called what.
+"""The functions of the API as kernels call them: the launch knows the calling frame.
 
-Arguments of the classic dialect that do not fit get an error of ours, or their documented names.
+In the classic dialect, arguments that do not fit raise the simulator's own error, or are renamed
+to their documented names.
 """
 
 from __future__ import annotations
@@ -33,10 +34,11 @@ Refit = Callable[[TypeError, tuple[Any, ...], dict[str, Any]], Arguments]
 _running = RUNNING.get
 _frame = sys._getframe
 ALSO_CALLED = {"nisa.iota": {"pattern": "expr"}}
-"""By function: names under which kernels give an argument, and those that AWS documents."""
-_TODAYS = frozenset({"dst", "offset", "channel_multiplier"})
-"""Parameters of instructions in today's dialect; some have the first in both."""
-_HOMES = {"classic": "neuronxcc.nki"}  # what a dialect is imported as, if not by its name
+"""By function: undocumented argument names that kernels use -> the names that AWS documents."""
+_CURRENT_ONLY = frozenset({"dst", "offset", "channel_multiplier"})
+"""Parameters of instructions in the current dialect; some have the first in both."""
+# the import name of a dialect, if it differs from the dialect's name
+_HOMES = {"classic": "neuronxcc.nki"}
 CLOSED = frozenset(
     (
         *("nisa.dma_copy", "nisa.get_nc_version", "nisa.local_gather", "nisa.sequence_bounds"),
@@ -44,16 +46,18 @@ CLOSED = frozenset(
         *("nl.program_ndim", "nl.spmd_dim", "nl.static_cast", "nl.static_range"),
     )
 )
-"""Functions that AWS documents without ``**kwargs``; others get arguments that are not modelled."""
+"""Functions that AWS documents without ``**kwargs``. Others accept arguments that are not modelled.
+"""
 
 
 def entering(
     function: Callable[..., Any], refit: Refit | None = None, dialect: str = "classic"
 ) -> Callable[..., Any]:
-    """``function`` as kernels call it: the launch knows meanwhile which frame called it.
+    """Return ``function`` as kernels call it: the launch knows its calling frame meanwhile.
 
-    Looking for the kernel's line from within would make an object of each frame on the way, for
-    each instruction. ``refit`` gives other arguments for those that do not fit, or raises.
+    A search for the kernel's line from within would create a frame object for each frame on the
+    way,
+    for each instruction. ``refit`` returns other arguments for those that do not fit, or raises.
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -86,7 +90,10 @@ def entering(
 def dispatching(
     name: str, function: Callable[..., Any], closed: bool = False
 ) -> Callable[..., Any]:
-    """``function`` under its public ``name``; a ``closed`` one takes no other arguments."""
+    """Return ``function`` under its public ``name``.
+
+    A ``closed`` one accepts no other arguments.
+    """
     refit = _refitting(name, function, closed or name in CLOSED)
     updated = () if isinstance(function, type) else ("__dict__",)
     return functools.update_wrapper(entering(function, refit), function, updated=updated)
@@ -96,15 +103,15 @@ fitting = functools.partial(dispatching, closed=True)
 
 
 def _refitting(name: str, function: Callable[..., Any], closed: bool) -> Refit:
-    """What a call is made with that the function's signature does not fit; or the error of it."""
+    """Return a function that replaces arguments that do not fit the signature, or raises."""
 
     def refit(error: TypeError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
         own = inspect.signature(function).parameters.values()
         signature = inspect.Signature([one.replace(annotation=one.empty) for one in own])
         if fits(signature, args, kwargs):
             raise error
-        for keyword in _TODAYS.intersection(kwargs).difference(signature.parameters):
-            got = f"{keyword}=..., which is of today's nki.isa"
+        for keyword in _CURRENT_ONLY.intersection(kwargs).difference(signature.parameters):
+            got = f"{keyword}=..., which belongs to nki.isa"
             raise not_taken(name, f"{signature}", got, got, error=SignatureError)
         kwargs = _documented(name, signature, kwargs)
         if fits(signature, args, kwargs):
@@ -121,7 +128,7 @@ def _refitting(name: str, function: Callable[..., Any], closed: bool) -> Refit:
 
 
 def _documented(where: str, signature: inspect.Signature, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Arguments by their documented names, without hints that the function has no place for."""
+    """Rename arguments to their documented names; drop hints that the function does not accept."""
     others = ALSO_CALLED.get(where, {})
     arguments = {}
     for name, value in kwargs.items():
@@ -135,7 +142,7 @@ def _documented(where: str, signature: inspect.Signature, kwargs: dict[str, Any]
 def _by_name(
     where: str, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Arguments | None:
-    """The arguments with those in place that the documentation has by name alone; None if other."""
+    """Return arguments with keyword-only ones that were passed by position moved; else None."""
     parameters = signature.parameters.values()
     placed = sum(1 for parameter in parameters if parameter.kind is parameter.POSITIONAL_OR_KEYWORD)
     needed = [
@@ -155,18 +162,18 @@ def _by_name(
 
 
 def as_called(short: str, functions: Mapping[str, Any]) -> dict[str, Any]:
-    """A module's functions as kernels call them; ``short`` is nl or nisa. Other names stay."""
+    """Return a module's functions as kernels call them; ``short`` is nl or nisa."""
     called = dict(functions)
     for name, value in functions.items():
         if name == "ds" or inspect.isfunction(value):
             called[name] = dispatching(f"{short}.{name}", value)
-            if short == "nl":  # which instructions also take as operators
+            if short == "nl":  # instructions accept these functions as operators
                 called[name].nki_name = name
     return called
 
 
 def publish(names: dict[str, Any], public: Mapping[str, Any]) -> None:
-    """Leave in a module that kernels import what is public, and nothing that it is made of."""
+    """Replace the names of a module by the public ones, so that kernels find nothing else."""
     for name in [name for name in names if not name.startswith("__")]:
         del names[name]
     names.update(public, __all__=sorted(public))
@@ -175,33 +182,33 @@ def publish(names: dict[str, Any], public: Mapping[str, Any]) -> None:
 # -- compiled calls --------------------------------------------------------------------------------
 
 Converter = Callable[[Any, str], Any]
-"""Makes a record's option of an argument; the second word is for errors."""
+"""Converts an argument to a record's option. The second argument is for errors."""
 _OF_ARGUMENT: dict[str, Converter] = {
     **dict.fromkeys(("num_elem_per_idx", "num_valid_indices", "range_start"), as_integer),
     **dict.fromkeys(("index_offset", "padding_val", "collective_dim"), as_integer),
     **dict.fromkeys(("send_to_rank", "recv_from_rank", "pipe_id"), as_integer),
     **dict.fromkeys(("axes", "shuffle_mask", "cores", "channel_ids"), as_integers),
 }
-"""Converters whose errors name the argument; those of a dialect, or of a call, name the call."""
+"""Converters whose errors name the argument. Those of a dialect or a call name the call."""
 
 
 _FIRST = compile("lambda *args, **kwargs: _made()(*args, **kwargs)", __file__, "eval").co_consts[0]
-"""A call until it is made, which most are never."""
+"""The code of a call before it is compiled. Most calls are never used."""
 
 
 class Binder:
-    """What makes of a stub the function that issues a record.
+    """Makes a function that issues a record from a stub.
 
     Parameters
     ----------
-    settings : converters of options, before those of ``dialect`` by name, and the values of options
-        that no argument says. An argument that is its default is that default converted; None
-        stays, and one whose default is a bool is a flag.
+    settings : converters of options, which precede those of ``dialect`` by name; and values of
+        options without an argument. An argument equal to its default gets the default's converted
+        value. None stays None, and an argument whose default is a bool is a flag.
     prepare : changes all arguments by name, before they are converted.
 
     Raises
     ------
-    TypeError : an operand or an option of the record has no value, or a setting is of none.
+    TypeError : an operand or an option of the record has no value, or a setting is unknown.
     """
 
     def __init__(
@@ -238,17 +245,17 @@ class Binder:
 
     @functools.cached_property
     def parameters(self) -> Mapping[str, inspect.Parameter]:
-        """Those of the stub."""
+        """The parameters of the stub."""
         return inspect.signature(self.stub).parameters
 
     def text(self, name: str) -> str:
-        """An operand or a destination as it was given."""
+        """Return the expression of an operand or a destination, unconverted."""
         if name in self.given:
             return f"given[{name!r}]"
         return name if name in self.parameters else f"_{name}"
 
     def value(self, name: str) -> str:
-        """An option, converted if something converts it."""
+        """Return the expression of an option, with its conversion, if any."""
         parameter = self.parameters.get(name)
         text = self.text(name)
         convert = self.by_call.get(name)
@@ -270,11 +277,11 @@ class Binder:
         return f"({code})"
 
     def each(self, names: Iterable[str], of: Callable[[str], str]) -> str:
-        """A tuple of all of them."""
+        """Return the expression of a tuple of all names."""
         return f"({''.join(f'{of(name)}, ' for name in names)})"
 
     def compiled(self, write: Callable[[Binder], str]) -> Callable[..., Any]:
-        """The function; ``write`` gives what it returns, in words, when it is called first."""
+        """Return the function. ``write`` returns its result's expression, at the first call."""
 
         def made() -> Any:
             returned = write(self)
@@ -289,7 +296,7 @@ class Binder:
                 arguments = [*placed, *(f"{name}={name}" for name in named)]
                 prepares = f"given = _stub({', '.join(arguments)}); "
             code = self.stub.__code__
-            lines = "\n" * (code.co_firstlineno - 1)  # an error names the stub's
+            lines = "\n" * (code.co_firstlineno - 1)  # errors name the line of the stub
             source = f"{lines}def {self.where}({head}): {prepares}return {returned}"
             exec(compile(source, code.co_filename, "exec"), self.scope)
             entry.__code__ = self.scope[self.where].__code__
@@ -307,16 +314,17 @@ def declare(
     make: Callable[..., Callable[[Callable[..., Any]], Any]],
     **settings: dict[str, Any],
 ) -> None:
-    """Make each signature that a class has the call of a record, as ``make`` does of one.
+    """Make a call of a record from each signature of a class, by ``make``.
 
     Parameters
     ----------
     signatures : methods without a body, by the names of their records.
-    settings : by call, what ``make`` takes beside the record; ``record``, where that is another.
+    settings : by call, the parameters of ``make`` besides the record; and ``record``, if its name
+        differs.
 
     Raises
     ------
-    TypeError : there are settings of no signature, or as :class:`Binder`.
+    TypeError : settings have no signature; or see :class:`Binder`.
     """
     for name, stub in list(vars(signatures).items()):
         if inspect.isfunction(stub):

@@ -1,4 +1,4 @@
-"""What is launched: a function of one dialect, its grid and its machine."""
+"""Launchables: a function of one dialect, with its grid and its machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from difftest.simulator.machine import MACHINES, TRN1, TRN2, TRN3, Machine
 from difftest.simulator.misuses import CALL_WITH_GRID
 
 _OURS = __name__.rpartition(".")[0]
-"""The package of both dialects' names."""
+"""The package of both dialects' modules."""
 _Own = TypeVar("_Own", bound="Launchable")
 
 TARGET_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"
@@ -31,29 +31,30 @@ TARGETS = {
     **dict.fromkeys(("trn3", "gen4"), TRN3),
 }
 PARAMETER = "platform_target"
-"""The parameter of ``nki.jit`` that named it up to NKI 0.2 (migration guide, v2.32.0)."""
+"""The parameter of ``nki.jit`` that named the machine up to NKI 0.2 (migration guide, v2.32.0)."""
 DEFAULT_MACHINE = TRN2
-"""Where nothing names one: the machine that the timing model knows, and whose limits hold on
-later ones. AWS's own simulator takes trn3 then."""
+"""The default machine: the timing model covers it, and its limits also hold on later machines.
+AWS's own simulator defaults to trn3.
+"""
 
 
 class Target(NamedTuple):
-    """The machine that ``nki.jit`` was given, as before NKI 0.3, and the kernel's line."""
+    """The machine passed to ``nki.jit``, as before NKI 0.3, and the kernel's line."""
 
     name: str
     location: Location | None
 
 
 class Launchable:
-    """A function of the classic dialect, and how it is launched.
+    """A function of the classic dialect, and its launch settings.
 
-    Calling it inlines it in the kernel that runs.
+    Calling it inlines it in the running kernel.
     """
 
     dialect = "classic"
     level: str | None = None
     func = property(attrgetter("function"))
-    """As AWS's kernels have it: aws-neuron/nki-library's tests read it."""
+    """The function under AWS's name; aws-neuron/nki-library's tests read it."""
 
     def __init__(
         self,
@@ -72,17 +73,17 @@ class Launchable:
 
     @property
     def machine(self) -> Machine:
-        """The machine on which it runs if the launch names none."""
+        """The machine of launches that name none."""
         return self._machine
 
     def on(self: _Own, grid: tuple[int, ...]) -> _Own:
-        """The same on a grid."""
+        """Return a copy with a grid."""
         gridded = copy.copy(self)
         gridded.grid = grid
         return gridded
 
     def check_target(self) -> None:
-        """Check what names its machine against the level of the launch, which runs."""
+        """Check the kernel's ``platform_target`` against the level of the running launch."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.grid:
@@ -96,7 +97,7 @@ class Launchable:
 
 
 class NkiLaunchable(Launchable):
-    """A function of today's dialect. Arguments may be written: they are updated in place."""
+    """A function of the current dialect. Arguments may be written: they are updated in place."""
 
     dialect = "nki"
 
@@ -109,12 +110,12 @@ class NkiLaunchable(Launchable):
     ) -> None:
         super().__init__(function)
         self.level = level
-        """The level of NKI whose modules made the kernel; None for all of them."""
+        """The level of NKI whose modules made the kernel; None for all levels."""
         self.target = target
 
     @property
     def machine(self) -> Machine:
-        """The machine that the environment names, or ``nki.jit`` did, or the default."""
+        """The machine of the environment variable, else of ``nki.jit``, else the default."""
         named = os.environ.get(TARGET_VARIABLE)
         if not named and self.target is not None:
             return machine_of(self.target.name, PARAMETER, self.target.location)
@@ -126,7 +127,7 @@ class NkiLaunchable(Launchable):
 
 
 def as_launchable(kernel: Any) -> Launchable:
-    """``kernel`` itself, or a plain function of either dialect, whose parameters may be written."""
+    """Return ``kernel`` itself, or a plain function of either dialect with writable parameters."""
     if isinstance(kernel, Launchable):
         return kernel
     need_function(kernel)
@@ -136,13 +137,14 @@ def as_launchable(kernel: Any) -> Launchable:
 def machine_of(
     target: str | None, where: str = TARGET_VARIABLE, location: Location | None = None
 ) -> Machine:
-    """The machine that AWS's environment variable names; the default for None or empty.
+    """Return the machine that ``target`` names; the default for None or empty.
 
-    ``where`` and ``location`` are the name of another thing that names it, and the kernel's line.
+    ``where`` is the source of the name, by default AWS's environment variable. ``location`` is the
+    kernel's line.
 
     Raises
     ------
-    KernelError : there is no such machine here.
+    KernelError : there is no such machine.
     """
     if not target:
         return DEFAULT_MACHINE
@@ -159,7 +161,10 @@ def machine_of(
 
 
 def function_in(kernel: Any) -> FunctionType | None:
-    """The Python function that a call of ``kernel`` runs; None for a class, or what is in C."""
+    """Return the Python function that a call of ``kernel`` runs.
+
+    None for classes and C functions.
+    """
     if not callable(kernel):
         return None
     while not isinstance(kernel, FunctionType) or hasattr(kernel, "__wrapped__"):
@@ -174,7 +179,7 @@ def function_in(kernel: Any) -> FunctionType | None:
 
 
 def need_function(kernel: Any) -> Any:
-    """``kernel``, unless no Python function is in it.
+    """Return ``kernel`` if it contains a Python function.
 
     Raises
     ------
@@ -191,15 +196,15 @@ def need_function(kernel: Any) -> Any:
 
 
 def is_nki(kernel: Any) -> bool:
-    """Whether a function is of today's dialect, by what it calls.
+    """Return whether a function belongs to the current dialect, by its calls.
 
-    If it names neither dialect it is of that of the functions that it calls.
+    If it names neither dialect, the functions that it calls decide.
     """
     return _is_nki(kernel, set()) is True
 
 
 def _is_nki(value: Any, seen: set[FunctionType]) -> bool | None:
-    """Whether a name's value is of today's dialect, False of the other, None of neither."""
+    """Return True for a value of the current dialect, False for the other one, None for neither."""
     named = _is_named_nki(value)
     function = None if named is not None else function_in(value)
     if function is None or function in seen:
@@ -213,7 +218,7 @@ def _is_nki(value: Any, seen: set[FunctionType]) -> bool | None:
 
 
 def _is_named_nki(value: Any) -> bool | None:
-    """The same, by where a value comes from alone."""
+    """Return the dialect of a value as :func:`_is_nki` does, by its origin alone."""
     if isinstance(value, Launchable):
         return value.dialect == "nki"
     home = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
@@ -238,12 +243,12 @@ def _names(code: CodeType) -> Iterator[str]:
 
 
 class GridDim(int):
-    """One dimension of a launch grid: its size, and what of it is spread over physical cores.
+    """A dimension of a launch grid: its size, and its parts on different physical cores.
 
     Attributes
     ----------
-    parts : (size, whether its instances are on different physical cores) of each sub-dimension, the
-        one that changes last first.
+    parts : (size, whether its programs are on different physical cores) of each sub-dimension; the
+        slowest-changing one first.
     """
 
     parts: tuple[tuple[int, bool], ...]
@@ -268,17 +273,17 @@ class GridDim(int):
 
 
 def nc(size: Any) -> GridDim:
-    """A dimension spread over physical NeuronCores."""
+    """Return a dimension that is spread over physical NeuronCores."""
     return GridDim((int(grid_dim(size)), True))
 
 
 def spmd_dim(*parts: Any) -> GridDim:
-    """A dimension made of sub-dimensions: the product of their sizes."""
+    """Return a dimension made of sub-dimensions: the product of their sizes."""
     return GridDim(*itertools.chain.from_iterable(grid_dim(part).parts for part in parts))
 
 
 def grid_dim(dim: Any) -> GridDim:
-    """One dimension of the grid."""
+    """Return one dimension of the grid."""
     if isinstance(dim, GridDim):
         return dim
     try:
@@ -290,12 +295,12 @@ def grid_dim(dim: Any) -> GridDim:
 
 
 def grid_shape(key: Any) -> tuple[GridDim, ...]:
-    """The shape of ``kernel[key]``; equal to the tuple of its sizes."""
+    """Return the shape of ``kernel[key]``; it equals the tuple of its sizes."""
     return tuple(grid_dim(dim) for dim in (key if isinstance(key, tuple) else (key,)))
 
 
 def physical_cores(grid: tuple[int, ...]) -> tuple[int, ...]:
-    """The physical core of each instance in their order; empty if no dimension is spread."""
+    """Return the physical core of each program in order; empty if no dimension is spread."""
     parts = tuple(itertools.chain.from_iterable(grid_dim(dim).parts for dim in grid))
     if not any(spread for _, spread in parts):
         return ()

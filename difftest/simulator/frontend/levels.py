@@ -1,15 +1,15 @@
-"""The functions of the API as kernels call them, and the levels of NKI that have them.
+"""Wrap the functions of the API as kernels call them, and check the levels of NKI that have them.
 
-Each has the signature of AWS's stub (v2.32.0), and Python binds the arguments. :func:`public` is
-the one wrapper: it tells the launch which frame called, asks the table of levels, gives arguments
-of earlier levels as today's (migration guide at v2.32.0, "Migrating from NKI 0.2.0 to NKI 0.3.0"),
-and turns Python's refusal of arguments into an error of ours.
+Each function has the signature of AWS's stub (v2.32.0), and Python binds the arguments.
+:func:`public` is the one wrapper. It records the calling frame in the launch, and checks the table
+of levels. It converts arguments of earlier levels to current ones (migration guide at v2.32.0,
+"Migrating from NKI 0.2.0 to NKI 0.3.0"). Invalid arguments raise the simulator's own error.
 
-A launch takes a level (``launch(..., level="0.5")``): what other levels alone have raises then.
-Without one all exists, and what has ended warns. Source: the stubs ``nki/api/nki/*/__init__.py``
-of the documentation at v2.28.1 (NKI 0.2), v2.29.1 (0.3), v2.30.0 (0.4), v2.31.1 (0.5) and v2.32.0
-(0.6), one against the next, with the release notes and the migration guide at v2.32.0; rows of 0.7
-as the pages of v2.33 say.
+A launch accepts a level (``launch(..., level="0.5")``). Names that the level lacks then raise.
+Without a level, all names exist, and ended ones warn. Source: the stubs
+``nki/api/nki/*/__init__.py`` of the documentation at v2.28.1 (NKI 0.2), v2.29.1 (0.3), v2.30.0
+(0.4), v2.31.1 (0.5) and v2.32.0 (0.6), compared in sequence, with the release notes and the
+migration guide at v2.32.0. Rows of 0.7 follow the pages of v2.33.
 """
 
 from __future__ import annotations
@@ -33,15 +33,18 @@ from difftest.support.choices import LEVELS, RELEASES
 
 
 class LevelError(KernelError, AttributeError):
-    """A kernel uses what its level of NKI does not have; ``hasattr`` and ``getattr`` may ask."""
+    """A kernel uses a name that its level of NKI lacks.
+
+    ``hasattr`` and ``getattr`` work as usual.
+    """
 
 
 class LevelWarning(UserWarning):
-    """A kernel uses what the newest level of NKI does not have."""
+    """A kernel uses a name that the newest level of NKI lacks."""
 
 
 class Lifetime(NamedTuple):
-    """The levels that have a thing: from ``since`` up to, and without, ``ended``."""
+    """The levels that have a feature: from ``since`` up to ``ended``, exclusive."""
 
     since: str
     ended: str | None
@@ -56,7 +59,7 @@ _COLLECTIVES = (
 )
 _PROCESSING = "collective_permute_implicit_current_processing_rank_id"
 _ROWS: dict[tuple[str, str | None], dict[str, str]] = {
-    ("0.2", "0.3"): {  # idioms of 0.2 that public code still has, and what is written since 0.3
+    ("0.2", "0.3"): {  # idioms of 0.2 that public code still has, and their replacements since 0.3
         "nl.par_dim": "leave it out: the first dimension is the partitions'",
         "a buffer named by a string": "write nl.sbuf, nl.psum, nl.private_hbm or nl.shared_hbm",
         "buffer=None": "leave buffer out, or write nl.sbuf",
@@ -141,14 +144,14 @@ _ROWS: dict[tuple[str, str | None], dict[str, str]] = {
         "nisa.scalar_store": "nisa.register_store",
     },
 }
-"""By the levels since and until which they exist, without the latter: names, and what to do."""
+"""By the first level and the level of the end, exclusive: names, and their replacements."""
 
 LIFETIMES = {
     name: Lifetime(*levels, instead)
     for levels, rows in _ROWS.items()
     for name, instead in rows.items()
 }
-"""What not all levels have: a name, ``name(argument)``, or a use in words."""
+"""Features that some levels lack: a name, ``name(argument)``, or a use in words."""
 GONE = {
     "nl.mgrid": ("there are no index grids", "index with slices, `.ap(...)` or `.permute(...)`"),
     "nl.arange": ("there are no index tensors", "index with slices or `.ap(...)`"),
@@ -172,11 +175,11 @@ GONE = {
         "launch kernel[2] for both cores, and loop in the kernel over the rest",
     ),
 }
-"""Names of the classic dialect without a mechanical successor: the rule and the remedy."""
+"""Names of the classic dialect without a mechanical replacement: the rule and the remedy."""
 
 
 _ARGUMENTS: dict[str, dict[str, str]] = defaultdict(dict)
-"""By function those of its arguments that have a row, and the row's name."""
+"""By function: its arguments that have a row, and the row's name."""
 for _row in LIFETIMES:
     _function, _bracket, _argument = _row.partition("(")
     if _bracket:
@@ -184,13 +187,13 @@ for _row in LIFETIMES:
 
 
 def check_level(name: str, location: Location | None = None) -> None:
-    """Check a use that has a row against the level of the launch; outside one nothing is checked.
+    """Check a use that has a row against the level of the launch; outside a launch, do nothing.
 
-    ``location`` is the kernel's line, where that is not the one being executed.
+    ``location`` is the kernel's line, if it differs from the current one.
 
     Raises
     ------
-    LevelError : the level does not have it. Without a level, what has ended gives a
+    LevelError : the level lacks it. Without a level, an ended feature gives a
         :class:`LevelWarning`.
     """
     if not is_running():
@@ -215,19 +218,19 @@ def check_level(name: str, location: Location | None = None) -> None:
 
 
 def is_before(level: str) -> bool:
-    """Whether the launch has a level, and one before this one."""
+    """Return whether the launch has a level, and an earlier one than ``level``."""
     own = current().level
     return own is not None and LEVELS.index(own) < LEVELS.index(level)
 
 
 def check_name(name: str) -> None:
-    """Check the access to a name, of which most have no row, as :func:`check_level` does."""
+    """Check the access to a name as :func:`check_level` does; most names have no row."""
     if name in LIFETIMES:
         check_level(name)
 
 
 def ending(name: str) -> str:
-    """What became of a name that the simulator has at no level, to be added to an error's text."""
+    """Return why the simulator lacks a name at all levels, as an addition to an error's text."""
     if name in GONE:
         return ": {}; {}".format(*GONE[name])
     row = LIFETIMES.get(name)
@@ -235,14 +238,14 @@ def ending(name: str) -> str:
 
 
 def _remedy(name: str) -> str:
-    """What to do instead, as an imperative."""
+    """Return the remedy, as an imperative."""
     instead = LIFETIMES[name].instead
     verbs = ("write ", "leave ", "pass ")
     return instead if instead.startswith(verbs) else f"use {instead}"
 
 
 def known_level(level: str | None) -> str | None:
-    """``level`` itself, if it is one.
+    """Return ``level`` if it exists, or None.
 
     Raises
     ------
@@ -255,35 +258,36 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 Arguments = tuple[Any, ...]
 API: dict[str, dict[str, Any]] = {"nl": {}, "nisa": {}, "ncc": {}}
-"""The functions of each module of the API, by what kernels call the module."""
+"""The functions of each module of the API, by the module's short name in kernels."""
 _ENDED = {
     "mask": "slice the operands: masks ended with NKI 0.2",
     "dtype": "give dst the dtype that you want: instructions write into an existing dst since "
     "NKI 0.2",
     "precise_schedule": "leave it out: loops are unrolled, and the compiler schedules",
 }
-"""Arguments that kernels of earlier levels have, and what became of them (migration guide)."""
+"""Arguments that kernels of earlier levels pass, and their replacements (migration guide)."""
 _WITH_DST = (
     "the first argument is dst, which the instruction writes, and it returns no tensor as classic "
     "NKI does: dst = nl.ndarray(shape, dtype, buffer={buffer}), then nisa.{name}(dst, ...)"
 )
 _PRODUCED_IN = dict.fromkeys(("nc_matmul", "nc_matmul_mx", "nc_transpose"), "nl.psum")
-"""By instruction, where its results lie; others' lie in SBUF."""
+"""The memories of instructions' results; all others are in SBUF."""
 _PREFIXES = {
     "isa": "nisa",
     "collectives": "ncc",
     "nki_kernel": "nki",
     **dict.fromkeys(("language", "tensor", "views"), "nl"),
 }
-"""By a module of this package: what kernels call the module that its functions are in, and by a
-class what they call the class."""
+"""A module of this package -> the short name of the API's module that has its functions.
+For a class, the short name of the class.
+"""
 _CLASSES = {"Views": "NkiTensor"}
 _PACKAGE = f"{__name__.rpartition('.')[0]}.nki"
 """The package with the functions of the dialect."""
 
 
 def _copied(dtype: Any, dst: Any) -> dict[str, Any]:
-    """What ``dtype=`` said of a copy into a dst: no more than the dst does."""
+    """Check ``dtype=`` of a copy against its dst, which makes it redundant."""
     same_dtype(as_nki_dtype(dtype), dst, "nisa.tensor_copy")
     return {}
 
@@ -297,7 +301,13 @@ READ_AS: dict[str, Callable[[Any, Any], dict[str, Any]]] = {
         lambda value, dst: {}
     ),
 }
-"""By its row: the arguments that one which has ended stands for, beside the call's dst."""
+"""By row: a function of an ended argument and the call's dst; it returns current arguments."""
+
+
+def _part_of(module: str) -> str:
+    """Return the part of the dialect that a module is in: ``isa``, or its own name."""
+    inside = module.removeprefix(f"{_PACKAGE}.")
+    return module.rpartition(".")[2] if inside == module else inside.partition(".")[0]
 
 
 def _part_of(module: str) -> str:
@@ -307,17 +317,17 @@ def _part_of(module: str) -> str:
 
 
 def public(function: Function, runs: Callable[..., Any] | None = None) -> Function:
-    """``function`` as kernels call it; ``runs`` is called instead, if its signature is all it has.
+    """Return ``function`` as kernels call it; if ``runs`` is given, that is called instead.
 
     Raises
     ------
-    SignatureError : when it is called with arguments that do not fit it.
+    SignatureError : the result was called with arguments that do not fit the signature.
     """
     part = _part_of(function.__module__)
     owner, dot, last = function.__qualname__.rpartition(".")
     module = _PREFIXES.get(part, part)
     own = f"{_CLASSES.get(owner, owner)}{dot}{last}"
-    name = f"{module}.{own}"  # as kernels know it: nisa.dma_copy, nl.NkiTensor.ap
+    name = f"{module}.{own}"  # the name in kernels: nisa.dma_copy, nl.NkiTensor.ap
     of_module = module in API and "." not in own
     run = function if runs is None else runs
     rows = _rows(name, function)
@@ -332,7 +342,7 @@ def public(function: Function, runs: Callable[..., Any] | None = None) -> Functi
         signature = inspect.signature(function)
         if fits(signature, args, kwargs):
             raise error
-        options = _todays(name, args, kwargs)
+        options = _current_arguments(name, args, kwargs)
         if options is None:
             raise _misfit(function.__name__, signature, error, args, kwargs) from None
         return args, options
@@ -344,7 +354,7 @@ def public(function: Function, runs: Callable[..., Any] | None = None) -> Functi
 
 
 def named(function: Callable[..., Any], name: str, summary: str) -> Callable[..., Any]:
-    """A function of a table under its name in the API, by which instructions know operators."""
+    """Return a function of a table under its API name, by which instructions know operators."""
     function.__name__ = function.__qualname__ = name
     function.__doc__ = summary
     wrapper = public(function)
@@ -353,16 +363,16 @@ def named(function: Callable[..., Any], name: str, summary: str) -> Callable[...
 
 
 def api_of(package: ModuleType, module: str) -> dict[str, Any]:
-    """The functions of a module of the API, which the parts of a package of ours make."""
+    """Return the functions of an API module, which the parts of a package define."""
     for part in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{part.name}")
     return API[module]
 
 
 def _rows(name: str, function: Callable[..., Any]) -> tuple[tuple[str, int, str], ...]:
-    """The rows of the levels that a call asks: an argument, its place, and the row.
+    """Return the rows that a call must check: an argument, its position, and the row.
 
-    The function's own row is that of an argument before the first, which each call has.
+    The function's own row has the position -1, so that every call checks it.
     """
     rows = [(name, -1, name)] if name in LIFETIMES else []
     for argument, row in _ARGUMENTS.get(name, {}).items():
@@ -372,8 +382,10 @@ def _rows(name: str, function: Callable[..., Any]) -> tuple[tuple[str, int, str]
     return tuple(rows)
 
 
-def _todays(function: str, args: Arguments, kwargs: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Keyword arguments of an earlier level as today's; None if none of them has ended."""
+def _current_arguments(
+    function: str, args: Arguments, kwargs: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """Convert keyword arguments of an earlier level; None if no argument has ended."""
     rows = _ARGUMENTS.get(function, {}).items()
     ended = {name: row for name, row in rows if name in kwargs and LIFETIMES[row].ended}
     if not ended:
@@ -406,7 +418,7 @@ def _misfit(
 
 
 def _lacks_dst(signature: inspect.Signature, args: Arguments, kwargs: Mapping[str, Any]) -> bool:
-    """Return whether the arguments fit with a ``dst`` before them, as classic calls have none."""
+    """Return whether the arguments fit with a ``dst`` before them, which classic calls lack."""
     kept = {name: value for name, value in kwargs.items() if name not in _ENDED}
     first = next(iter(signature.parameters), "")
     return first == "dst" and "dst" not in kept and fits(signature, (None, *args), kept)

@@ -1,7 +1,7 @@
-"""Loops and the SPMD grid: ``nl.affine_range`` and kin, ``nl.program_id``.
+"""Loops and the SPMD grid: ``nl.affine_range`` and others, ``nl.program_id``.
 
-Loop variables are Python integers, so they work in ``if``, ``%``, ``//`` and anywhere else. Every
-loop is noted in the launch, so that each instruction in the trace knows its iterations.
+Loop variables are Python integers, so they work in ``if``, ``%``, ``//`` and anywhere else. The
+launch records every loop, so that each instruction in the trace has its iterations.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _FILLERS = ("EXTENDED_ARG", "NOP", "CACHE", "NOT_TAKEN")
 
 
 def kernel_frame() -> FrameType:
-    """The innermost frame outside the simulator."""
+    """Return the innermost frame outside the simulator."""
     frame = sys._getframe(1)
     while is_inside(frame.f_code) and frame.f_back is not None:
         frame = frame.f_back
@@ -47,30 +47,30 @@ def kernel_frame() -> FrameType:
 
 @lru_cache(maxsize=64)
 def instructions_of(code: CodeType) -> tuple[dis.Instruction, ...]:
-    """The instructions of a code object that do something."""
+    """Return the instructions of a code object, without fillers."""
     return tuple(step for step in dis.get_instructions(code) if step.opname not in _FILLERS)
 
 
 def _behind(frame: FrameType) -> list[dis.Instruction]:
-    """What a frame runs after the instruction at which it stands, as the code is written."""
+    """Return the instructions after a frame's current one, in the order of the code."""
     return [step for step in instructions_of(frame.f_code) if step.offset > frame.f_lasti]
 
 
-# -- mask=a < b and c < d --------------------------------------------------------------------------
-# AWS's examples write it (test_nki_isa_nc_match_replace8.py at tag v2.26.0). Python asks the first
-# comparison whether it is true, and gives the second one. The bytecode behind that question says
-# where the second one is ready; there both are joined, as ``&`` would join them.
+# AWS's examples write this (test_nki_isa_nc_match_replace8.py at tag v2.26.0). Python evaluates the
+# truth of the first comparison, and returns the second one. The bytecode after the test shows where
+# the second comparison is complete. There both are joined, as ``&`` would join them.
 
 _ASKS = ("TO_BOOL", "POP_JUMP_IF_FALSE", "POP_JUMP_FORWARD_IF_FALSE", "JUMP_IF_FALSE_OR_POP")
 _waiting: dict[int, tuple[Any, int]] = {}
-"""By the id of a kernel's frame, alive meanwhile: the comparison that waits for the one behind its
-``and``, and the offset of the instruction that comes when that one is there."""
+"""By the id of a live kernel frame: the comparison on the left of an ``and``, and the offset of the
+instruction that runs once the right side is complete.
+"""
 
 
 def awaits_other(mask: Any) -> bool:
-    """Whether a comparison that is asked for its truth is the left side of an ``and``.
+    """Return whether a comparison whose truth is tested is the left side of an ``and``.
 
-    Then :func:`joined` will meet the right side.
+    If so, :func:`joined` combines it with the right side.
     """
     frame = kernel_frame()
     code = instructions_of(frame.f_code)
@@ -86,13 +86,13 @@ def awaits_other(mask: Any) -> bool:
     if ready not in places or code[places[ready] - 1].opname != "COMPARE_OP":
         return False  # the right side is no comparison, or this is ``a < b < c``
     before, its_ready = _waiting.get(id(frame), (None, None))
-    # The one before this in ``a and b and c`` is ready where this is.
+    # In ``a and b and c``, the previous comparison is complete at the same place.
     _waiting[id(frame)] = (before & mask if its_ready == ready else mask), ready
     return True
 
 
 def joined(mask: T) -> T:
-    """A comparison that was just made, joined with the one that waits for it, if one does."""
+    """Return a new comparison, joined with the waiting one, if there is one."""
     if not _waiting:
         return mask
     frame = kernel_frame()
@@ -100,14 +100,13 @@ def joined(mask: T) -> T:
     behind = next(iter(_behind(frame)), None)
     if before is None or behind is None or behind.offset < ready:
         return mask
-    del _waiting[id(frame)]  # also where the kernel went another way
+    del _waiting[id(frame)]  # also if the kernel took another path
     return before & mask if behind.offset == ready else mask
 
 
-# -- tile = nl.loop_reduce(...) --------------------------------------------------------------------
-# NKI's compiler sees a statement and reads the tile on its left. A part of a tile is given by
-# Python, which assigns to it. A name, and an item of a list or a dictionary, are evaluated here
-# before Python does it, so nothing that may run code of the kernel is.
+# NKI's compiler parses the statement and reads the tile on its left. Here, Python assigns the
+# result to a part of a tile. A name, or an item of a list or a dictionary, is evaluated before
+# Python does it. Code of the kernel must therefore not run.
 
 _TO_A_NAME = ("STORE_FAST", "STORE_FAST_LOAD_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF")
 _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
@@ -117,17 +116,17 @@ _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
     **dict.fromkeys(("//", "BINARY_FLOOR_DIVIDE"), operator.floordiv),
     **dict.fromkeys(("%", "BINARY_MODULO"), operator.mod),
 }
-"""Python 3.10 has an instruction for each operator, later ones BINARY_OP for all."""
+"""Python 3.10 has an instruction for each operator, later versions use BINARY_OP."""
 
 
 class _CallsSomethingError(Exception):
-    """The place is found by something that may run code of the kernel."""
+    """Finding the target might run code of the kernel."""
 
 
 class AwaitsTarget:
-    """What such a function gives where its result is assigned to a part of a tile.
+    """The result of ``nl.loop_reduce`` if it is assigned to a part of a tile.
 
-    Python finds the part, and assigns this to it; then the function goes on.
+    Python finds the part, and assigns this object to it. Then the function continues.
     """
 
     def __init__(self, where: str, go_on: Callable[[Any], object]) -> None:
@@ -139,14 +138,14 @@ class AwaitsTarget:
 
 
 def assignment_target(where: str, kind: type[T]) -> T | None:
-    """The tensor, of class ``kind``, that the kernel's current call is assigned to.
+    """Return the tensor, of class ``kind``, that the kernel's current call is assigned to.
 
-    None where it is a part of one: then the call's result is to be an :class:`AwaitsTarget`.
+    None for a part of a tensor: then the call must return an :class:`AwaitsTarget`.
 
     Raises
     ------
     KernelError : the call's result is not assigned to one tensor that exists, or the left side
-        is not made of names, constants, integer arithmetic and indices.
+        has more than names, constants, integer arithmetic and indices.
     """
     frame = kernel_frame()
     received = "a call whose result is not assigned to a tile that exists"
@@ -166,7 +165,7 @@ def assignment_target(where: str, kind: type[T]) -> T | None:
 
 
 def _place(behind: list[dis.Instruction], frame: FrameType, kind: type) -> Any:
-    """What the instructions behind a call assign its result to; None if they do not."""
+    """Return the target of a call's result by the following instructions; None without a target."""
     if behind[0].opname in _TO_A_NAME:
         return _named(_names(behind[0])[0], frame)
     if not behind[0].opname.startswith("LOAD_"):
@@ -204,7 +203,7 @@ def _step(step: dis.Instruction, stack: list[Any], frame: FrameType) -> None:
 
 
 def _item(container: Any, key: Any) -> Any:
-    """``container[key]`` where that runs no code of the kernel's own; None if nothing is there."""
+    """Return ``container[key]`` if no code of the kernel can run; None for a missing item."""
     if type(container) not in (list, tuple, dict) or type(key) not in (int, str):
         raise _CallsSomethingError
     try:
@@ -214,14 +213,14 @@ def _item(container: Any, key: Any) -> Any:
 
 
 def _named(name: str, frame: FrameType) -> Any:
-    """What a name stands for in a frame; None if for nothing."""
+    """Return the value of a name in a frame; None for an unbound name."""
     code = frame.f_code
     if name in frame.f_locals or name in (*code.co_varnames, *code.co_cellvars, *code.co_freevars):
         return frame.f_locals.get(name)
     return frame.f_globals.get(name)
 
 
-# -- names that a loop's body binds anew -----------------------------------------------------------
+# -- names that a loop's body rebinds ------------------------------------------------------------
 
 _LOADS = ("LOAD_FAST", "LOAD_NAME", "LOAD_GLOBAL", "LOAD_DEREF")
 _STORES = ("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF")
@@ -229,11 +228,11 @@ _STORES = ("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF")
 
 @lru_cache(maxsize=1024)
 def carried_by(code: CodeType, at: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names that a loop's body reads before it binds them, and those that it reads alone.
+    """Return the names that a loop's body reads before it binds them, and those it only reads.
 
-    Names of enclosing functions and modules are seen.
+    Names of enclosing functions and modules are included.
     """
-    # Python 3.12 stands behind the FOR_ITER of a generator, in its cache.
+    # Python 3.12 stops after the FOR_ITER of a generator, in its cache.
     *_, loop = [earlier for earlier in instructions_of(code) if earlier.offset <= at]
     ends = [loop.argval] if loop.opname == "FOR_ITER" else []
     read: set[str] = set()
@@ -244,7 +243,7 @@ def carried_by(code: CodeType, at: int) -> tuple[tuple[str, ...], tuple[str, ...
             is_both = step.opname == "STORE_FAST_LOAD_FAST"
             if step.opname.startswith(_STORES):
                 bound.update(names[:1] if is_both else names)
-            # A comprehension clears a name to put its value aside.
+            # A comprehension saves a name's value by clearing it.
             is_read = step.opname.startswith(_LOADS) and step.opname != "LOAD_FAST_AND_CLEAR"
             if is_read or is_both:
                 read.update(name for name in names[is_both:] if name not in bound)
@@ -254,10 +253,11 @@ def carried_by(code: CodeType, at: int) -> tuple[tuple[str, ...], tuple[str, ...
 def numbers_of(
     names: Sequence[str], others: Sequence[str], frame: FrameType, body: Any = None
 ) -> dict[str, Any]:
-    """Those of the names that are numbers in a frame just now, and the numbers that any hold.
+    """Return the numbers that names hold in a frame, directly or inside objects.
 
-    Those are items, attributes, and what a function keeps, two deep; that of a loop's ``body`` too.
-    No iterator's place is seen.
+    Objects are searched two levels deep: items, attributes, and closures of functions, including
+    the
+    loop's ``body``. The position of an iterator is not visible.
     """
     own = frame.f_locals
     known = frame.f_globals
@@ -272,13 +272,13 @@ def numbers_of(
 
 @lru_cache(maxsize=1024)
 def _holds(kind: type) -> bool:
-    """Whether objects of a class may hold something of the kernel's own."""
+    """Return whether objects of a class may hold values of the kernel."""
     other = kind in (ModuleType, type) or kind.__module__.startswith("difftest.")
     return not other and (kind in (list, tuple, dict) or kind.__dictoffset__ != 0)
 
 
 def _held(place: str, value: Any) -> Iterable[tuple[str, Any]]:
-    """What an object of the kernel's own holds, and where."""
+    """Return the values inside an object of the kernel, with their places."""
     kind = type(value)
     if kind in (list, tuple):
         return [(f"len({place})", len(value)), *((f"{place}[{n}]", v) for n, v in enumerate(value))]
@@ -289,15 +289,15 @@ def _held(place: str, value: Any) -> Iterable[tuple[str, Any]]:
 
 
 def _names(step: dis.Instruction) -> tuple[str, ...]:
-    """The names that an instruction loads or stores; since Python 3.13 some have two."""
+    """Return the names that an instruction loads or stores; since Python 3.13 there may be two."""
     return step.argval if isinstance(step.argval, tuple) else (step.argval,)
 
 
-_make = tuple.__new__  # a NamedTuple's own __new__ takes twice the time, for each turn
+_make = tuple.__new__  # a NamedTuple's own __new__ takes twice the time, for each iteration
 
 
 class LoopRange:
-    """A loop before it runs, as Python's ``range`` is one; each ``for`` over it is a new loop."""
+    """A loop before it runs, like Python's ``range``. Each ``for`` over it is a new loop."""
 
     __slots__ = ("kind", "numbers")
 
@@ -328,9 +328,10 @@ class LoopRange:
 
 
 def iterate(kind: LoopKind, values: Iterable[int], body: Any = None) -> Iterator[int]:
-    """The values of a loop's variable; while they last the launch knows of the loop.
+    """Yield the values of a loop's variable; the launch records the loop meanwhile.
 
-    ``body`` is the function that is called with each of them, if the kernel's frame does not turn.
+    ``body`` is the function that is called with each value, if the kernel's own frame does not
+    loop.
     """
     core = current()
     loops = core.loops
@@ -341,7 +342,8 @@ def iterate(kind: LoopKind, values: Iterable[int], body: Any = None) -> Iterator
     try:
         turns: Iterable[tuple[int, int]] = enumerate(values)
         claims_none = kind is LoopKind.AFFINE and core.trace.dialect == "classic"
-        if claims_none and loops.order.loop == loop.location:  # in today's it is an alias of range
+        # in the current dialect it is an alias of range
+        if claims_none and loops.order.loop == loop.location:
             turns = loops.order.arranged(list(turns))
         once, frame = is_traced_once(kind, core), kernel_frame()
         names, others = carried_by(frame.f_code, frame.f_lasti)
@@ -356,13 +358,13 @@ def iterate(kind: LoopKind, values: Iterable[int], body: Any = None) -> Iterator
                 report_violation(NUMBER_OF_TURN_BEFORE(", ".join(moved)))
             yield value
             loops.carried = anew
-        loops.carried = carried  # not where an error ends the loop: explained() asks for it
+        loops.carried = carried  # skipped after an error: explained() reads it
     finally:
         loops.turns = outer
 
 
 def is_traced_once(kind: LoopKind, core: Core) -> bool:
-    """Whether the compiler reads a loop's body once for all turns, and does not unroll it.
+    """Return whether the compiler traces a loop's body once for all iterations, without unrolling.
 
     Sources: the stub ``nl.static_range`` at tag v2.26.0, nki-dynamic-loops.rst at v2.32.0.
     """
@@ -372,9 +374,13 @@ def is_traced_once(kind: LoopKind, core: Core) -> bool:
 
 
 def of_first_turn(make: Callable[[], T]) -> T:
-    """What a line makes: in a loop that is traced once, what it made there in the first turn."""
+    """Return the result of ``make``.
+
+    In a loop that is traced once, its first iteration's result.
+    """
     core = current()
-    loops, line = core.loops, core.lines.stack()
+    loops = core.loops
+    line = core.lines.stack()
     at = line, loops.made_by_lines[line]
     loops.made_by_lines[line] += 1
     again = any(turn.number for turn in loops.turns if is_traced_once(turn.loop.kind, core))
@@ -385,10 +391,10 @@ def of_first_turn(make: Callable[[], T]) -> T:
 
 @contextlib.contextmanager
 def explained() -> Iterator[None]:
-    """Name in an error of memories or shapes the name that the turn before has bound, if any.
+    """Add to a memory or shape error the name that the previous iteration has bound, if any.
 
-    Where a body is traced once that name is what it was before the loop. Which of both a kernel
-    means cannot be told, so it runs as Python has it.
+    If a body is traced once, the name keeps its value from before the loop. The kernel's intent is
+    unknown, so it runs by Python's rules.
     """
     try:
         yield
@@ -403,22 +409,22 @@ def explained() -> Iterator[None]:
 
 
 def affine_range(*args: int) -> Iterator[int]:
-    """A loop whose iterations do not depend on each other; run in order here."""
+    """Iterate over independent iterations; the simulator runs them in order."""
     return iter(LoopRange(LoopKind.AFFINE, args))
 
 
 def sequential_range(*args: int) -> Iterator[int]:
-    """A loop whose iterations run in order."""
+    """Iterate over iterations that run in order."""
     return iter(LoopRange(LoopKind.SEQUENTIAL, args))
 
 
 def static_range(*args: int) -> Iterator[int]:
-    """A loop that is unrolled when the kernel is traced."""
+    """Iterate over iterations that are unrolled when the kernel is traced."""
     return iter(LoopRange(LoopKind.STATIC, args))
 
 
 def program_along(axis: Any, grid: Shape) -> int:
-    """The number of this program along an axis of a launch grid; 0 of a launch without one."""
+    """Return the number of this program along an axis of a launch grid; 0 without a grid."""
     core = current()
     check_axis(axis, grid, "nl.program_id")
     core.trace.divided = True
@@ -426,7 +432,7 @@ def program_along(axis: Any, grid: Shape) -> int:
 
 
 def programs_along(axes: Any, grid: Shape) -> int:
-    """How many programs run along axes of a launch grid, one or several; None for all."""
+    """Return the number of programs along one or several axes of a launch grid; None for all."""
     numbers: Iterable[Any] = axes if isinstance(axes, (tuple, list)) else (axes,)
     total = 1
     for axis in range(len(grid)) if axes is None else numbers:
@@ -436,17 +442,17 @@ def programs_along(axes: Any, grid: Shape) -> int:
 
 
 def program_id(axis: int) -> int:
-    """The index of this kernel instance along an axis of the launch grid."""
+    """Return the index of this program along an axis of the launch grid."""
     return program_along(axis, current().grid)
 
 
 def num_programs(axes: Any = None) -> int:
-    """The number of kernel instances along the given axes, or in all."""
+    """Return the number of programs along the given axes, or in all."""
     return programs_along(axes, current().grid)
 
 
 def program_ndim() -> int:
-    """The number of dimensions of the launch grid."""
+    """Return the number of dimensions of the launch grid."""
     return len(current().grid)
 
 

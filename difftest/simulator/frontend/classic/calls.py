@@ -1,7 +1,8 @@
-"""The functions of the classic dialect as data, the one way to issue in it, and its masks.
+"""The classic dialect's functions as data, the function that issues instructions, and masks.
 
-A stub is AWS's signature, its record the rest (:mod:`difftest.simulator.frontend.dispatch`).
-What an instruction does under a mask is :mod:`difftest.simulator.instructions.masked`.
+A stub has AWS's signature, and its record has the rest
+(:mod:`difftest.simulator.frontend.dispatch`). For instructions under a mask, see
+:mod:`difftest.simulator.instructions.masked`.
 """
 
 from __future__ import annotations
@@ -53,12 +54,15 @@ class Functions(dict[str, Callable[..., Any]]):
     """The functions of a module by name."""
 
     def by_hand(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Add a function that is no call of one record: of several, a view, memory, a launch."""
+        """Add a function that is not a call of a single record.
+
+        Examples are functions of several records, views, memory and the launch.
+        """
         self[function.__name__] = function
         return function
 
     def add(self, name: str, function: Callable[..., Any], doc: str) -> Callable[..., Any]:
-        """Add a function of a table, under the name that it has in the module."""
+        """Add a function of a table, under its name in the module."""
         function.__name__ = function.__qualname__ = name
         function.__doc__ = doc
         return self.by_hand(function)
@@ -70,7 +74,10 @@ class Functions(dict[str, Callable[..., Any]]):
         prepare: Callable[[dict[str, Any], str], None] | None = None,
         **settings: Any,
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Make of a stub the function that issues ``record``; parameters are the binder's."""
+        """Make a function that issues ``record`` from a stub.
+
+        For the parameters, see :class:`Binder`.
+        """
         return lambda stub: self.by_hand(
             Binder(stub, record, settings, _CONVERTERS, prepare).compiled(_expression)
         )
@@ -81,7 +88,7 @@ LANGUAGE = Functions()
 
 
 def _expression(binder: Binder) -> str:
-    """What a call does: one with a ``dst`` writes it and gives None, others a new tile."""
+    """Return the expression of a call: with a ``dst`` it gives None, otherwise a new tile."""
     how = []
     writes = "dst" in binder.parameters
     if binder.further:
@@ -107,12 +114,12 @@ def _expression(binder: Binder) -> str:
 
 
 def _into(dst: Any, dtype: Any, where: str) -> Any:
-    """A ``dst`` on chip, of the dtype that a call asks for, if it does."""
+    """Return a ``dst`` on chip, after checking a call's dtype."""
     return _indexed(on_chip(dst, where, "dst"), dtype, where)
 
 
 def _indexed(dst: Any, dtype: Any, where: str) -> Any:
-    """:func:`_into`, of one that a tile may index."""
+    """Return a ``dst`` as :func:`_into` does; a tile may index it."""
     if dst is None:
         on_chip(dst, where, "dst")
     same_dtype(dtype, dst, where)
@@ -120,7 +127,7 @@ def _indexed(dst: Any, dtype: Any, where: str) -> Any:
 
 
 def on_chip(value: object, where: str, name: str = "x") -> Tile:
-    """``value`` as a tile in SBUF or PSUM."""
+    """Return ``value`` as a tile in SBUF or PSUM."""
     return need_tile(value, name, where, ON_CHIP)
 
 
@@ -134,10 +141,11 @@ def issue(
     chosen: Masks | None = None,
     **how: Any,
 ) -> Any:
-    """:func:`difftest.simulator.instructions.gate.issue`, for what a mask leaves.
+    """Issue an instruction under a mask; see :func:`difftest.simulator.instructions.gate.issue`.
 
-    ``dtype`` and ``mask`` are as the kernel gives them. ``chosen`` is the mask as bools over a
-    shape, instead, where a call lays it out itself.
+    ``dtype`` and ``mask`` are the kernel's own arguments. ``chosen`` replaces ``mask`` in calls
+    that
+    lay out the mask themselves: a function of a shape that returns bools.
     """
     how["dtype"] = None if dtype is None else as_dtype(dtype)
     if mask is None and chosen is None:
@@ -147,7 +155,7 @@ def issue(
 
 
 def with_registers(values: dict[str, Any], where: str) -> None:
-    """Settle what a call of the Scalar Engine does with its registers."""
+    """Resolve the register command of a Scalar Engine call."""
     into = values["reduce_res"]
     idle = as_accumulate(values["reduce_cmd"], where) is Accumulate.IDLE
     if idle and resets_registers(where, "scalar", values["reduce_op"], into):
@@ -159,7 +167,7 @@ def with_registers(values: dict[str, Any], where: str) -> None:
 
 
 def as_mask(mask: object, shape: Shape) -> Array | bool:
-    """An instruction's ``mask`` argument as bools over ``shape``; True where there is none."""
+    """Return an instruction's ``mask`` argument as bools over ``shape``; True without a mask."""
     if mask is None:
         return True
     if isinstance(mask, (bool, np.bool_)):
@@ -175,15 +183,20 @@ def as_mask(mask: object, shape: Shape) -> Array | bool:
 def over_product(
     mask: object, stationary: Array | None, moving: Array | None, *, pairs: bool = False
 ) -> Masks | None:
-    """What leaves elements of a matrix product out, as bools over [K, M, ...N]; None for nothing.
+    """Return a product's mask as bools over [K, M, ...N]; None without a mask.
 
     ``stationary`` is over [K, M], ``moving`` over [K, ...N], each bools or None: the masks of the
-    operands. The mask itself is over the contraction, the result's partitions and its free axes. A
-    comparison says by its indices' shape what it limits: [K, 1] the contraction, [1, N] the free
-    axis of the operand that is so long, [1, M, 1] and [1, 1, N] those of both operands. With
-    ``pairs`` the shape is [K, 2, M, ...N], for two rows of the contraction in each partition.
+    operands. The mask itself is over the contraction, the result's partitions and its free axes.
+    The
+    shape of a comparison's indices determines its axis: [K, 1] is the contraction, [1, N] the free
+    axis
+    of the operand of that length, and [1, M, 1] and [1, 1, N] those of both operands. With
+    ``pairs``
+    the shape is [K, 2, M, ...N], for two rows of the contraction in each partition.
 
-    It raises a KernelError or a ShapeError where a comparison limits no axis, or one of two.
+    Raises
+    ------
+    KernelError, ShapeError : a comparison fits no axis, or two axes.
     """
     if mask is None and stationary is None and moving is None:
         return None
@@ -208,7 +221,7 @@ def over_product(
 
 
 def _over_product(chosen: Array, shape: Shape) -> Array:
-    """One comparison, laid out along the axes [K, M, ...N] of a product."""
+    """Lay out one comparison along the axes [K, M, ...N] of a product."""
     depth, rows, *columns = shape
     mask_shape = chosen.shape
     of_free: list[Shape] = []
@@ -232,11 +245,11 @@ def _over_product(chosen: Array, shape: Shape) -> Array:
 
 
 def as_truth(mask: object, where: str) -> bool:
-    """A ``mask`` over nothing that an instruction walks: whether it is issued at all.
+    """Return whether an instruction without a tile is issued under a ``mask``.
 
     Raises
     ------
-    KernelError : it is made of index expressions.
+    KernelError : the mask is made of index expressions.
     """
     if isinstance(mask, Mask):
         takes = "loop and program indices in a mask, and has no tile that a mask could range over"
@@ -246,7 +259,7 @@ def as_truth(mask: object, where: str) -> bool:
 
 
 def written(tile: Tile) -> Array | None:
-    """Where a masked instruction's result was written; None if everywhere."""
+    """Return where a masked instruction's result was written; None if everywhere."""
     if not tile._storage.masked:
         return None
     missing = tile._unwritten()
@@ -254,7 +267,7 @@ def written(tile: Tile) -> Array | None:
 
 
 def copy_written(tile: Tile, *, dst: Tile | None = None, dtype: object = None) -> Any:
-    """Copy what of a new tile was written, into a new one if there is no ``dst``."""
+    """Copy the written elements of a new tile to ``dst``, by default to a new tile."""
     where = written(tile)
     chosen = None if where is None else lambda shape: where
     return issue(tensor_copy, (tile,), dst=dst, dtype=dtype, chosen=chosen)

@@ -22,7 +22,7 @@ def _public(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @_public
 def skip_middle_end_transformations(func: Any = None) -> Any:
-    """Mark a kernel to be compiled as it is written; the simulator always runs it so."""
+    """Mark a kernel to be compiled as written, as the simulator always runs it."""
     return skip_middle_end_transformations if func is None else func
 
 
@@ -39,7 +39,7 @@ def force_auto_alloc(func: Any = None) -> Any:
 
 
 class Directive:
-    """What the ``directives`` of a range and a ``with`` take; it changes no value here."""
+    """The value of a range's ``directives`` and of a ``with``; it changes no value here."""
 
     def __init__(self, name: str, **settings: int) -> None:
         self.name = name
@@ -52,7 +52,7 @@ class Directive:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Nothing was changed."""
+        """Do nothing."""
 
 
 @_public
@@ -63,11 +63,11 @@ def no_reorder() -> Directive:
 
 @_public
 def allocation_scope() -> Directive:
-    """A scope of allocations."""
+    """Begin a scope of allocations."""
     return Directive("allocation_scope")
 
 
 @_public
 def multi_buffer(factor: int = 2) -> Directive:
-    """Several buffers in turn."""
+    """Use several buffers in turn."""
     return Directive("multi_buffer", factor=as_integer(factor, "ncc.multi_buffer's factor"))

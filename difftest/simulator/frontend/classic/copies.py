@@ -1,4 +1,4 @@
-"""What moves elements: ``nl.copy``, ``nisa.max8``, ``nl.where``, ``nl.load`` and kin."""
+"""Moves of elements: ``nl.copy``, ``nisa.max8``, ``nl.where``, ``nl.load`` and others."""
 # mypy: allow-untyped-defs
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from difftest.simulator.trace import Space
 
 @LANGUAGE.issues(search.gather_flattened)
 def gather_flattened(data, indices, *, mask=None, dtype=None):
-    """``data``'s elements at ``indices`` of the flattened free axes, within each partition."""
+    """Gather ``data``'s elements at ``indices`` of the flattened free axes, in each partition."""
 
 
 @LANGUAGE.issues(instructions.tensor_copy)
 def copy(src, *, mask=None, dtype=None):
-    """A new SBUF tile with the elements of an on-chip tile."""
+    """Copy an on-chip tile to a new SBUF tile."""
     src = on_chip(src, "nl.copy", "src")
     return locals()
 
 
 @LANGUAGE.by_hand  # a view, or a copy of one
 def broadcast_to(src, *, shape):
-    """A new SBUF tile that repeats ``src`` along its dimensions of size 1."""
+    """Repeat ``src`` along its dimensions of size 1, in a new SBUF tile."""
     tile = on_chip(src, "nl.broadcast_to", "src")
     wanted = as_integers(shape, "nl.broadcast_to's shape")
     return tile if tile.shape == wanted else copy(tile._broadcast_to(wanted))
@@ -60,7 +60,7 @@ def broadcast_to(src, *, shape):
 
 @LANGUAGE.by_hand  # a view
 def expand_dims(data, axis):
-    """A view with dimensions of size 1 more; ``axis`` (or axes) of the result."""
+    """Return a view with added dimensions of size 1; ``axis`` (or axes) refers to the result."""
     tile: Any = on_chip(data, "nl.expand_dims", "data")
     axes = as_integers(axis, "nl.expand_dims' axis")
     ndim = tile.ndim + len(axes)
@@ -74,7 +74,7 @@ def expand_dims(data, axis):
 
 @LANGUAGE.issues(selections.where)
 def where(condition, x, y, *, dtype=None, mask=None):
-    """``condition ? x : y``, element by element."""
+    """Select ``condition ? x : y``, element by element."""
     x = tile_or_number(x, "x", "nl.where")
     y = tile_or_number(y, "y", "nl.where")
     if isinstance(condition, Mask):
@@ -84,7 +84,7 @@ def where(condition, x, y, *, dtype=None, mask=None):
 
 
 def _predicate(condition: Mask, sides: tuple[Any, ...]) -> Tile:
-    """A comparison of indices as a tile of 0 and 1, which the compiler makes of it."""
+    """Return a comparison of indices as a tile of 0 and 1, as the compiler does."""
     received = f"indices of shape {list(condition.shape)}"
     remedy = "use nisa.affine_select, or make a tile of the indices with nisa.iota"
     takes = "a tile as condition"
@@ -103,7 +103,7 @@ def _predicate(condition: Mask, sides: tuple[Any, ...]) -> Tile:
 
 @ISA.issues(selections.affine_select, cmp_op=ALU_OPS["greater_equal"])
 def affine_select(pred, on_true_tile, on_false_value, *, mask=None, dtype=None):
-    """``on_true_tile`` where an affine comparison holds, else a constant (GpSimd Engine)."""
+    """Select ``on_true_tile`` where an affine comparison holds, else a constant (GpSimd Engine)."""
     if not isinstance(pred, Mask) or len(pred.terms) != 1:
         takes = "one comparison of index expressions"
         remedy = "for more of them use nl.where"
@@ -119,19 +119,19 @@ _OobMode = oob_mode
 
 
 def _in_hbm(side: Any, name: str, where: str) -> Any:
-    """A side of a DMA, in HBM; a tile may index it."""
+    """Return a side of a DMA, which must be in HBM; a tile may index it."""
     need_tile(side._base if isinstance(side, IndirectTile) else side, name, where, HBM)
     return side
 
 
 def _outside(mode: Any, src: Any, dst: Any = None) -> Any:
-    """What happens where indices lead out of a tensor: nothing to say if no side has such."""
+    """Return the mode for indices out of bounds; None if no side has dynamic indices."""
     return mode if isinstance(src, IndirectTile) or isinstance(dst, IndirectTile) else None
 
 
 @LANGUAGE.issues(moves.dma_copy)
 def load(src, *, mask=None, dtype=None):
-    """A new SBUF tile with the elements of an HBM tensor (or a part of one)."""
+    """Load an HBM tensor (or a part of one) into a new SBUF tile."""
     oob_mode = _outside("error", _in_hbm(src, "src", "nl.load"))
     return locals()
 
@@ -145,7 +145,10 @@ def store(dst, value, *, mask=None):
 
 
 def _storable(value: Any, shape: Shape, mask: object) -> Tile:
-    """``value`` in SBUF and of ``shape``: numbers fill a tile, PSUM is copied, size 1 repeats."""
+    """Return ``value`` in SBUF with ``shape``.
+
+    A number fills a tile, PSUM is copied, and dimensions of size 1 repeat.
+    """
     if is_number(value):
         check_partitions(shape[0], "nl.store's destination", current().machine)
         tile: Tile = issue(memset, (value,), ((shape[0], 1),), dtype=scalar_dtype(value))
@@ -158,7 +161,7 @@ def _storable(value: Any, shape: Shape, mask: object) -> Tile:
 
 @LANGUAGE.issues(moves.dma_transpose)
 def load_transpose2d(src, *, mask=None, dtype=None):
-    """A new SBUF tile with a 2-D HBM tensor's elements transposed."""
+    """Load the transpose of a 2-D HBM tensor into a new SBUF tile."""
     src = need_tile(src, "src", "nl.load_transpose2d", HBM)
     try:
         need_two(src, "nl.load_transpose2d")
@@ -170,9 +173,9 @@ def load_transpose2d(src, *, mask=None, dtype=None):
     return locals()
 
 
-@LANGUAGE.by_hand  # the event says that all its additions arrive
+@LANGUAGE.by_hand  # the event records that all its additions arrive
 def atomic_rmw(dst, value, op, *, mask=None):
-    """``dst = dst + value`` in HBM, at places named by a tile of indices."""
+    """Add ``dst = dst + value`` in HBM, at places in a tile of indices."""
     if not isinstance(dst, IndirectTile):
         raise wrong_kind(dst, "a destination indexed by a tile", "nl.atomic_rmw")
     src = _storable(value, loaded_shape(dst.shape), mask)
@@ -189,7 +192,7 @@ def dma_copy(
     *, dst, src, mask=None, dst_rmw_op=None, oob_mode=oob_mode.error,
     dge_mode=dge_mode.unknown,
 ):  # fmt: skip
-    """``dst = src`` between HBM and SBUF; a side indexed by a tile gathers or scatters."""
+    """Copy ``dst = src`` between HBM and SBUF; a side indexed by a tile gathers or scatters."""
     src = copied_from_psum(src, "dma_copy", "src", DMA_SPACES, mask)
     oob_mode = _outside(as_member(_OobMode, oob_mode, "dma_copy").name, src, dst)
     return locals()

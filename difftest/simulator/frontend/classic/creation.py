@@ -1,4 +1,4 @@
-"""New tensors (``nl.ndarray`` and kin, ``nisa.iota``), and what the host does (``nl.finfo``)."""
+"""New tensors (``nl.ndarray``, ``nisa.iota``), and functions of the host (``nl.finfo``)."""
 # mypy: allow-untyped-defs
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from difftest.simulator.tile import Tile
 
 ANYWHERE = (*HBM, *ON_CHIP)
 MOST_ROWS = 2**15
-"""Of an identity matrix."""
+"""The limit on the rows of an identity matrix."""
 SEED_BITS = 32
 
 
 @LANGUAGE.by_hand  # memory
 def ndarray(shape, dtype, *, buffer=None, name=""):
-    """A new tensor in a memory (SBUF by default); nothing of it is written yet."""
+    """Create a tensor in a memory (SBUF by default); its elements are unwritten."""
     space = memory_of(buffer, "nl.ndarray")
     (sizes, axis) = as_shape(shape, "nl.ndarray")
     core, wanted = current(), as_dtype(dtype)
@@ -61,7 +61,7 @@ def ndarray(shape, dtype, *, buffer=None, name=""):
 
 @LANGUAGE.by_hand  # memory, and one or two instructions
 def full(shape, fill_value, dtype, *, buffer=None, name=""):
-    """A new on-chip tensor filled with a constant."""
+    """Create an on-chip tensor filled with a constant."""
     constant = need_number(fill_value, "fill_value", "nl.full")
     tensor = ndarray(shape, dtype, buffer=buffer, name=name)
     if tensor._in_hbm:
@@ -78,7 +78,7 @@ def _filled(name: str, value: int) -> Any:
     def function(shape: Any, dtype: Any, *, buffer: Any = None, name: str = "") -> Any:
         return full(shape, value, dtype, buffer=buffer, name=name)
 
-    return LANGUAGE.add(name, function, f"A new on-chip tensor of {name}.")
+    return LANGUAGE.add(name, function, f"Create an on-chip tensor of {name}.")
 
 
 def _alike(name: str, make: Any, doc: str) -> None:
@@ -87,17 +87,17 @@ def _alike(name: str, make: Any, doc: str) -> None:
         return make(like.shape, like.dtype if dtype is None else dtype, buffer=buffer, name=name)
 
     where = f"nl.{name}"
-    LANGUAGE.add(name, function, f"A new tensor of ``a``'s shape and dtype; {doc}.")
+    LANGUAGE.add(name, function, f"Create a tensor of ``a``'s shape and dtype; {doc}.")
 
 
 _filled("ones", 1)
 _alike("zeros_like", _filled("zeros", 0), "zeros, on chip")
-_alike("empty_like", ndarray, "nothing of it is written yet")
+_alike("empty_like", ndarray, "its elements are unwritten")
 
 
-@LANGUAGE.by_hand  # of the host
+@LANGUAGE.by_hand  # on the host
 def shared_constant(constant, dtype=None):
-    """A constant array in HBM, there when the kernel starts; it cannot be written."""
+    """Create a constant array in HBM before the kernel starts; it cannot be written."""
     array = np.array(constant)
     as_shape(array.shape or (1,), "nl.shared_constant")
     if array.dtype.kind not in "biuf" or dtype is None:
@@ -107,16 +107,16 @@ def shared_constant(constant, dtype=None):
 
 
 def _on_host(array: Array, dtype: np.dtype[Any]) -> Array:
-    """A constant cast by the host, in ``dtype``'s own bits; NumPy has no tfloat32."""
+    """Return a constant cast by the host, in ``dtype``'s own bits; NumPy has no tfloat32."""
     if array.dtype == dtype:
         return array
     values = from_bits(array, TFLOAT32) if array.dtype == TFLOAT32 else array
     return to_bits(round_to(values, dtype), dtype) if dtype == TFLOAT32 else values.astype(dtype)
 
 
-@LANGUAGE.by_hand  # of the host
+@LANGUAGE.by_hand  # on the host
 def shared_identity_matrix(n, dtype=np.uint8):
-    """An identity matrix in HBM, there when the kernel starts."""
+    """Create an identity matrix in HBM before the kernel starts."""
     size = as_integer(n, "nl.shared_identity_matrix of")
     as_shape(size, "nl.shared_identity_matrix")
     if size > MOST_ROWS:
@@ -130,14 +130,17 @@ def shared_identity_matrix(n, dtype=np.uint8):
 
 @ISA.issues(copies.memset)
 def memset(shape, value, dtype, *, mask=None, engine=engine.unknown):
-    """A new SBUF tile filled with a constant; the first dimension is the partition dimension."""
+    """Create an SBUF tile filled with a constant.
+
+    The first dimension is the partition dimension.
+    """
     (shape, _), dtype = as_shape(shape, "nisa.memset"), as_dtype(dtype)
     return locals()
 
 
 @ISA.issues(copies.iota)
 def iota(expr, dtype, *, mask=None):
-    """A tile of the values of an index expression; of a loop's or a program's index [1, 1]."""
+    """Create a tile of an index expression's values; [1, 1] for a loop's or a program's index."""
     if is_index_integer(expr):
         expr = Index((1, 1), as_integer(expr, "nisa.iota of"), (0, 0))
     dtype = as_dtype(dtype)
@@ -146,12 +149,15 @@ def iota(expr, dtype, *, mask=None):
 
 @LANGUAGE.issues(copies.rand)
 def rand(shape, dtype=FLOAT32):
-    """A tile of uniform random values in [0, 1); the launch's own seed makes it repeatable."""
+    """Create a tile of uniform random values in [0, 1).
+
+    The launch's own seed makes it repeatable.
+    """
     shape, _ = as_shape(shape, "nl.rand")
     return locals()
 
 
-@LANGUAGE.by_hand  # of the launch
+@LANGUAGE.by_hand  # depends on the launch
 def random_seed(seed, *, mask=None):
     """Seed the launch's random generator."""
     if not as_truth(mask, "nl.random_seed"):
@@ -167,17 +173,17 @@ def random_seed(seed, *, mask=None):
     current().seed(int(value))
 
 
-# -- what the host does ----------------------------------------------------------------------------
+# -- on the host -----------------------------------------------------------------------------------
 
 
 def sizeinbytes(dtype: object) -> int:
-    """The bytes of an element of a dtype; it lies in ``nki.language.constants`` alone."""
+    """Return the bytes of an element of a dtype; exists only in ``nki.language.constants``."""
     return as_dtype(dtype, "sizeinbytes").itemsize
 
 
-@LANGUAGE.by_hand  # of the host
+@LANGUAGE.by_hand  # on the host
 def static_cast(input_data, dtype):
-    """A number, or an array of the host, in another dtype."""
+    """Cast a number, or an array of the host, to another dtype."""
     wanted = as_dtype(dtype, "nl.static_cast")
     if isinstance(input_data, Tile):
         return copy(input_data, dtype=wanted)
@@ -192,7 +198,7 @@ def static_cast(input_data, dtype):
 
 @LANGUAGE.by_hand  # a class
 class finfo:
-    """``nl.finfo(dtype)``: the limits of a float dtype, as numbers of Python."""
+    """The limits of a float dtype, as Python numbers: ``nl.finfo(dtype)``."""
 
     def __init__(self, dtype: object) -> None:
         self.dtype = as_dtype(dtype, "nl.finfo")
@@ -207,9 +213,9 @@ class finfo:
         self.bits = self.dtype.itemsize * 8
 
 
-@LANGUAGE.by_hand  # of the host
+@LANGUAGE.by_hand  # on the host
 def device_print(prefix, x, *, mask=None):
-    """Print a tile's values, those that a mask leaves, while the kernel is simulated."""
+    """Print a tile's values that a mask keeps, while the kernel is simulated."""
     chosen = as_mask(mask, x.shape if isinstance(x, Tile) else ())
     if chosen is False:
         return

@@ -1,7 +1,7 @@
-"""Index expressions, what ``nl.arange`` and ``nl.mgrid`` make, and masks over them.
+"""Index expressions of ``nl.arange`` and ``nl.mgrid``, and masks over them.
 
 An expression stays affine (:class:`~difftest.simulator.index.Index`) and never becomes an array of
-indices; a :class:`Mask` is a conjunction of comparisons between such expressions.
+indices. A :class:`Mask` is a conjunction of comparisons between such expressions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _is_affine(value: object) -> bool:
 
 
 class IndexExpression(Index):
-    """What ``nl.arange`` and ``nl.mgrid`` make: an index with Python's operators.
+    """The result of ``nl.arange`` and ``nl.mgrid``: an index with Python's operators.
 
     Sums, and products with integers, are index expressions; comparisons are masks.
     """
@@ -73,7 +73,8 @@ class IndexExpression(Index):
         if not isinstance(other, IndexExpression):
             return IndexExpression(self.shape, self.start + sign * int(other), self.steps)
         shape = broadcast_shapes(self.shape, other.shape, "index expressions")
-        mine, theirs = self.spread(shape), other.spread(shape)
+        mine = self.spread(shape)
+        theirs = other.spread(shape)
         steps = tuple(a + sign * b for a, b in zip(mine.steps, theirs.steps, strict=True))
         return IndexExpression(shape, self.start + sign * other.start, steps)
 
@@ -188,7 +189,7 @@ class Mask:
         return shape
 
     def array(self, shape: Shape) -> Array:
-        """The mask's values, bool, over an instruction of ``shape``."""
+        """Return the mask's values, bool, over an instruction of ``shape``."""
         result: Array = np.ones((), dtype=np.bool_)
         for term in self.terms:
             result = result & (term.array() >= 0)
@@ -201,7 +202,10 @@ class Mask:
 
 
 class MGrid(tuple[IndexExpression, ...]):
-    """``nl.mgrid[...]``: a dimension each, also as ``.p``, ``.x``, ``.y``, ``.z``."""
+    """The result of ``nl.mgrid[...]``: an index for each dimension, also as ``.p``, ``.x``, ...
+
+    The names are ``p``, ``x``, ``y``, ``z`` and ``w``.
+    """
 
     __slots__ = ()
     _AXES = ("p", "x", "y", "z", "w")
@@ -215,7 +219,7 @@ class MGrid(tuple[IndexExpression, ...]):
 
 
 class MGridMaker:
-    """``nl.mgrid``: indexed with slices of integers, as NumPy's."""
+    """The maker of index grids: ``nl.mgrid``, indexed with slices of integers, as NumPy's."""
 
     @entering
     def __getitem__(self, key: Any) -> MGrid:
@@ -234,14 +238,14 @@ class MGridMaker:
 
 
 def check_partitions_first(shape: Shape, over: Shape, what: str) -> None:
-    """Raise where indices of fewer dimensions would put their partitions on a free axis.
+    """Raise if indices of fewer dimensions would put their partitions on a free axis.
 
-    NumPy aligns shapes from the right; the first axis of a tile and of its indices is the
-    partitions (``nki.api.shared.rst`` at tag v2.26.0).
+    NumPy aligns shapes from the right. The first axis of a tile and of its indices is the partition
+    axis (``nki.api.shared.rst`` at tag v2.26.0).
 
     Raises
     ------
-    ShapeError : they have as many rows as ``over`` has partitions, and would not name those.
+    ShapeError : they have as many rows as ``over`` has partitions, but on another axis.
     """
     if 2 <= len(shape) < len(over) and shape[0] == over[0] > 1:
         raise ShapeError(
@@ -254,7 +258,7 @@ def check_partitions_first(shape: Shape, over: Shape, what: str) -> None:
 
 
 def _range(where: str, *args: object) -> range:
-    """Python's range of at least one integer."""
+    """Return Python's range, which must not be empty."""
     numbers = [as_integer(arg, f"{where} with") for arg in args]
     if not 1 <= len(numbers) <= 3 or not (len(numbers) < 3 or numbers[2]) or not range(*numbers):
         takes = "([start,] stop[, step]) with at least one index"
@@ -266,6 +270,6 @@ def _range(where: str, *args: object) -> range:
 
 
 def arange(*args: int) -> IndexExpression:
-    """``nl.arange([start,] stop[, step])``: a 1-D index."""
+    """Return a 1-D index: ``nl.arange([start,] stop[, step])``."""
     r = _range("nl.arange", *args)
     return IndexExpression((len(r),), r.start, (r.step,))

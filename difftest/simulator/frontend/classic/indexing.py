@@ -1,7 +1,7 @@
-"""What the classic dialect has between brackets beside slices: index expressions, tiles, ``nl.ds``.
+"""The classic dialect's advanced indexing: index expressions, tiles of indices and ``nl.ds``.
 
 Advanced indexing has one ``nl.arange`` or ``nl.mgrid`` expression, integer or tile of indices for
-each dimension. Without a tile it is a pattern; with one, an indirect access.
+each dimension. Without a tile, the result is a pattern. With a tile, it is an indirect access.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ from difftest.simulator.tile import Tile
 
 
 class DynamicIndex:
-    """An index held in a tile, plus an affine part: known only when the kernel runs."""
+    """An index held in a tile, plus an affine part.
+
+    Its values are unknown before the kernel runs.
+    """
 
     __slots__ = ("offset", "shape", "tile")
 
@@ -50,7 +53,7 @@ class DynamicIndex:
         )
 
     def values(self, where: Array | None) -> Array:
-        """The indices; of the tile only the elements that ``where`` keeps must be written."""
+        """Return the indices; only the tile's elements that ``where`` keeps must be written."""
         values = self.tile._values(_of_index(self.tile, where))
         check_indices(self.tile, "a tile of indices")
         held: Array = values.astype(np.int64).reshape(_index_shape(self.tile))
@@ -58,9 +61,9 @@ class DynamicIndex:
 
 
 class MaskedOperand:
-    """``tile[mask]``: the part of a matrix product's operand that takes part in it.
+    """The part of a matrix product's operand that takes part in it: ``tile[mask]``.
 
-    AWS calls it operand masking, and lets ``nl.matmul`` and ``nisa.nc_matmul`` alone take it
+    AWS calls it operand masking. Only ``nl.matmul`` and ``nisa.nc_matmul`` accept it
     (``nki.api.shared.rst`` at tag v2.26.0).
     """
 
@@ -86,7 +89,7 @@ class MaskedOperand:
 
 
 def _as_mask(key: Any) -> Mask | None:
-    """A key that is a mask, or a bool, which comparisons of loop and program indices give."""
+    """Return a key as a mask, if it is one or a bool, the result of comparing loop indices."""
     if isinstance(key, (bool, np.bool_)):
         return Mask(() if key else (IndexExpression((), -1, ()),))
     return key if isinstance(key, Mask) else None
@@ -114,14 +117,14 @@ class IndexedTile(IndirectTile):
 
     @property
     def _index_tiles(self) -> tuple[Tile, ...]:
-        """The tiles that hold indices: an instruction reads them too."""
+        """The tiles that hold indices. An instruction reads them, too."""
         return tuple(item.tile for item in self._items if isinstance(item, DynamicIndex))
 
     @property
     def _reach(self) -> Tile:
-        """Whole axes where a tile holds the index, else from its lowest value to its highest.
+        """The base's part in reach: whole axes for tiles, the range of values for other indices.
 
-        On chip, and where an index leaves the tensor, all of the base.
+        On chip, and where an index leaves the tensor, the whole base.
         """
         ends = [_ends(item, size) for item, size in zip(self._items, self._base.shape, strict=True)]
         inside = all(
@@ -133,9 +136,9 @@ class IndexedTile(IndirectTile):
         return self._base[tuple(slice(low, high) for low, high in ends)]
 
     def _locate(self, where: Array | None = None) -> tuple[tuple[Array, ...], Array]:
-        """Index arrays for every dimension, and which elements they keep in bounds.
+        """Return index arrays for every dimension, and which elements are in bounds.
 
-        Of index tiles only the elements that ``where`` keeps must have been written.
+        Only the elements of index tiles that ``where`` keeps must have been written.
         """
         indices = (
             item.values(where) if isinstance(item, DynamicIndex) else item.array()
@@ -149,7 +152,7 @@ class IndexedTile(IndirectTile):
 
 
 def _check_rank(tile: Tile, shape: Shape) -> None:
-    """Raise where an index tile's partitions would run along a free axis of the access."""
+    """Raise if an index tile's partitions would run along a free axis of the access."""
     have = _index_shape(tile)
     if len(have) < len(shape) and have[:1] > (1,):
         takes = f"indices of {len(shape)} dimensions"
@@ -159,7 +162,7 @@ def _check_rank(tile: Tile, shape: Shape) -> None:
 
 
 def _ends(item: Index | DynamicIndex, size: int) -> tuple[int, int]:
-    """The first index of an axis that an item can name, and the one after the last."""
+    """Return the first index of an axis that an item can select, and the one after the last."""
     if isinstance(item, DynamicIndex):
         return 0, size
     low, high = Pattern(item.start, item.shape, item.steps).extent()
@@ -167,20 +170,20 @@ def _ends(item: Index | DynamicIndex, size: int) -> tuple[int, int]:
 
 
 def _as_index(item: Any) -> Any:
-    """An index as an affine expression, or as one that a tile holds a part of."""
+    """Return an index as an affine expression, or as a dynamic index for a tile."""
     if isinstance(item, Tile):
         return DynamicIndex(item, _NO_OFFSET)
     return item if isinstance(item, (Index, DynamicIndex)) else Index((), int(item), ())
 
 
 def advanced(tile: Tile, items: tuple[Any, ...]) -> Named | IndexedTile | MaskedOperand | None:
-    """What ``items`` name: a pattern, an access through a tile, or a product's masked operand.
+    """Return the result of ``items``: a pattern, an indirect access, or a masked operand.
 
-    None of basic indexing.
+    None for basic indexing.
 
     Raises
     ------
-    KernelError, ShapeError : they do not go together.
+    KernelError, ShapeError : the items cannot be combined.
     """
     if len(items) == 1 and (mask := _as_mask(items[0])) is not None:
         return MaskedOperand(tile, mask)
@@ -198,7 +201,7 @@ def advanced(tile: Tile, items: tuple[Any, ...]) -> Named | IndexedTile | Masked
 
 
 def _is_element_beside_slices(items: tuple[Any, ...]) -> bool:
-    """Return whether elements of tiles stand beside slices, and nothing else but integers."""
+    """Return whether elements of tiles are mixed only with slices and integers."""
     elements = [item for item in items if isinstance(item, _ADVANCED)]
     slices = [item for item in items if isinstance(item, _SLICES)]
     others = len(items) - len(elements) - len(slices) - sum(map(is_index_integer, items))
@@ -213,7 +216,7 @@ def _is_element(item: Any) -> bool:
 
 
 def _with_walks(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:
-    """``items`` with an index expression for each slice, as a kernel's author would write it."""
+    """Return ``items`` with an index expression for each slice."""
     items = expand_ellipsis(items, tile.ndim, tile)
     count = sum(isinstance(item, _SLICES) for item in items)
     walks: list[Any] = []
@@ -238,11 +241,11 @@ def _with_walks(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def basic(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:
-    """``items`` with a slice for ``nl.ds``.
+    """Return ``items`` with a slice for each ``nl.ds``.
 
     Raises
     ------
-    KernelError : one is no index of the dialect.
+    KernelError : an item is not an index of the dialect.
     """
     for axis, item in enumerate(items):
         if not (isinstance(item, (*_BASIC, DynamicSlice)) or is_index_integer(item)):
@@ -255,7 +258,7 @@ def basic(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _check_advanced(tile: Tile, items: tuple[Any, ...]) -> None:
-    """Raise unless ``items`` has an integer or an index of advanced indexing for each dimension."""
+    """Raise unless ``items`` has an integer or an advanced index for each dimension."""
     for item in items:
         if not (isinstance(item, _ADVANCED) or is_index_integer(item)):
             raise SLICES_BESIDE_INDICES(f"{spell(item)} beside nl.arange / nl.mgrid on {tile!r}")
@@ -274,7 +277,7 @@ def _check_advanced(tile: Tile, items: tuple[Any, ...]) -> None:
 
 
 def _completed(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Whole axes for the last dimensions, which no index names: behind those of the indices."""
+    """Append whole axes for the last dimensions, which have no index."""
     missing = tile.shape[len(items) :]
     ones = (1,) * len(missing)
     zeros = (0,) * len(missing)
@@ -284,7 +287,7 @@ def _completed(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:
         if isinstance(item, Index):
             ndim = max(ndim, item.ndim)
             item = Index((*item.shape, *ones), item.start, (*item.steps, *zeros))
-        elif isinstance(item, Tile):  # of one index a partition the free dimension is not kept
+        elif isinstance(item, Tile):  # with one index a partition, the free dimension is not kept
             have = item._tile_shape()
             have = have[:1] if item.size == have[0] else have
             ndim = max(ndim, len(have))
@@ -299,7 +302,7 @@ def _completed(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _by_expressions(tile: Tile, items: tuple[Any, ...]) -> Named:
-    """One index expression or integer for each dimension."""
+    """Return the pattern of one index expression or integer for each dimension."""
     shape: Shape = ()
     for item in items:
         if isinstance(item, Index):
@@ -317,7 +320,7 @@ def _by_expressions(tile: Tile, items: tuple[Any, ...]) -> Named:
 
 
 def _check_partition_walk(tile: Tile, walks: list[tuple[int, Shape]], shape: Shape) -> None:
-    """On chip, axis 0 of the result walks the partitions and nothing else does."""
+    """Raise unless, on chip, axis 0 of the result walks the partitions and no other axis does."""
     partition = tile._partition_axis
     for number, (_, walk) in enumerate(walks):
         steps = walk if number != partition else (0, *walk[1:])
@@ -333,12 +336,12 @@ def _check_partition_walk(tile: Tile, walks: list[tuple[int, Shape]], shape: Sha
 
 
 def _index_shape(tile: Tile) -> Shape:
-    """An index tile's shape; one element is a scalar, which broadcasts with everything."""
+    """Return an index tile's shape; one element is a scalar, which broadcasts."""
     return () if tile.size == 1 else tile._tile_shape()
 
 
 def _of_index(tile: Tile, where: Array | None) -> Array | None:
-    """Which elements of an index tile a mask over the access keeps: any that it repeats to."""
+    """Return which elements of an index tile the access's mask keeps at any repetition."""
     if where is None:
         return None
     have = _index_shape(tile)

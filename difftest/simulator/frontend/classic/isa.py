@@ -1,7 +1,7 @@
 """The module that kernels import as ``neuronxcc.nki.isa`` (usually ``nisa``), classic dialect.
 
-Signatures are those of AWS's documentation at tag v2.26.0; each call allocates a result and lets
-the instruction of :mod:`difftest.simulator.instructions` write to it.
+Signatures are those of AWS's documentation at tag v2.26.0. Each call allocates a result, and the
+instruction of :mod:`difftest.simulator.instructions` writes to it.
 """
 # mypy: allow-untyped-defs
 
@@ -30,7 +30,7 @@ from difftest.simulator.instructions.registers import Accumulate
 
 # fmt: off
 class IsaCalls:
-    """What a record and converters alone make calls of."""
+    """The signatures of calls that need only a record and converters."""
 
     def tensor_copy(src, *, mask=None, dtype=None, engine=engine.unknown): ...
     def tensor_copy_dynamic_src(src, *, mask=None, dtype=None, engine=engine.unknown): ...

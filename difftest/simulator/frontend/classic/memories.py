@@ -1,4 +1,4 @@
-"""Where tensors lie, and their shapes: ``buffer=``, direct allocation, ``nl.tile_size``.
+"""Memories and shapes: ``buffer=``, direct allocation, ``nl.tile_size``.
 
 Sources: ``nki_direct_allocation_guide.rst`` and ``nki.compiler`` at tag v2.26.0.
 """
@@ -36,7 +36,8 @@ class Buffer:
         if not space.is_hbm:
             where = f"nki.compiler.{space.value}"
             modulo = self._in_psum if space is Space.PSUM else self._in_sbuf
-            self.auto_alloc = fitting(f"{where}.auto_alloc", lambda: self)  # the compiler places
+            # the compiler places the tensor
+            self.auto_alloc = fitting(f"{where}.auto_alloc", lambda: self)
             self.alloc = fitting(f"{where}.alloc", self._alloc)
             self.mod_alloc = fitting(f"{where}.mod_alloc", modulo)
 
@@ -44,7 +45,7 @@ class Buffer:
         return f"nl.{self.space.value}"
 
     def _alloc(self, func: Any) -> Placed:
-        """``nki.compiler.sbuf.alloc(func)``: ``func`` says where each block of a tensor lies."""
+        """Place each block of a tensor by ``func``: ``nki.compiler.sbuf.alloc(func)``."""
         if not callable(func):
             takes = "a function of a block's index, its partitions and its bytes"
             raise wrong_kind(func, takes, f"{self.space.value}.alloc")
@@ -54,14 +55,14 @@ class Buffer:
         self, *, base_addr: int, base_partition: int = 0, num_par_tiles: Any = (),
         num_free_tiles: Any = (),
     ) -> Placed:  # fmt: skip
-        """Modulo allocation: so many physical tiles, which the blocks take in turn."""
+        """Allocate modulo in SBUF: the blocks take a number of physical tiles in turn."""
         return Placed(self.space, _in_turn(locals()))
 
     def _in_psum(
         self, *, base_bank: int, base_addr: int = 0, base_partition: int = 0,
         num_bank_tiles: Any = (), num_par_tiles: Any = (), num_free_tiles: Any = (),
     ) -> Placed:  # fmt: skip
-        """The same, with banks."""
+        """Allocate modulo in PSUM, with banks."""
         return Placed(self.space, _in_turn(locals()))
 
 
@@ -70,7 +71,10 @@ _TILES = ("num_bank_tiles", "num_par_tiles", "num_free_tiles")
 
 
 def _in_turn(given: Mapping[str, Any]) -> Callable[..., tuple[int, ...]]:
-    """Where blocks lie that take physical tiles in turn: the bank in PSUM, partition and byte."""
+    """Return a function that places blocks in physical tiles in turn.
+
+    It gives the bank in PSUM, the partition and the byte.
+    """
     first = [as_integer(given[name], name) for name in _STARTS if name in given]
     turns = [as_integers(given[name], name) for name in _TILES if name in given]
 
@@ -84,21 +88,21 @@ def _in_turn(given: Mapping[str, Any]) -> Callable[..., tuple[int, ...]]:
     return place
 
 
-def _asked(func: Callable[..., Any], index: Shape, partitions: int, size: int) -> Any:
-    """What a kernel's function answers: asked by AWS's names if it has them, else in place.
+def _call_place(func: Callable[..., Any], index: Shape, partitions: int, size: int) -> Any:
+    """Call a kernel's function by AWS's parameter names if it has them, else by position.
 
     Source of the names: ``nki.compiler.psum.alloc`` at tag v2.26.0.
     """
     named = {"idx": index, "pdim_size": partitions, "fdim_size": size}
     try:
         signature_shown(func).bind(**named)
-    except (TypeError, ValueError):  # other names, or a callable that does not say which
+    except (TypeError, ValueError):  # other names, or a callable without a signature
         return func(index, partitions, size)
     return func(**named)
 
 
 def _turn(index: Shape, tiles: Shape) -> int:
-    """The number of the physical tile of a block, in row-major order of the tiles."""
+    """Return the number of a block's physical tile, in row-major order of the tiles."""
     shape = tiles or (1,) * len(index)
     if len(shape) != len(index) or min(shape, default=1) < 1:
         takes = f"{len(index)} numbers of tiles, one for each block dimension"
@@ -118,8 +122,9 @@ def _turn(index: Shape, tiles: Shape) -> int:
 class Placed(Buffer):
     """A memory in which the kernel places the blocks of a tensor itself.
 
-    Blocks that take the same place share nothing here: a kernel that is correct has finished with
-    one before it writes the next.
+    Blocks at the same place share no data here: a correct kernel has finished with one before it
+    writes
+    the next.
     """
 
     def __init__(self, space: Space, func: Callable[..., Any]) -> None:
@@ -127,7 +132,7 @@ class Placed(Buffer):
         self.func = func
 
     def addresses(self, shape: Shape, axis: int, itemsize: int, machine: Machine) -> list[Place]:
-        """The first partition and byte of each block of a tensor.
+        """Return the first partition and byte of each block of a tensor.
 
         Raises
         ------
@@ -141,7 +146,7 @@ class Placed(Buffer):
         ]
 
     def _address(self, index: Shape, partitions: int, size: int, machine: Machine) -> Place:
-        place = as_integers(_asked(self.func, index, partitions, size), "a place")
+        place = as_integers(_call_place(self.func, index, partitions, size), "a place")
         in_psum = self.space is Space.PSUM
         if len(place) != 3 if in_psum else len(place) != 2:
             takes = "(bank, partition, byte) in PSUM, (partition, byte) in SBUF, from its function"
@@ -180,7 +185,7 @@ shared_hbm = Buffer(Space.SHARED_HBM)
 
 
 def memory_of(buffer: object, where: str) -> Space:
-    """The memory of a ``buffer`` argument, SBUF where there is none."""
+    """Return the memory of a ``buffer`` argument; SBUF by default."""
     if buffer is None:
         return Space.SBUF
     if not isinstance(buffer, Buffer):
@@ -205,7 +210,7 @@ _INTEGERS = "a shape of integers"
 
 
 def whole(size: Any, received: str, where: str) -> Any:
-    """A size; a float that is a whole number, which compilers take, as an integer."""
+    """Return a size; an integral float, which compilers accept, becomes an integer."""
     if not isinstance(size, float) or not size.is_integer():
         return size
     got = "a whole number as a float"
@@ -215,7 +220,7 @@ def whole(size: Any, received: str, where: str) -> Any:
 
 
 def as_shape(shape: object, where: str) -> tuple[Shape, int]:
-    """A shape as integers, and the axis marked with ``nl.par_dim`` (0 if none is)."""
+    """Return a shape as integers, and the axis marked with ``nl.par_dim`` (0 if none is)."""
     if type(shape) is tuple and shape and all(type(size) is int and size > 0 for size in shape):
         return shape, 0
     dims: Iterable[Any] = shape if isinstance(shape, (tuple, list)) else (shape,)
@@ -242,28 +247,28 @@ _FORCED = "__difftest_force_auto_alloc__"
 
 
 def force_auto_alloc(kernel: Any) -> Any:
-    """The kernel, marked: its own placements are ignored.
+    """Mark a kernel so that its own placements are ignored; return the kernel.
 
     Raises
     ------
-    KernelError : it is no function.
+    KernelError : it is not a function.
     """
     try:
         setattr(as_launchable(kernel).function, _FORCED, True)
-    except (AttributeError, TypeError):  # a class, or what is written in C
+    except (AttributeError, TypeError):  # a class, or a function written in C
         raise wrong_kind(kernel, "a function", "ncc.force_auto_alloc") from None
     return kernel
 
 
 def forces_auto_alloc(function: Callable[..., Any]) -> bool:
-    """Whether a kernel's function was marked so."""
+    """Return whether :func:`force_auto_alloc` has marked a kernel's function."""
     return bool(getattr(function, _FORCED, False))
 
 
 def note_mixed(core: Core) -> None:
     """Note a kernel that places some of its tensors and leaves others to the compiler.
 
-    AWS's compiler refuses it: what it places itself would collide with the rest.
+    AWS's compiler rejects it: its own placements would collide with the kernel's.
     """
     made = core.trace.allocations
     if not any(tensor.address or tensor.places for tensor in made):
@@ -292,11 +297,11 @@ _SIZES = {
     **{name: name for name in ("psum_fmax", "gemm_stationary_fmax", "gemm_moving_fmax")},
     **{name: name for name in ("bn_stats_fmax", "psum_min_align", "sbuf_min_align")},
 }
-"""Where the machine has what AWS documents of ``nl.tile_size``."""
+"""The machine's attributes for the names of ``nl.tile_size`` that AWS documents."""
 
 
 class TileSize:
-    """``nl.tile_size``: the running launch's machine, trn2 where no kernel runs."""
+    """The machine of the running launch, trn2 without a launch: ``nl.tile_size``."""
 
     def __getattr__(self, name: str) -> Any:
         if name not in _SIZES:
@@ -318,14 +323,14 @@ class TileSize:
         return sorted(_SIZES)
 
     def reset(self) -> None:
-        """Forget what kernels' modules have set."""
+        """Forget the values that kernels' modules have set."""
         self.__dict__.clear()
 
 
 tile_size = TileSize()
 
 
-@ISA.by_hand  # by hand: of the launch
+@ISA.by_hand  # by hand: depends on the launch
 def get_nc_version() -> nc_version:
-    """The NeuronCore version of the running launch's machine."""
+    """Return the NeuronCore version of the running launch's machine."""
     return nc_version(current().machine.nc_version)

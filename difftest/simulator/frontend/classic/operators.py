@@ -1,8 +1,8 @@
-"""Element by element: Python's operators, ``nisa.tensor_tensor`` and kin, ``nl.add``, ``nl.exp``.
+"""Elementwise functions: Python's operators, ``nisa.tensor_tensor``, ``nl.add``, ``nl.exp``.
 
-AWS documents of ``nl.floor`` and a few more what they return, not the instructions. They are made
-here of instructions that are documented, computed in float32, and rounded to the dtype of the
-result once. Source: ``nki.language`` at tag v2.26.0.
+For ``nl.floor`` and some others, AWS documents the result, not the instructions. They consist here
+of documented instructions, are computed in float32, and are rounded to the dtype of the result
+once. Source: ``nki.language`` at tag v2.26.0.
 """
 # mypy: allow-untyped-defs
 
@@ -41,12 +41,12 @@ from difftest.simulator.trace import Space
 
 
 def tile_or_number(value: object, name: str, where: str) -> Tile | Number:
-    """``value`` as a number or an on-chip tile."""
+    """Return ``value`` as a number or an on-chip tile."""
     return value if is_number(value) else on_chip(value, where, name)
 
 
 def binary(name: str, x: Any, y: Any, *, dtype: object = None, mask: object = None) -> Any:
-    """``x <op> y`` for tiles and numbers (``nl.add`` and kin); partitions of size 1 broadcast."""
+    """Compute ``x <op> y`` for tiles and numbers; partitions of size 1 broadcast."""
     where = f"nl.{name}"
     op = ALU_OPS[name]
     left = tile_or_number(x, "x", where)
@@ -61,7 +61,7 @@ def binary(name: str, x: Any, y: Any, *, dtype: object = None, mask: object = No
 
 
 def update(name: str, target: Tile, other: Any, *, mask: object = None) -> Tile:
-    """``target <op>= other`` in place, rounded once into the target's dtype; the target itself."""
+    """Compute ``target <op>= other`` in place, rounded once to its dtype; return the target."""
     left = on_chip(target, name)
     right = tile_or_number(other, "y", name)
     _issue(ALU_OPS[name], left, right, target, None, mask)
@@ -71,11 +71,11 @@ def update(name: str, target: Tile, other: Any, *, mask: object = None) -> Tile:
 def begin_or_update(
     name: str, target: Tile, other: Tile, mask: object, dtype: object = None
 ) -> None:
-    """:func:`update`; what nothing has written yet becomes ``other``.
+    """Update the target as :func:`update` does; set unwritten elements to ``other``.
 
-    With a ``dtype`` the result is rounded into that on its way into the target.
+    With a ``dtype``, the result is rounded to it on its way to the target.
     """
-    missing = target._fresh()  # a sum that is lost stays so
+    missing = target._fresh()  # a lost sum stays lost
     if missing is None:
         if dtype is None:
             update(name, target, other, mask=mask)
@@ -100,13 +100,13 @@ def begin_or_update(
 
 
 def repeated(tile: Tile, shape: Shape, what: str, *, partitions: bool = False) -> Tile:
-    """A tile repeated along its free dimensions of size 1; itself if it has as many elements.
+    """Repeat a tile along its free dimensions of size 1; return it unchanged if sizes are equal.
 
-    With ``partitions`` these repeat too, and need not be the same of as many elements.
+    With ``partitions``, partitions repeat, too, and equal sizes may have different partitions.
 
     Raises
     ------
-    ShapeError : ``what`` it is does not fit its target.
+    ShapeError : the value does not fit its target; ``what`` names it.
     """
     have = tile._tile_shape()
     if have == shape:
@@ -127,7 +127,7 @@ def repeated(tile: Tile, shape: Shape, what: str, *, partitions: bool = False) -
 
 
 def unary(name: str, x: Any, *, dtype: object = None, mask: object = None) -> Any:
-    """``<op> x`` for the unary operators of the Vector Engine."""
+    """Compute ``<op> x`` for the unary operators of the Vector Engine."""
     op = ALU_OPS[name]
     data = on_chip(x, f"nl.{name}")
     if dtype is None:
@@ -140,7 +140,7 @@ def unary(name: str, x: Any, *, dtype: object = None, mask: object = None) -> An
 def _issue(
     op: AluOp, left: Tile | Number, right: Tile | Number, dst: Tile | None, dtype: object, mask: Any
 ) -> Any:
-    """tensor_tensor for two tiles, tensor_scalar for a tile and a number."""
+    """Issue tensor_tensor for two tiles, tensor_scalar for a tile and a number."""
     if isinstance(left, Tile) and isinstance(right, Tile):
         left, right = one_rank(*_spread_partitions(left, right))
         if left._space is right._space is Space.PSUM:
@@ -167,11 +167,13 @@ def _spread_partitions(left: Tile, right: Tile) -> tuple[Tile, Tile]:
 
 
 def one_rank(left: Tile, right: Tile) -> tuple[Tile, Tile]:
-    """Operands of different rank as of one, where free dimensions of size 1 make the difference.
+    """Return operands of one rank, if their ranks differ by free dimensions of size 1.
 
-    One with one element a partition takes the other's rank, of two with as many the shorter takes
-    the longer's shape. A device ran such a kernel; the documentation promises it of operands of one
-    rank alone.
+    An operand with one element a partition takes the other's rank. If sizes are equal, the shorter
+    one
+    takes the longer's shape. A device ran such a kernel, but the documentation only covers operands
+    of
+    one rank.
     """
     a = left._tile_shape()
     b = right._tile_shape()
@@ -201,7 +203,7 @@ def copied_from_psum(
     spaces: tuple[Space, ...] = SBUF_ONLY,
     mask: object = None,
 ) -> Any:
-    """Return an operand in PSUM copied to SBUF, as the compiler does for an author who did not.
+    """Return an operand in PSUM copied to SBUF, as the compiler does if the kernel does not.
 
     ``spaces`` are the memories that AWS's page names; ``mask`` is that of :func:`copy_to_sbuf`.
     """
@@ -214,7 +216,9 @@ def copied_from_psum(
 def copy_to_sbuf(tile: Tile, mask: object = None) -> Any:
     """Return a copy in SBUF, of the same dtype.
 
-    Of a tile that leaves its tensor, the copy has what ``mask``, the instruction's own, keeps.
+    For a tile that leaves its tensor, the copy has the elements that ``mask``, the instruction's
+    own,
+    keeps.
     """
     leaves = isinstance(tile._axes, tuple)
     return issue(tensor_copy, (tile,), mask=mask if leaves else None)
@@ -225,7 +229,7 @@ def copy_to_sbuf(tile: Tile, mask: object = None) -> Any:
 
 @ISA.issues(vector.tensor_tensor)
 def tensor_tensor(data1, data2, op, *, dtype=None, mask=None, engine=engine.unknown):
-    """``data1 <op> data2``; the same partitions, free dimensions broadcast."""
+    """Compute ``data1 <op> data2``; partitions must agree, free dimensions broadcast."""
     if isinstance(data1, Tile) and isinstance(data2, Tile):
         axis = data1._partition_axis
         other = data2._partition_axis
@@ -237,7 +241,7 @@ def tensor_tensor(data1, data2, op, *, dtype=None, mask=None, engine=engine.unkn
 # -- nki.language ----------------------------------------------------------------------------------
 
 Compute = Callable[[Any, Any, Any], Any]
-"""Of a tile on chip, the dtype that the kernel asks for or None, and its mask."""
+"""Computes a result from an on-chip tile, the requested dtype or None, and its mask."""
 
 
 def _of_tile(name: str, doc: str, compute: Compute, *, keeps_dtype: bool = False) -> None:
@@ -255,7 +259,7 @@ _OF_INDICES = {"add": operator.add, "subtract": operator.sub, "multiply": operat
 
 
 def _of_indices(name: str, x: Any, y: Any) -> Any:
-    """Return what Python's operator makes of an index expression and a number, with a note."""
+    """Return Python's operator on an index expression and a number, with a note."""
     where = f"nl.{name}"
     got = "an index expression"
     received = f"{x!r:.60} and {y!r:.60}"
@@ -271,18 +275,18 @@ def _operator(name: str) -> None:
             return _of_indices(name, x, y)
         return binary(name, x, y, dtype=dtype, mask=mask)
 
-    LANGUAGE.add(name, function, f"``x {name} y``, element by element; shapes broadcast.")
+    LANGUAGE.add(name, function, f"Compute ``x {name} y``, element by element; shapes broadcast.")
 
 
 def _unary_operator(name: str) -> None:
     def function(x: Any, dtype: object = None, mask: object = None) -> Any:
         return unary(name, x, dtype=dtype, mask=mask)
 
-    LANGUAGE.add(name, function, f"``{name} x``, element by element.")
+    LANGUAGE.add(name, function, f"Compute ``{name} x``, element by element.")
 
 
 def activate(name: str) -> Compute:
-    """What ``nl.exp`` and kin do with a tile on chip."""
+    """Return the function of an activation, such as ``nl.exp``, on an on-chip tile."""
 
     def compute(x: Any, dtype: Any, mask: Any) -> Any:
         options = (name, None, Accumulate.IDLE)
@@ -302,11 +306,13 @@ for _name in (
     *("gelu_dx", "log", "mish", "relu", "rsqrt", "sigmoid", "sign", "silu", "silu_dx", "sin"),
     *("softplus", "sqrt", "square", "tanh"),
 ):
-    _of_tile(_name, f"``{_name}(x)``, element by element, on the Scalar Engine.", activate(_name))
+    _of_tile(
+        _name, f"Compute ``{_name}(x)``, element by element, on the Scalar Engine.", activate(_name)
+    )
 
 
 def invert_number(x: Any, dtype: Any, mask: Any) -> Any:
-    """``1 / x``."""
+    """Compute ``1 / x``."""
     return issue(vector.reciprocal, (x,), dtype=dtype, mask=mask)
 
 
@@ -315,24 +321,24 @@ _sin = activate("sin")
 
 
 def _floor(x: Any, dtype: Any, mask: Any) -> Any:
-    """``x - x mod 1``, exact for finite numbers."""
+    """Compute ``x - x mod 1``, exact for finite numbers."""
     part = binary("mod", x, 1.0, dtype=FLOAT32, mask=mask)
     return binary("subtract", x, part, dtype=dtype, mask=mask)
 
 
 def _ceil(x: Any, dtype: Any, mask: Any) -> Any:
-    """``-floor(-x)``."""
+    """Compute ``-floor(-x)``."""
     return _negative(_floor(_negative(x, FLOAT32, mask), FLOAT32, mask), dtype, mask)
 
 
 def _trunc(x: Any, dtype: Any, mask: Any) -> Any:
-    """``x - fmod(x, 1)``."""
+    """Compute ``x - fmod(x, 1)``."""
     part = binary("fmod", x, 1.0, dtype=FLOAT32, mask=mask)
     return binary("subtract", x, part, dtype=dtype, mask=mask)
 
 
 def _sine(x: Any, shift: float, dtype: Any, mask: Any) -> Any:
-    """``sin(x + shift)``, the angle brought into the range that the Scalar Engine takes."""
+    """Compute ``sin(x + shift)``, with the angle reduced to the Scalar Engine's range."""
     angle: Any = x
     for op, number in (
         ("add", shift + np.pi),
@@ -360,5 +366,5 @@ def _negative(x: Any, dtype: Any, mask: Any) -> Any:
 
 for _compute in (_floor, _ceil, _trunc, _cos, _tan, _negative):
     _name = _compute.__name__[1:]
-    _of_tile(_name, f"``{_name}(x)``, element by element.", _compute, keeps_dtype=True)
-_of_tile("reciprocal", "``1 / x``, on the Vector Engine.", invert_number)
+    _of_tile(_name, f"Compute ``{_name}(x)``, element by element.", _compute, keeps_dtype=True)
+_of_tile("reciprocal", "Compute ``1 / x``, on the Vector Engine.", invert_number)

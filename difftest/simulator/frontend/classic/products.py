@@ -1,4 +1,4 @@
-"""Matrix products and transposes on chip: ``nisa.nc_matmul``, ``nl.matmul`` and kin."""
+"""Matrix products and transposes on chip: ``nisa.nc_matmul``, ``nl.matmul`` and others."""
 # mypy: allow-untyped-defs
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from difftest.simulator.trace import Space
 DOUBLE_ROW = "double_row_gen3"
 
 
-@ISA.by_hand  # by hand: operands have masks of their own, and products are added to others
+@ISA.by_hand  # by hand: operands have masks of their own, and products are accumulated elsewhere
 def nc_matmul(
     stationary, moving, *, is_stationary_onezero=False, is_moving_onezero=False,
     is_transpose=False, tile_position=(), tile_size=(), mask=None, **kwargs,
 ):  # fmt: skip
-    """``stationary.T @ moving`` in PSUM, float32; [K, M] and [K, ...N] give [M, ...N].
+    """Multiply ``stationary.T @ moving`` in PSUM, float32; [K, M] and [K, ...N] give [M, ...N].
 
     The three ``is_...`` arguments are hints about speed and change no value. ``perf_mode`` is not
-    documented; AWS's own test of it has [K, 2, M] and [K, 2, ...N], two rows of the contraction.
+    documented. AWS's own test passes [K, 2, M] and [K, 2, ...N], two rows of the contraction.
     """
     mode = kwargs.pop("perf_mode", None)
     if kwargs:
@@ -67,14 +67,14 @@ def _placement(value: Any, name: str) -> Any:
 
 
 def _unmasked(operand: Any) -> tuple[Any, Array | None]:
-    """A product's operand, and the mask between its brackets as bools over it, if it has one."""
+    """Return a product's operand, and its mask as bools over it, or None."""
     if not isinstance(operand, MaskedOperand):
         return operand, None
     return operand.tile, operand.mask.array(operand.tile._tile_shape())
 
 
 def _in_sbuf(operand: Any, where: str, name: str) -> tuple[Any, Array | None]:
-    """:func:`_unmasked`, copied if it is in PSUM."""
+    """Return :func:`_unmasked`, with an operand in PSUM copied."""
     if isinstance(operand, Tile) and operand._storage.allocation.space is Space.SBUF:
         return operand, None
     tile, chosen = _unmasked(operand)
@@ -82,7 +82,7 @@ def _in_sbuf(operand: Any, where: str, name: str) -> tuple[Any, Array | None]:
 
 
 def _check_pairs(stationary: Any, moving: Any, mode: object) -> None:
-    """Let 8-bit floats contract with two rows in each partition."""
+    """Raise unless 8-bit floats contract with two rows in each partition."""
     tiles = (on_chip(stationary, "nc_matmul", "stationary"), on_chip(moving, "nc_matmul", "moving"))
     if mode != DOUBLE_ROW or any(tile.ndim < 3 or tile.shape[1] != 2 for tile in tiles):
         received = f"perf_mode={mode!r} of {tiles[0]!r} and {tiles[1]!r}"
@@ -92,7 +92,7 @@ def _check_pairs(stationary: Any, moving: Any, mode: object) -> None:
 
 
 def _of_pairs(chosen: Array | None) -> Array | None:
-    """An operand's mask [K, 2, n] as [K, n]: both rows of a partition take part, or none."""
+    """Return an operand's mask [K, 2, n] as [K, n]; both rows of a partition must agree."""
     if chosen is None:
         return None
     if (chosen[:, 0] != chosen[:, 1]).any():
@@ -102,8 +102,9 @@ def _of_pairs(chosen: Array | None) -> Array | None:
 
 @LANGUAGE.by_hand  # a product, and a transpose if needed
 def matmul(x, y, *, transpose_x=False, mask=None):
-    """``x @ y`` (or ``x.T @ y``) in PSUM, float32: nc_matmul, after a transpose of x if needed."""
-    (x, left), (y, right) = _unmasked(x), _unmasked(y)
+    """Multiply ``x @ y`` (or ``x.T @ y``) in PSUM, float32: nc_matmul, after a transpose of x."""
+    x, left = _unmasked(x)
+    y, right = _unmasked(y)
     stationary = on_chip(x, "nl.matmul")
     moving = on_chip(y, "nl.matmul", "y")
     if not as_flag(transpose_x, "transpose_x"):
@@ -116,7 +117,7 @@ def matmul(x, y, *, transpose_x=False, mask=None):
 
 @LANGUAGE.by_hand  # a transpose and a copy
 def transpose(x, *, dtype=None, mask=None):
-    """A new SBUF tile with a 2-D tile's partition and free dimensions swapped."""
+    """Swap the partition and free dimensions of a 2-D tile, in a new SBUF tile."""
     data = on_chip(x, "nl.transpose")
     need_two(data, "nl.transpose")
     if data._space is Space.PSUM:
@@ -126,13 +127,13 @@ def transpose(x, *, dtype=None, mask=None):
 
 # -- psum += nisa.nc_matmul(...) -------------------------------------------------------------------
 # In the classic API the product is a tile of its own until it is added to another. The hardware's
-# instruction accumulates where it writes, so the addition is issued as the product once more, into
-# the tile that it is added to; the product on its own stays in the trace only if something else
-# reads it (see simulator/recording.py).
+# instruction accumulates at its destination. The addition is therefore issued as the product again,
+# into the target tile. The product itself stays in the trace only if other instructions read it
+# (see simulator/recording.py).
 
 
 class Product(NamedTuple):
-    """What a matmul was issued with: where a tile in PSUM has its values from."""
+    """The inputs of a matmul, as the origin of a tile in PSUM."""
 
     stationary: Tile
     moving: Tile
@@ -148,7 +149,7 @@ def _writes(stationary: Tile, moving: Tile) -> tuple[int, int]:
 def product(
     stationary: Any, moving: Any, placement: tuple[Any, ...], chosen: Mask | None = None
 ) -> Any:
-    """``stationary.T @ moving`` as a new tile in PSUM that another can accumulate."""
+    """Compute ``stationary.T @ moving`` as a new tile in PSUM that another can accumulate."""
     operands = (stationary, moving)
     options = (False, *placement)
     if chosen is None:
@@ -164,13 +165,15 @@ def accumulate_product(target: Tile, added: Tile) -> None:
 
     Raises
     ------
-    ShapeError : it is not of the result's shape. LimitError : it does not lie in one PSUM bank.
+    ShapeError : the target has another shape.
+    LimitError : the target exceeds one PSUM bank.
     """
     source = added._storage.producer
     dtype = added._storage.dtype
     whole = added.dtype is dtype and added._is_whole()
     if not (isinstance(source, Product) and whole and source.writes == _writes(*source[:2])):
-        update("add", target, added)  # of a part, of another dtype's view, or of what was before
+        # a part, a view of another dtype, or an operand that has changed
+        update("add", target, added)
         return
     fresh = target._fresh()
     adds = fresh is None or not fresh.all()

@@ -1,4 +1,4 @@
-"""Reductions along axes (``nl.sum``, ``nisa.tensor_reduce``), and what is made of them."""
+"""Reductions along axes (``nl.sum``, ``nisa.tensor_reduce``), and functions based on them."""
 # mypy: allow-untyped-defs
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from difftest.simulator.tile import Tile
 def reduce(
     where: str, operator: str, x: Any, axis: Any, dtype: object, mask: object, keepdims: bool
 ) -> Any:
-    """``operator``'s reduction of ``x`` along free axes, as ``nl.sum`` and kin issue it."""
+    """Reduce ``x`` by ``operator`` along free axes, as ``nl.sum`` and others do."""
     data = on_chip(x, where)
     axes = ascending(axis, data, where)
     options = (ALU_OPS[operator], axes, False, as_flag(keepdims, "keepdims"))
@@ -44,7 +44,9 @@ def _reduction(name: str, operator: str) -> None:
     ) -> Any:
         return reduce(f"nl.{name}", operator, x, axis, dtype, mask, keepdims)
 
-    LANGUAGE.add(name, function, f"The {name} along free axes; at least [P, 1].")
+    LANGUAGE.add(
+        name, function, f"Compute the {name} along free axes; the result is at least [P, 1]."
+    )
 
 
 for _name, _operator in (
@@ -58,20 +60,23 @@ for _name, _operator in (
 
 @LANGUAGE.by_hand  # its dtype is bool
 def all(x, axis, *, dtype=bool, mask=None):
-    """Whether all elements along free axes are true, as bool."""
+    """Return whether all elements along free axes are true, as bool."""
     wanted = BOOL if dtype is bool or dtype is None else dtype
     return reduce("nl.all", "logical_and", x, axis, wanted, mask, False)
 
 
 @LANGUAGE.by_hand  # its destination is on the left of the call
 def loop_reduce(x, op, loop_indices, *, dtype=None, mask=None):
-    """``b = nl.loop_reduce(x, op, loop_indices=[i])``: ``b = b <op> x``, in place.
+    """Reduce in place: ``b = nl.loop_reduce(x, op, loop_indices=[i])`` is ``b = b <op> x``.
 
     The destination is the variable (or tile) on the left of the ``=``, as in NKI, where the
-    compiler finds it; here it is found in the kernel's source line. With another ``dtype`` than the
-    destination's the result is rounded into that first.
+    compiler
+    finds it. Here it is found in the kernel's source line. If ``dtype`` differs from the
+    destination's,
+    the result is first rounded to ``dtype``.
     """
-    name, data = alu_op(op, "nl.loop_reduce").name, on_chip(x, "nl.loop_reduce")
+    name = alu_op(op, "nl.loop_reduce").name
+    data = on_chip(x, "nl.loop_reduce")
 
     def into(target: Tensor) -> Tensor:
         between = None if dtype is None or as_dtype(dtype) == target.dtype else dtype
@@ -87,7 +92,7 @@ def loop_reduce(x, op, loop_indices, *, dtype=None, mask=None):
 
 @ISA.issues(instructions.tensor_reduce)
 def tensor_reduce(op, data, axis, *, mask=None, dtype=None, negate=False, keepdims=False):
-    """A reduction of the last free axes on the Vector Engine; at least [P, 1]."""
+    """Reduce the last free axes on the Vector Engine; the result is at least [P, 1]."""
     data = on_chip(data, "tensor_reduce", "data")
     axis = ascending(axis, data, "tensor_reduce")
     error = not_last(axis, data, "tensor_reduce")
@@ -105,7 +110,7 @@ def tensor_reduce(op, data, axis, *, mask=None, dtype=None, negate=False, keepdi
 def tensor_scalar_reduce(
     *, data, op0, operand0, reduce_op, reduce_res, reverse0=False, dtype=None, mask=None
 ):
-    """``data <op0> operand0``, and its reduction along the free axes into ``reduce_res``."""
+    """Compute ``data <op0> operand0``, and reduce it along the free axes into ``reduce_res``."""
     if reverse0:
         raise not_modelled("tensor_scalar_reduce's reverse0", f"{reverse0}")
     reduce_res = on_chip(reduce_res, "tensor_scalar_reduce", "reduce_res")
@@ -113,8 +118,8 @@ def tensor_scalar_reduce(
 
 
 # -- functions of several instructions -------------------------------------------------------------
-# AWS documents what they return, not the instructions. They are made here of instructions that are
-# documented, computed in float32, and rounded to the result's dtype once (nki.language at v2.26.0).
+# AWS documents their results, not their instructions. They consist here of documented instructions,
+# are computed in float32, and are rounded to the result's dtype once (nki.language at v2.26.0).
 
 _exp = activate("exp")
 _rsqrt = activate("rsqrt")
@@ -122,7 +127,7 @@ _rsqrt = activate("rsqrt")
 
 @LANGUAGE.by_hand  # of several instructions
 def mean(x, axis, *, dtype=None, mask=None, keepdims=False):
-    """The mean along free axes: a float32 sum, scaled and rounded once."""
+    """Compute the mean along free axes: a float32 sum, scaled and rounded once."""
     data = on_chip(x, "nl.mean")
     total = reduce("nl.mean", "add", data, axis, FLOAT32, mask, keepdims)
     count = data.size // total.size
@@ -132,7 +137,7 @@ def mean(x, axis, *, dtype=None, mask=None, keepdims=False):
 
 @LANGUAGE.by_hand  # of several instructions
 def var(x, axis, *, dtype=None, mask=None):
-    """The variance along free axes, in float32."""
+    """Compute the variance along free axes, in float32."""
     data = on_chip(x, "nl.var")
     centred = binary("subtract", data, mean(data, axis, dtype=FLOAT32, mask=mask, keepdims=True))
     squared = binary("multiply", centred, centred, dtype=FLOAT32)
@@ -141,7 +146,7 @@ def var(x, axis, *, dtype=None, mask=None):
 
 @LANGUAGE.by_hand  # of several instructions
 def softmax(x, axis, *, dtype=None, compute_dtype=None, mask=None):
-    """``exp(x - max) / sum(exp(x - max))`` along free axes, in float32."""
+    """Compute ``exp(x - max) / sum(exp(x - max))`` along free axes, in float32."""
     data = on_chip(x, "nl.softmax")
     result = dtype if dtype is not None else compute_dtype
     peak = reduce("nl.softmax", "maximum", data, axis, FLOAT32, mask, True)
@@ -154,7 +159,7 @@ def softmax(x, axis, *, dtype=None, compute_dtype=None, mask=None):
 
 @LANGUAGE.by_hand  # of several instructions
 def rms_norm(x, w, axis, n, epsilon=1e-06, *, dtype=None, compute_dtype=None, mask=None):
-    """``x / sqrt(sum(x ** 2) / n + epsilon) * w`` along free axes, in float32."""
+    """Compute ``x / sqrt(sum(x ** 2) / n + epsilon) * w`` along free axes, in float32."""
     data = on_chip(x, "nl.rms_norm")
     weight = on_chip(w, "nl.rms_norm", "w")
     if not is_number(n) or not is_number(epsilon) or not float(n):
@@ -175,7 +180,7 @@ def rms_norm(x, w, axis, n, epsilon=1e-06, *, dtype=None, compute_dtype=None, ma
 
 @LANGUAGE.issues(instructions.dropout)
 def dropout(x, rate, *, dtype=None, mask=None):
-    """``x`` with elements replaced by 0 at a rate, a number or a tile of one element."""
+    """Replace elements of ``x`` by 0 at a rate, a number or a tile of one element."""
     data = on_chip(x, "nl.dropout")
     prob = rate
     if isinstance(rate, Tile) and rate.size == 1:
@@ -187,7 +192,7 @@ def dropout(x, rate, *, dtype=None, mask=None):
 def all_reduce(
     x, op, program_axes, *, dtype=None, mask=None, parallel_reduce=True, asynchronous=False
 ):
-    """A reduction over the instances of a grid: of one instance, the tile itself."""
+    """Reduce over the programs of a grid; with one program, return the tile itself."""
     del parallel_reduce, asynchronous
     data = on_chip(x, "nl.all_reduce")
     operator = alu_op(op, "nl.all_reduce")

@@ -1,4 +1,4 @@
-"""Tensors as kernels handle them: indexing, Python operators, assignment to a tile."""
+"""Tensors as kernels use them: indexing, Python operators, assignment to a tile."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Tensor(Tile, AnyTensor):
         return (self[k] for k in range(len(self)))
 
     def _indexed(self, items: tuple[Any, ...]) -> Any:
-        """Also by ``nl.ds``, index expressions, tiles of indices, and a mask."""
+        """Index also by ``nl.ds``, index expressions, tiles of indices, and a mask."""
         named = indexing.advanced(self, items)
         if named is None:
             return super()._indexed(indexing.basic(self, items))
@@ -66,7 +66,7 @@ class Tensor(Tile, AnyTensor):
         assign(target, value)
 
     def astype(self, dtype: object) -> Tensor:
-        """A copy cast to ``dtype``."""
+        """Return a copy cast to ``dtype``."""
         copied: Tensor = issue(tensor_copy, (self,), dtype=dtype)
         return copied
 
@@ -77,7 +77,7 @@ class Tensor(Tile, AnyTensor):
 
     @property
     def T(self) -> Any:
-        """The tile transposed, as ``nl.transpose`` does it."""
+        """The tile transposed, as by ``nl.transpose``."""
         error = KernelError(
             "a tile is transposed by nl.transpose or nisa.nc_transpose",
             happened="a tensor was asked for .T",
@@ -91,16 +91,16 @@ class Tensor(Tile, AnyTensor):
         return copy_to_sbuf(issue(nc_transpose, (source,)))
 
     def reshape(self, shape: Any) -> Tensor:
-        """The same elements in another shape: a view."""
+        """Return a view of the same elements in another shape."""
         sizes = shape if isinstance(shape, (tuple, list)) else (shape,)
         return super().reshape(tuple(whole(size, f"{sizes!r}", "reshape") for size in sizes))
 
     def broadcast_to(self, shape: Any) -> Tensor:
-        """A view that repeats the dimensions of size 1 (stride 0); it cannot be written."""
+        """Return a view that repeats the dimensions of size 1 (stride 0); it cannot be written."""
         return self._broadcast_to(shape)
 
     def expand_dims(self, axis: int) -> Tensor:
-        """A view with a dimension of size 1 inserted at ``axis`` (a free dimension)."""
+        """Return a view with a dimension of size 1 inserted at ``axis`` (a free dimension)."""
         number = as_integer(axis, "expand_dims' axis")
         at = number + self.ndim + 1 if number < 0 else number
         first = 0 if self._in_hbm else 1
@@ -111,7 +111,7 @@ class Tensor(Tile, AnyTensor):
         return self._derive(self._pattern.expand(at), self._partition_axis)
 
     def assert_shape(self, shape: Any) -> Tensor:
-        """The tile itself if it has this shape; raises :class:`ShapeError` if not."""
+        """Return the tile itself if it has this shape; raise :class:`ShapeError` if not."""
         expected = as_integers(shape, "assert_shape")
         if self.shape != expected:
             takes = f"the shape {list(expected)}"
@@ -120,12 +120,12 @@ class Tensor(Tile, AnyTensor):
         return self
 
     def view(self, dtype: object) -> Tensor:
-        """The same bits as another dtype: no copy. The last dimension is scaled."""
+        """Return a view of the same bits as another dtype. The last dimension is scaled."""
         return self._reinterpret(as_dtype(dtype))
 
     @entering
     def __iadd__(self, other: Any) -> Tensor:
-        """``self += other`` in place; a matmul's result accumulates in PSUM."""
+        """Add ``self += other`` in place; a matmul's result accumulates in PSUM."""
         is_tile = isinstance(other, Tile)
         if is_tile and self._space is Space.PSUM and isinstance(other._storage.producer, Product):
             accumulate_product(self, other)
@@ -205,7 +205,7 @@ _REFUSED = {
         "use nisa.tensor_copy_dynamic_src, tensor_copy_dynamic_dst, nisa.dma_copy or nl.store",
     ),
 }
-"""What stands on no side of an assignment: the rule, what happened, and the remedy."""
+"""Invalid sides of an assignment: the rule, the violation, and the remedy."""
 
 
 def _check_side(side: Any) -> None:
@@ -215,7 +215,7 @@ def _check_side(side: Any) -> None:
 
 
 def assign(target: Tile, value: Any) -> None:
-    """``target[...] = value``: move an instruction's result, copy a tile, or fill with a number."""
+    """Assign ``target[...] = value``: move a result, copy a tile, or fill with a number."""
     if target._in_hbm:
         raise ASSIGNMENT_TO_HBM(f"assignment to {target!r}")
     if is_number(value):

@@ -1,1 +1,1 @@
-"""Today's dialect, ``import nki`` (NKI 0.3 on): names, syntax and conventions, nothing else."""
+"""The current dialect, ``import nki`` (NKI 0.3 on): names, syntax and conventions."""

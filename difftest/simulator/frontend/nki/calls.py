@@ -1,7 +1,7 @@
-"""Instructions of ``nki.isa``: a signature, a record, and what converts the arguments.
+"""Instructions of ``nki.isa``: a signature, a record, and the converters of the arguments.
 
-A signature has no body. Its arguments go to the record's roles and options by name. What is issued
-has an existing ``dst``, and views that move at run time lie where their offsets put them.
+A signature has no body. Its arguments go to the record's roles and options by name. An issued
+instruction has an existing ``dst``, and its dynamic views are resolved to their offsets.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _COMMANDS = {cmd: Accumulate[cmd.name.upper()] for cmd in reduce_cmd}
 
 
 def operator(op: Any, where: str) -> Any:
-    """An operator of the Vector Engine."""
+    """Return an operator of the Vector Engine."""
     try:
         return NKI_OPS[op.nki_name]
     except (AttributeError, KeyError):
@@ -71,17 +71,17 @@ def operator(op: Any, where: str) -> Any:
 
 
 def stage(op: Any, where: str) -> Any:
-    """An operator, or ``nl.bypass`` for none."""
+    """Return an operator, or None for ``nl.bypass``."""
     return None if getattr(op, "nki_name", None) == "bypass" else operator(op, where)
 
 
 def average(op: Any, where: str) -> Any:
-    """An operator, or ``nl.average``."""
+    """Return an operator, including ``nl.average``."""
     return AVERAGE if getattr(op, "nki_name", None) == AVERAGE.name else operator(op, where)
 
 
 def function(op: Any, where: str) -> str:
-    """A function of the Scalar Engine by name; ``nl.prelu`` where its slope has a parameter."""
+    """Return a Scalar Engine function's name; ``nl.prelu`` needs a parameter for its slope."""
     if getattr(op, "nki_name", None) != PRELU:
         return activation_name(op, where)
     if where != "activate2":
@@ -91,14 +91,14 @@ def function(op: Any, where: str) -> str:
 
 
 def command(value: Any, where: str) -> Accumulate:
-    """What an instruction does with its engine's registers, as ``reduce_cmd`` says."""
+    """Return the command for an engine's registers, from a ``reduce_cmd``."""
     return _COMMANDS[member_of(reduce_cmd, value, where)]
 
 
 def commands(engine: str, *, infers: bool = False) -> Prepare:
-    """What makes of ``reduce_cmd`` and ``reduce_res`` what an engine does with its registers.
+    """Return a function that resolves ``reduce_cmd`` and ``reduce_res`` to a register command.
 
-    A call that ``infers`` takes a ``reduce_op`` for a command: see :func:`resets_registers`.
+    A call that ``infers`` treats a ``reduce_op`` as a command: see :func:`resets_registers`.
     """
 
     def prepare(values: dict[str, Any], where: str) -> None:
@@ -136,9 +136,9 @@ def call(
     run: Callable[..., NkiInstruction] | None = None,
     **settings: Any,
 ) -> Callable[[Callable[..., None]], Callable[..., NkiInstruction]]:
-    """Make a signature the call of an instruction; see :class:`Binder`.
+    """Make a call of an instruction from a signature; see :class:`Binder`.
 
-    ``run`` is called in place of what issues a record of its kind.
+    ``run`` is called instead of the function that issues a record of this kind.
     """
 
     def make(signature: Callable[..., None]) -> Callable[..., NkiInstruction]:
@@ -158,7 +158,7 @@ def call(
     return make
 
 
-# -- the one way to issue in this dialect ----------------------------------------------------------
+# -- issuing instructions in this dialect ----------------------------------------------------------
 
 
 @entry("into")
@@ -171,7 +171,7 @@ def issue(
     others: tuple[Any, ...] = (),
     engine: Engine = Engine.UNKNOWN,
 ) -> NkiInstruction:
-    """Issue an instruction that writes ``dst``; parameters as :class:`InstructionUse` has them."""
+    """Issue an instruction that writes ``dst``; for the parameters, see :class:`InstructionUse`."""
     if dst is None:
         need_tile(dst, "dst", record.name)
     gate.run_instruction(
@@ -182,7 +182,7 @@ def issue(
 
 
 def issued() -> NkiInstruction:
-    """The handle of an instruction that was issued by hand."""
+    """Return the handle of an instruction that was issued by hand."""
     return NkiInstruction(current().loops.turns)
 
 
@@ -208,12 +208,12 @@ def issue_new(
     options: tuple[Any, ...] = (),
     **how: Any,
 ) -> Any:
-    """:func:`gate.issue`, of views that move where their offsets put them."""
+    """Issue an instruction as :func:`gate.issue` does, with dynamic views resolved."""
     return gate.run_instruction(core, placed(InstructionUse(instruction, operands, options, **how)))
 
 
 def placed(issued: InstructionUse) -> InstructionUse:
-    """What a kernel asks for, with views that move where their offsets put them."""
+    """Return a request with its dynamic views resolved to their offsets."""
     accesses = (*issued.operands, issued.dst, *issued.others)
     if MOVING.isdisjoint(map(type, accesses)):
         return issued
@@ -233,10 +233,11 @@ def placed(issued: InstructionUse) -> InstructionUse:
 
 
 def _placed(issued: InstructionUse, role: Role, operand: Any, indices: list[Any]) -> Any:
-    """What stands at a role, where its offset puts it.
+    """Return the operand of a role, resolved to its offset.
 
-    A role that takes indices gets the view, if it has one for each row or may be skipped. To
-    ``indices`` comes what holds an offset or an index otherwise, and each register.
+    A role that accepts indices gets the unresolved view if each row has an index, or if it may be
+    skipped. All other holders of an offset or an index, and each register, are added to
+    ``indices``.
     """
     if isinstance(operand, IndirectTensor):
         check_use(issued, role.name, operand)
@@ -252,7 +253,7 @@ def _placed(issued: InstructionUse, role: Role, operand: Any, indices: list[Any]
 
 
 def need_operand(value: object, name: str, where: str) -> Any:
-    """``value`` as a tile on chip, or as a view of one that an offset moves.
+    """Return ``value`` as a tile on chip, or as a dynamic view of one.
 
     A tensor in HBM of several dimensions is a doubt: AWS's simulator computes with it.
     """
@@ -270,7 +271,7 @@ def need_operand(value: object, name: str, where: str) -> Any:
 
 
 def settle(view: DynamicView) -> Any:
-    """The view where its one offset puts it."""
+    """Return the view at its one offset."""
     if not view._whole:
         raise OFFSETS_FOR_AN_ENGINE(repr(view))
     settled = view._settled()
@@ -279,15 +280,15 @@ def settle(view: DynamicView) -> Any:
     return settled
 
 
-# -- operands that go together ---------------------------------------------------------------------
+# -- operands that depend on each other ------------------------------------------------------------
 
 
 MOST_AXES = 4
-"""Dimensions of the pattern of iota and affine_select."""
+"""The limit on dimensions of the pattern of iota and affine_select."""
 
 
 class OperatorName(NamedTuple):
-    """An operator by name: a signature's default, or one of ``nl`` that is no function."""
+    """An operator by name: a signature's default, or an operator without a function in ``nl``."""
 
     nki_name: str
 
@@ -301,17 +302,18 @@ class OperatorName(NamedTuple):
 
 
 def operator_of(op: object, where: str) -> AluOp:
-    """The operator that an ``nl`` function (or NumPy's) stands for in today's dialect."""
+    """Return the operator of an ``nl`` function (or NumPy's) in the current dialect."""
     operator = alu_op(op, where, NKI_OPS)
     check_generation(operator, where, current().machine)
     return operator
 
 
 def beside(**operands: str) -> Callable[[dict[str, Any], str], None]:
-    """What makes an operand of ``tensor_scalar`` and kin that is left out 0.
+    """Return a function that replaces an omitted operand of ``tensor_scalar`` and others by 0.
 
-    A unary operator takes None or 0 (v2.32.0). ``operands`` are by the parameter that has their
-    operator.
+    A unary operator takes None or 0 (v2.32.0). ``operands`` maps the parameter of an operator to
+    its
+    operand.
     """
     pairs = tuple(operands.items())
 
@@ -333,9 +335,9 @@ def beside(**operands: str) -> Callable[[dict[str, Any], str], None]:
 
 
 def affine(values: Mapping[str, Any], where: str) -> Index:
-    """``offset + channel * channel_multiplier + sum(step * i)`` over dst's partitions.
+    """Return ``offset + channel * channel_multiplier + sum(step * i)`` over dst's partitions.
 
-    The steps are the pattern's; the offset is an integer, or a register, which is read now.
+    The steps are the pattern's. The offset is an integer, or a register, which is read immediately.
     """
     dst, pattern, offset, multiplier = (
         values[name] for name in ("dst", "pattern", "offset", "channel_multiplier")
@@ -358,10 +360,11 @@ def affine(values: Mapping[str, Any], where: str) -> Index:
 
 
 def to_one_size(where: str, x: Any, y: Any) -> tuple[Any, Any]:
-    """Two tiles repeated along dimensions of size 1, to the larger of each.
+    """Return two tiles repeated along dimensions of size 1, to the larger of each.
 
-    The release notes have no broadcasting between tiles; AWS's simulator was seen to do it. Its
-    compiler's verifier refuses partitions of two numbers, which the simulator repeats, too.
+    The release notes exclude broadcasting between tiles, but AWS's simulator does it. Its
+    compiler's
+    verifier rejects different numbers of partitions, which the simulator repeats, too.
     """
     pair = (x, y)
     tiles = all(isinstance(tile, Tile) for tile in pair)

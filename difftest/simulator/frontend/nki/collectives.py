@@ -1,7 +1,7 @@
-"""The module that kernels import as ``nki.collectives`` (usually ``ncc``): ranks and their talk.
+"""The module that kernels import as ``nki.collectives`` (usually ``ncc``): communicating ranks.
 
 The ranks are those of :func:`difftest.simulator.launch_ranks`, each with HBM of its own. Signatures
-have no body: their arguments go to the options of a record
+have no body. Their arguments go to the options of a record
 (:mod:`difftest.simulator.instructions.exchanges`), and their tensors to its uses.
 """
 
@@ -28,11 +28,11 @@ from difftest.simulator.instructions.exchanges import rank_of
 from difftest.simulator.instructions.record import HBM, Instruction
 
 MOST_CHANNELS = 4
-"""Of a replica group with all devices of a node; other groups have 2."""
+"""The limit for a replica group with all devices of a node; other groups have 2."""
 
 
 class ReplicaGroup(NKIObject):
-    """Groups of ranks that talk among themselves: lists of ranks, none of them in two."""
+    """Groups of ranks that communicate: lists of ranks that do not overlap."""
 
     __slots__ = ("groups",)
 
@@ -46,11 +46,11 @@ class ReplicaGroup(NKIObject):
         return f"ReplicaGroup({[list(group) for group in self.groups]})"
 
 
-# -- what an argument says -------------------------------------------------------------------------
+# -- arguments ------------------------------------------------------------------------------------
 
 
 def _members(group: Any, where: str) -> tuple[int, ...]:
-    """The ranks of the group that has the one that runs."""
+    """Return the ranks of the group that contains the running one."""
     rank = current().seat.rank
     if not isinstance(group, ReplicaGroup) or rank is None:
         raise wrong_kind(group, "an ncc.ReplicaGroup", where, "replica_group")
@@ -62,7 +62,7 @@ def _members(group: Any, where: str) -> tuple[int, ...]:
 
 
 def _pairs(value: Any, where: str) -> tuple[tuple[int, ...], ...]:
-    """Pairs of a source and a target."""
+    """Return pairs of a source and a target."""
     if not isinstance(value, (list, tuple)):
         raise wrong_kind(value, "a list of pairs", where, "source_target_pairs")
     pairs = tuple(as_integers(pair, f"{where} with a pair of") for pair in value)
@@ -74,11 +74,11 @@ def _pairs(value: Any, where: str) -> tuple[tuple[int, ...], ...]:
 
 
 _OF_ONE = ("collective_permute", "all_gather_v", "all_to_all_v")
-"""Collectives that take one tensor in their lists."""
+"""Collectives whose lists contain one tensor."""
 
 
 def _tensors(role: str, tensors: Any, where: str) -> list[Any]:
-    """The tensors of one side; of channels each has one."""
+    """Return the tensors of one side; each channel has one tensor."""
     by_channel = role.endswith("_by_channel")
     right = isinstance(tensors, (list, tuple)) and bool(tensors)
     if by_channel and right:
@@ -95,7 +95,7 @@ def _tensors(role: str, tensors: Any, where: str) -> list[Any]:
 
 
 def _collective(record: Instruction, **settings: Any) -> Callable[[Callable[..., None]], Any]:
-    """Make a signature the call of a collective: its lists of tensors are the record's roles."""
+    """Make a call of a collective from a signature; its lists of tensors are the record's roles."""
 
     def make(signature: Callable[..., None]) -> Any:
         sides = [side for side in inspect.signature(signature).parameters if side[:4] in _SIDES]
@@ -123,13 +123,13 @@ _SIDES = ("srcs", "dsts")
 
 
 def _exchange(record: Instruction, dsts: Any, operands: Any, options: Any, **_: Any) -> Any:
-    """Do a collective, of which each tensor of a list is a use."""
+    """Run a collective; each tensor of a list is a use."""
     where = record.name
     channels = dict(zip(record.options, options, strict=True))
     if any(len(side) != len(dsts) for side in operands):
         raise wrong_kind(dsts, "a list of as many as srcs", where, "dsts")
     ids = channels.get("channel_ids")
-    if len(dsts) > 1 and ids is None:  # a channel has one tensor, so that nothing is coalesced
+    if len(dsts) > 1 and ids is None:  # a channel has one tensor, so nothing is coalesced
         for dst in dsts:
             need_tile(dst, "several dsts", where, HBM)
     if ids is not None and (ids != tuple(range(len(dsts))) or len(ids) > MOST_CHANNELS):
@@ -141,7 +141,7 @@ def _exchange(record: Instruction, dsts: Any, operands: Any, options: Any, **_: 
 
 # fmt: off
 class CollectiveCalls:
-    """What they take: each tensor of a list is a use."""
+    """The signatures of collectives. Each tensor of a list is a use."""
 
     def all_reduce(srcs, dsts, replica_group, op, priority=None, name=None): ...
     def all_gather(srcs, dsts, replica_group, collective_dim, priority=None, name=None): ...
@@ -167,18 +167,18 @@ declare(
 )
 
 
-@public  # by hand: of the launch
+@public  # by hand: depends on the launch
 def rank_id(name=None):
-    """The rank that runs, in a register; 0 where a kernel is launched alone."""
+    """Return the running rank, in a register; 0 for a kernel launched alone."""
     rank = current().seat.rank
     return VirtualRegister(0 if rank is None else rank.number, frozen=True)
 
 
-@public  # by hand: of the launch
+@public  # by hand: depends on the launch
 def collective_permute_implicit_current_processing_rank_id(
     iteration_id, replica_group, channel_id=0, name=None
 ):
-    """The rank whose data came here in a step of the ring, in a register: at 0 this one's own."""
+    """Return the rank whose data arrived in a step of the ring; step 0 gives this rank."""
     where = "collective_permute_implicit_current_processing_rank_id"
     rank = rank_of(where)
     members = _members(replica_group, where)
@@ -192,7 +192,7 @@ def collective_permute_implicit_current_processing_rank_id(
 
 
 NAMES = {"ReplicaGroup": ReplicaGroup, **API["ncc"]}
-"""All that kernels find in ``nki.collectives``."""
+"""All names of ``nki.collectives``."""
 globals().update(NAMES)
 __all__ = sorted(NAMES)
 

@@ -37,7 +37,7 @@ READ_AS["nisa.sendrecv(use_gpsimd_dma)"] = lambda value, dst: {
 
 
 class MemoryRegion(IdentityEnum, metaclass=Members):
-    """Where a tensor lies: ``nl.sbuf``, ``nl.psum``, ``nl.private_hbm``, ``nl.shared_hbm``."""
+    """The memory of a tensor: ``nl.sbuf``, ``nl.psum``, ``nl.private_hbm``, ``nl.shared_hbm``."""
 
     sbuf = "sbuf"
     psum = "psum"
@@ -50,7 +50,7 @@ ENUMERATIONS = {
     for kind in (dge_mode, dma_engine, engine, matmul_perf_mode, nc_version, oob_mode, reduce_cmd)
 }
 NAMES = {**ENUMERATIONS, "MemoryRegion": MemoryRegion}
-"""All that kernels find in ``nki.isa.constants``."""
+"""All names of ``nki.isa.constants``."""
 
 _SPACES = {region: Space[region.name.upper()] for region in MemoryRegion}
 _REGIONS = {space: region for region, space in _SPACES.items()}
@@ -59,13 +59,13 @@ _ENGINES = {member: Engine[member.name.upper()] for member in engine if member.n
 
 
 def space_of(buffer: object, where: str) -> Space:
-    """The simulator's memory for a member of ``nl.MemoryRegion``.
+    """Return the simulator's memory for a member of ``nl.MemoryRegion``.
 
     Its name as a string, and None for SBUF, are accepted where the level has them (to NKI 0.2).
 
     Raises
     ------
-    KernelError : it is none.
+    KernelError : the buffer is not a memory.
     """
     if isinstance(buffer, MemoryRegion):
         return _SPACES[buffer]
@@ -82,16 +82,16 @@ def space_of(buffer: object, where: str) -> Space:
 
 
 def region_of(space: Space) -> MemoryRegion:
-    """The member of ``nl.MemoryRegion`` for one of the simulator's memories."""
+    """Return the member of ``nl.MemoryRegion`` for one of the simulator's memories."""
     return _REGIONS[space]
 
 
 def engine_of(value: object, where: str) -> Engine:
-    """The trace's engine for a member of ``nisa.engine``.
+    """Return the trace's engine for a member of ``nisa.engine``.
 
     Raises
     ------
-    KernelError : it is none, or the Sync Engine, which computes nothing.
+    KernelError : the value is not a member, or is the Sync Engine, which computes nothing.
     """
     try:
         return _ENGINES[value]
@@ -101,14 +101,14 @@ def engine_of(value: object, where: str) -> Engine:
 
 
 def member_of(kind: Any, value: object, where: str) -> Any:
-    """``value`` as a member of one of the enumerations of ``nki.isa``.
+    """Return ``value`` as a member of one of the enumerations of ``nki.isa``.
 
     The number or string of a member is accepted where the level has it (to NKI 0.2): kernels of
     aws-neuron/nki-library still write it (``dge_mode=3``, ``perf_mode="double_row"``).
 
     Raises
     ------
-    KernelError : it is none.
+    KernelError : the value is not a member.
     """
     if isinstance(value, kind):
         return value
@@ -120,13 +120,14 @@ def member_of(kind: Any, value: object, where: str) -> Any:
 
 
 class NKIObject:
-    """``nl.NKIObject``: the base class of a kernel's own dataclasses.
+    """The base class of a kernel's own dataclasses: ``nl.NKIObject``.
 
-    Without an ``__init__`` of its own a class takes its fields in their order or as keywords; those
-    left out have their default or None, and ``__post_init__`` is called (NKI Language Guide,
-    v2.32.0). A default without an annotation makes a field too. ``@dataclass`` changes none of
-    that: by itself it would ask for what has no default, and what has no annotation would be the
-    class's.
+    A class without ``__init__`` takes its fields in order or as keywords. Omitted fields have their
+    default or None, and ``__post_init__`` is called (NKI Language Guide, v2.32.0). A default
+    without
+    an annotation makes a field, too. ``@dataclass`` changes none of these rules. By itself, it
+    would
+    require values for fields without defaults, and ignore fields without annotations.
     """
 
     __slots__ = ()
@@ -169,22 +170,22 @@ class NKIObject:
 
 
 def _is_default(name: str, value: Any) -> bool:
-    """Whether a class attribute is a field's default: no method, no class, not mutable."""
+    """Return whether a class attribute is a field's default: no method, no class, not mutable."""
     dunder = name.startswith("__") and name.endswith("__")
     behaves = callable(value) or hasattr(type(value), "__get__")
     return not (dunder or behaves or type(value).__hash__ is None)
 
 
 def is_record(value: object) -> bool:
-    """Whether a kernel's argument is an object whose fields may be arrays."""
+    """Return whether a kernel's argument is an object whose fields may be arrays."""
     named = isinstance(value, NKIObject) or dataclasses.is_dataclass(value)
     return named and not isinstance(value, type) and hasattr(value, "__dict__")
 
 
 class NkiInstruction:
-    """What an instruction returns: a handle for the scheduler, which changes no value.
+    """The result of an instruction: a handle for the scheduler, which changes no value.
 
-    It knows the turns of loops that the instruction was issued in.
+    It keeps the loop iterations in which the instruction was issued.
     """
 
     __slots__ = ("_turns",)
@@ -198,8 +199,9 @@ class NkiInstruction:
     def depends_on(self, *producers: Any, kind: Any = None) -> NkiInstruction:
         """Run after ``producers``: here instructions run in program order anyway.
 
-        They are of the same loops on the device, or of some of them (stub at v2.32.0), but for
-        a hint to the compiler's schedulers (``kind``, page at v2.33).
+        Producers must be of the same device loop, or of one around it (stub at v2.32.0). A hint to
+        the
+        compiler's schedulers has no such limit (``kind``, page at v2.33).
         """
         own = self._on_device()
         if kind is not None:

@@ -1,8 +1,8 @@
-"""``NkiTensor.ap``, and views whose place is known only when the kernel runs.
+"""Access patterns by ``NkiTensor.ap``, and views whose place is unknown until the kernel runs.
 
-``ap`` is an access pattern on a tensor's storage, whatever view it is called on. With
-``scalar_offset``, and in ``select(dim, tensor)``, what SBUF holds moves the whole pattern; with
-``vector_offset``, and in ``vector_select``, each row of the result has a place of its own. Source:
+``ap`` is an access pattern on a tensor's storage, for any view that it is called on. With
+``scalar_offset``, and in ``select(dim, tensor)``, a value in SBUF moves the whole pattern. With
+``vector_offset``, and in ``vector_select``, each row of the result has its own place. Source:
 "NKI Access Patterns" and the stub ``nki.language.NkiTensor`` at v2.32.0.
 """
 
@@ -38,9 +38,9 @@ from difftest.simulator.trace import AnomalyKind
 
 
 class Rows(NamedTuple):
-    """The dimension that is indexed: elements from one row to the next, and how many there are.
+    """The indexed dimension: elements from one row to the next, and the number of rows.
 
-    ``dtype`` is the one in whose elements the view counts; None for the tensor's own.
+    ``dtype`` is the unit in which the view counts; None for the tensor's own.
     """
 
     unit: int
@@ -49,11 +49,14 @@ class Rows(NamedTuple):
 
 
 MOVING: set[type] = set()
-"""The classes of views that depend on what SBUF holds, for those who ask in a hurry."""
+"""The classes of views that depend on data in SBUF, for a fast check."""
 
 
 class Moving:
-    """A view that an index held on the device moves: for instructions, and no further index."""
+    """A view that an index on the device moves.
+
+    Instructions accept it; it cannot be indexed again.
+    """
 
     __slots__ = ()
 
@@ -61,7 +64,7 @@ class Moving:
         MOVING.add(cls)
 
     def is_indirect(self) -> bool:
-        """Whether the view depends on an index that is known only when the kernel runs: yes."""
+        """Return True: the view depends on an index that is unknown until the kernel runs."""
         return True
 
     def __setitem__(self, key: Any, value: Any) -> NoReturn:
@@ -78,11 +81,12 @@ class Moving:
 
 
 class DynamicView(Moving, Views, IndirectTile):
-    """A view that lies ``index * unit`` elements further on than its pattern says.
+    """A view that is ``index * unit`` elements behind its pattern.
 
     Attributes
     ----------
-    index : what holds the offset: one element, or one for each row of the view's first dimension.
+    index : the holder of the offset: one element, or one for each row of the view's first
+        dimension.
     """
 
     __slots__ = ("_index", "_owner", "_pattern", "_rows", "_whole")
@@ -98,24 +102,24 @@ class DynamicView(Moving, Views, IndirectTile):
         self._index = index
         self._rows = rows
         self._whole = whole
-        """Whether one offset moves the whole pattern; else each row has one."""
+        """Whether one offset moves the whole pattern; otherwise each row has one."""
 
     def __repr__(self) -> str:
         return f"{self._owner!r} indexed by {self._index!r}, shape {list(self.shape)}"
 
     @property
     def _kept(self) -> int:
-        """The dimension of the offsets stays, as the partitions' on chip."""
+        """The number of leading dimensions that views keep: the offsets' or the partitions'."""
         return 0 if self._in_hbm and self._whole else 1
 
     @property
     def _index_tiles(self) -> tuple[Tile, ...]:
-        """The tile that holds the offsets; a register is none."""
+        """The tile that holds the offsets; empty for a register."""
         return (self._index,) if isinstance(self._index, Tile) else ()
 
     @property
     def _reach(self) -> Tile:
-        """Where the pattern lies for each offset that keeps it inside; on chip the whole tensor."""
+        """The places of the pattern for all valid offsets; on chip the whole tensor."""
         unit = self._rows.unit
         moved = self._pattern if self._whole else self._pattern.select(0, 0)
         low, high = moved.extent()
@@ -125,25 +129,28 @@ class DynamicView(Moving, Views, IndirectTile):
         return _part(self._owner, moved.splice(0, 0, (count,), (unit,)), self.dtype)
 
     def _signature(self) -> tuple[object, ...]:
-        """As :meth:`Tile._signature`; rules may ask for what holds the offsets."""
+        """Return the signature, as :meth:`Tile._signature` does, with the offsets' tile."""
         return (*super()._signature(), *[tile._signature() for tile in self._index_tiles])
 
     def _descriptor(self, role: str = "", *, blocks: bool = False) -> Descriptor:
-        """As :meth:`Tile._descriptor`, with that of what holds the offsets."""
+        """Return the descriptor, as :meth:`Tile._descriptor` does, with the offsets' tile."""
         index = self._index._descriptor() if isinstance(self._index, Tile) else None
         return super()._descriptor(role)._replace(index=index)
 
     # -- places ----------------------------------------------------------------------------------
 
     def _offsets(self) -> Array:
-        """The rows that the index names, int64: one for each row of the view, or one in all."""
+        """Return the rows of the index, int64: one for each row of the view, or one in all."""
         values = np.asarray(self._index._values(), dtype=np.int64)
         if self._whole:
             return values.reshape(-1)[:1]
         return values.T.reshape(-1)[: self.shape[0]]
 
     def _settled(self) -> Tile | None:
-        """The view where its one offset puts it; None if each row has one, or if it leaves."""
+        """Return the view at its one offset.
+
+        None if each row has one, or if it leaves the tensor.
+        """
         if not self._whole:
             return None
         row = int(self._offsets()[0])
@@ -156,7 +163,7 @@ class DynamicView(Moving, Views, IndirectTile):
     def _resolve(
         self, *, skip: bool, where: Array | None = None
     ) -> tuple[tuple[Array, ...], Array]:
-        """:meth:`_locate`; of rows that are skipped, note those whose index is in bounds."""
+        """Return the result of :meth:`_locate`; report skipped rows whose index is in bounds."""
         resolved = super()._resolve(skip=skip, where=where)
         if skip:
             rows = self._offsets()
@@ -166,7 +173,7 @@ class DynamicView(Moving, Views, IndirectTile):
         return resolved
 
     def _locate(self, where: Array | None = None) -> tuple[tuple[Array, ...], Array]:
-        """Addresses of all elements, and which rows (of a whole pattern, all or none) fit."""
+        """Return the addresses of all elements, and which rows fit (a whole pattern, or none)."""
         assert where is None, "this dialect has no masks"
         rows = self._offsets()
         moved = self._pattern if self._whole else self._pattern.slice(0, 0, 1)
@@ -191,7 +198,7 @@ class DynamicView(Moving, Views, IndirectTile):
         )
 
     def _fitting(self) -> range:
-        """Return the offsets for which the pattern, or each row's, lies inside the tensor."""
+        """Return the offsets for which the pattern, or each row's, is inside the tensor."""
         unit = self._rows.unit
         moved = self._pattern if self._whole else self._pattern.slice(0, 0, 1)
         low, high = moved.extent()
@@ -224,33 +231,33 @@ class DynamicView(Moving, Views, IndirectTile):
 
     @public
     def vector_select(self, dim: int, vector_offset: Any) -> NoReturn:
-        """Not possible twice."""
+        """Raise: a view can be indirect only once."""
         self._refuse("vector_select")
 
     @public
     def view(self, dtype: object) -> NoReturn:
-        """Not of an indirect view."""
+        """Raise: an indirect view cannot change its dtype."""
         self._refuse("view(dtype)")
 
     reinterpret_cast = view
 
     def ap(self, *args: Any, **kwargs: Any) -> Any:
-        """``ap`` of the tensor itself: patterns do not compose."""
+        """Return ``ap`` of the tensor itself: patterns do not compose."""
         return self._owner.ap(*args, **kwargs)
 
 
 def _part(owner: Tile, pattern: Pattern, dtype: DType) -> Tile:
-    """Elements of the storage as ``dtype``, in a row; on chip partition after partition."""
+    """Return elements of the storage as ``dtype``, in a row; on chip partition after partition."""
     if dtype == owner._storage.dtype:
         return type(owner)(owner._storage, pattern, 0)
     return type(owner)(owner._storage, pattern, 0, owner._held_as(dtype))
 
 
-# -- how they come to be ---------------------------------------------------------------------------
+# -- making them ----------------------------------------------------------------------------------
 
 
 def select_one(tensor: Any, dim: int, index: Any) -> DynamicView:
-    """``tensor.select(dim, index)`` with an index held in SBUF."""
+    """Return ``tensor.select(dim, index)`` for an index in SBUF."""
     axis = tensor._axis(dim, "select with an index held in SBUF", first=tensor._kept)
     rows = Rows(unit=tensor.strides[axis], size=tensor.shape[axis])
     row = tensor._pattern.select(axis, 0)
@@ -261,7 +268,7 @@ def select_one(tensor: Any, dim: int, index: Any) -> DynamicView:
 
 
 def select_rows(tensor: Any, dim: int, offsets: Any) -> DynamicView:
-    """``tensor.vector_select(0, offsets)``."""
+    """Return ``tensor.vector_select(0, offsets)``."""
     if as_integer(dim, "vector_select with dim") != 0:
         got = f"dimension {dim} to select along"
         received = f"dim {dim} of {tensor!r}"
@@ -276,7 +283,7 @@ def select_rows(tensor: Any, dim: int, offsets: Any) -> DynamicView:
 
 
 def one_offset(tensor: Any, pattern: Pattern, index: Any, rows: Rows) -> DynamicView:
-    """A pattern that one element, held in SBUF, moves as a whole."""
+    """Return a pattern that one element, held in SBUF, moves as a whole."""
     if isinstance(index, DeviceValue):
         return DynamicView(tensor, pattern, index.snapshot(), rows, whole=True)
     held = _held(index, "scalar_offset")
@@ -288,7 +295,7 @@ def one_offset(tensor: Any, pattern: Pattern, index: Any, rows: Rows) -> Dynamic
 
 
 def row_offsets(tensor: Any, pattern: Pattern, index: Any, rows: Rows) -> DynamicView:
-    """A pattern whose first dimension is walked by the rows that SBUF holds."""
+    """Return a pattern whose first dimension is walked by the rows in SBUF."""
     held = _held(index, "vector_offset")
     if not tensor._in_hbm:
         remedy = "gather on chip with nisa.nc_n_gather or nisa.local_gather"
@@ -302,7 +309,7 @@ def row_offsets(tensor: Any, pattern: Pattern, index: Any, rows: Rows) -> Dynami
 
 
 def _held(index: Any, what: str) -> Tile:
-    """The tile that holds the offsets: integers in SBUF."""
+    """Return the tile that holds the offsets: integers in SBUF."""
     if not isinstance(index, Tile):
         raise wrong_kind(index, "a tensor of integers in SBUF", "a view", what)
     held = need_tile(index, what, "a view", SBUF_ONLY)
@@ -314,7 +321,7 @@ def _held(index: Any, what: str) -> Tile:
 
 
 class NkiValidationError(NkiError, ValueError):
-    """``nisa.NkiValidationError``: a constraint of the hardware is violated."""
+    """A constraint of the hardware is violated: ``nisa.NkiValidationError``."""
 
 
 def access(
@@ -326,10 +333,10 @@ def access(
     indirect_dim: int,
     dtype: DType,
 ) -> Any:
-    """``tensor.ap(...)``, strides and offset in elements of ``dtype``.
+    """Return ``tensor.ap(...)``; strides and offset are in elements of ``dtype``.
 
-    Kernels make patterns for tiles that they then find to be beyond the end: a pattern that leaves
-    its tensor raises when it is used.
+    Kernels make patterns for tiles that they later find to be beyond the end. A pattern that leaves
+    its tensor therefore raises when it is used.
     """
     wanted = _wanted(tensor, pattern, offset, dtype)
     if scalar_offset is None and vector_offset is None:
@@ -376,7 +383,7 @@ def access(
 def _wanted(
     tensor: Any, pattern: Sequence[Sequence[int]], offset: int | None, dtype: DType
 ) -> Pattern:
-    """The pattern, its numbers checked, its extent not yet."""
+    """Return the pattern with its numbers checked, but not its extent."""
     pairs = as_pairs(pattern, "ap", "stride", "count")
     if not pairs or any(count < 1 for _, count in pairs):
         takes = "counts of at least 1"

@@ -1,10 +1,9 @@
-"""Tensors navigated in tiles or in blocks of tiles: ``nl.tiles``, ``nl.blocks`` and kin (NKI 0.7).
+"""Tensors in tile or block coordinates: ``nl.tiles``, ``nl.blocks`` and others (NKI 0.7).
 
-A grid is a box of elements of a tensor, and the steps in which its coordinates cut it; the last
-tile or block of a dimension is what is left. Making, cutting and indexing grids moves no data.
-Source: the pages ``nki/api/generated/nki.language.{tiles,blocks,alloc_tiles,alloc_blocks,NkiGrid,
-NkiTileGrid,NkiBlockGrid}`` of AWS's documentation at v2.33. What they leave open raises, or is
-said at its place.
+A grid is a box of elements of a tensor, and the steps that divide it. The last tile or block of a
+dimension may be smaller. Making, dividing and indexing grids moves no data. Source: the pages
+``nki/api/generated/nki.language.{tiles,blocks,alloc_tiles,alloc_blocks,NkiGrid,NkiTileGrid,NkiBlockGrid}``
+of AWS's documentation at v2.33. Open questions of these pages raise, or are noted in the code.
 """
 
 from __future__ import annotations
@@ -23,29 +22,30 @@ AnyGrid = TypeVar("AnyGrid", bound="NkiGrid")
 
 
 class Box(NamedTuple):
-    """Adjacent elements of a tensor: in each dimension the first, and how many."""
+    """Adjacent elements of a tensor: the first index and the size in each dimension."""
 
     starts: Shape
     sizes: Shape
 
 
 class Backing:
-    """The tensor that a grid shows, in which all boxes are views."""
+    """The tensor behind a grid; all boxes are views of it."""
 
     def __init__(self, tensor: NkiTensor) -> None:
         self.tensor = tensor
         self.shape: Shape = tensor.shape
 
     def view(self, box: Box) -> NkiTensor | None:
-        """The elements of a box as a tensor of its shape; None if no view has it."""
+        """Return the elements of a box as a tensor of its shape; None if there is no such view."""
         ends = (start + size for start, size in zip(box.starts, box.sizes, strict=True))
         return self.tensor[tuple(map(slice, box.starts, ends))]
 
 
 class TiledBacking(Backing):
-    """A tensor on chip whose tiles lie side by side in the free dimension, in row-major order.
+    """An on-chip tensor whose tiles are adjacent in the free dimension, in row-major order.
 
-    The pages say that such storage is dense and of rank two; the tiles' order is assumed.
+    The pages say that such storage is dense and of rank two. The order of the tiles is an
+    assumption.
     """
 
     def __init__(self, tensor: NkiTensor, shape: Shape, tile_shape: Shape) -> None:
@@ -57,7 +57,7 @@ class TiledBacking(Backing):
         self.counts = _counts(shape, self.steps)
 
     def view(self, box: Box) -> NkiTensor | None:
-        """A box in one tile, or in a row of tiles of two dimensions."""
+        """Return a box in one tile, or in a row of tiles of two dimensions."""
         free = self.tile_shape[1:]
         tile = [start // step for start, step in zip(box.starts, self.steps, strict=True)]
         number = 0
@@ -80,10 +80,10 @@ class NkiGrid:
 
     Attributes
     ----------
-    shape : how many tiles or blocks along each coordinate that no integer has consumed.
+    shape : the number of tiles or blocks along each coordinate that no integer has consumed.
     tile_shape : elements of a tile along each tiled dimension.
-    element_shape : how many elements are selected along each dimension of the source.
-    index_step_elements : for each coordinate, how many elements of the source one step is.
+    element_shape : selected elements along each dimension of the source.
+    index_step_elements : for each coordinate, the elements of the source in one step.
     """
 
     word: ClassVar[str] = "cell"
@@ -97,7 +97,7 @@ class NkiGrid:
         self._axes = axes
         self.tile_shape = tile_shape
 
-    # -- what it is ------------------------------------------------------------------------------
+    # -- properties ------------------------------------------------------------------------------
 
     @property
     def shape(self) -> Shape:
@@ -107,7 +107,7 @@ class NkiGrid:
 
     @property
     def element_shape(self) -> Shape:
-        """Elements that are selected along each dimension of the source."""
+        """Selected elements along each dimension of the source."""
         return self._box.sizes
 
     @property
@@ -122,16 +122,16 @@ class NkiGrid:
 
     @property
     def buffer(self) -> MemoryRegion:
-        """The memory in which the tensor lies."""
+        """The memory of the tensor."""
         return self._backing.tensor.buffer
 
     @property
     def is_remainder(self) -> bool:
-        """Whether the one tile or block that is selected is smaller than the others.
+        """True if the one selected tile or block is smaller than the others.
 
         Raises
         ------
-        KernelError : several are selected, of which the pages do not say what this means.
+        KernelError : several are selected. The pages do not define this case.
         """
         if math.prod(self.shape) != 1:
             raise KernelError(
@@ -144,16 +144,16 @@ class NkiGrid:
 
     @property
     def is_data_representable(self) -> bool:
-        """Whether :attr:`data` has all that is selected."""
+        """True if :attr:`data` has all selected elements."""
         return self._backing.view(self._box) is not None
 
     @property
     def data(self) -> NkiTensor:
-        """All that is selected as one tensor, a view of shape :attr:`element_shape`.
+        """All selected elements as one tensor, a view of shape :attr:`element_shape`.
 
         Raises
         ------
-        ShapeError : no view has it: on chip, tiles of several rows, which share partitions.
+        ShapeError : there is no such view: on chip, tiles of several rows, which share partitions.
         """
         view = self._backing.view(self._box)
         if view is None:
@@ -172,7 +172,7 @@ class NkiGrid:
         return self.shape[0]
 
     def __getitem__(self: AnyGrid, key: Any) -> AnyGrid:
-        """Integers consume a coordinate, slices narrow one, ``...`` leaves the rest."""
+        """Index the grid: integers consume a coordinate, slices narrow it, ``...`` keeps all."""
         items = key if isinstance(key, tuple) else (key,)
         indices = [item for item in items if item is not Ellipsis]
         if len(indices) > len(self._axes) or len(items) - len(indices) > 1:
@@ -198,7 +198,7 @@ class NkiGrid:
         return type(self)(self._backing, box, self.tile_shape, self._steps, tuple(kept))
 
     def _range(self, item: Any, count: int) -> tuple[int, int]:
-        """The first tile or block that an item selects, and the one after the last."""
+        """Return the first tile or block that an item selects, and the one after the last."""
         if is_index_integer(item):
             first = as_integer(item, "index")
             first = first + count if first < 0 else first
@@ -225,10 +225,10 @@ class NkiGrid:
             )
         return first, last
 
-    # -- cutting anew ----------------------------------------------------------------------------
+    # -- dividing again --------------------------------------------------------------------------
 
     def cut(self, tile_shape: Shape | None, block_shape: Shape | None, where: str) -> NkiGrid:
-        """The same elements in tiles, or in blocks of tiles, with their coordinates anew.
+        """Return the elements in new tiles, or in blocks of tiles, with new coordinates.
 
         A dimension that has no tiles and whose coordinate was consumed stays consumed.
         """
@@ -268,7 +268,7 @@ class NkiBlockGrid(NkiGrid):
 def make(
     backing: Backing, box: Box, tile_shape: Shape, block_shape: Shape | None, axes: Shape
 ) -> NkiGrid:
-    """The grid of a box: of blocks if there is a ``block_shape``."""
+    """Return the grid of a box: of blocks if there is a ``block_shape``."""
     blocks = (1,) * len(tile_shape) if block_shape is None else block_shape
     tiled = (tile * block for tile, block in zip(tile_shape, blocks, strict=True))
     steps = (*(1,) * (len(box.sizes) - len(tile_shape)), *tiled)
@@ -277,7 +277,7 @@ def make(
 
 
 def whole(backing: Backing, tile_shape: Shape, block_shape: Shape | None) -> NkiGrid:
-    """The grid of a whole tensor."""
+    """Return the grid of a whole tensor."""
     shape = backing.shape
     box = Box((0,) * len(shape), shape)
     return make(backing, box, tile_shape, block_shape, tuple(range(len(shape))))

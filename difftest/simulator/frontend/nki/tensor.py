@@ -1,6 +1,6 @@
-"""``nl.NkiTensor``: a view of a tensor's storage, as kernels of today's dialect handle it.
+"""A view of a tensor's storage, as kernels of the current dialect use it: ``nl.NkiTensor``.
 
-Every view shares its storage, and none is a copy. Attributes and methods are those of the stub
+All views share their storage, and none is a copy. Attributes and methods are those of the stub
 ``nki.language.NkiTensor`` at v2.32.0.
 """
 
@@ -48,7 +48,7 @@ Self = TypeVar("Self", bound="NkiTensor")
 
 
 class TruthWarning(UserWarning):
-    """A tensor decides in Python, which knows that it exists and not its values."""
+    """A tensor decides in Python, which sees that the tensor exists but not its values."""
 
 
 class NkiTensor(Views, Tile, NKIObject):
@@ -61,7 +61,7 @@ class NkiTensor(Views, Tile, NKIObject):
     """
 
     __slots__ = ()
-    _may_collide = True  # kernels throw results away by a step of 0: dst.ap([[1, 128], [0, 512]])
+    _may_collide = True  # kernels discard results with a step of 0: dst.ap([[1, 128], [0, 512]])
     __hash__ = Tile.__hash__
     __getattr__ = no_attribute
     _in_place = True
@@ -71,12 +71,12 @@ class NkiTensor(Views, Tile, NKIObject):
     @property
     @public
     def data(self: Self) -> Self:
-        """The tensor itself, as grids have it: AWS's pages ask it of tensors too (NKI 0.7)."""
+        """The tensor itself, for code that also takes grids: AWS's pages use it so (NKI 0.7)."""
         return self
 
     @public
     def is_indirect(self) -> bool:
-        """Whether the view depends on an index that is known only when the kernel runs: no."""
+        """Return False: the view depends on no index that is unknown before the kernel runs."""
         return False
 
     def _view(self: Self, pattern: Pattern) -> Self:
@@ -90,10 +90,10 @@ class NkiTensor(Views, Tile, NKIObject):
     # -- values ----------------------------------------------------------------------------------
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """``tensor[...] = other``: a copy, by DMA where a side is in HBM, or a number on chip."""
+        """Assign ``tensor[...] = other``: copy (by DMA if a side is in HBM), or fill."""
         target = self[key]
         if any(isinstance(side, Tile) and side._in_hbm for side in (target, value)):
-            # AWS documents no such assignment, and devices were seen to run them.
+            # AWS documents no such assignment, but devices run it.
             for side, role in ((target, "its target"), (value, "its value")):
                 need_tile(side, role, "assignment by DMA", DMA_SPACES)
             report_violation(ASSIGNMENT_BY_DMA(f"{target!r} = {value!r}"))
@@ -105,7 +105,7 @@ class NkiTensor(Views, Tile, NKIObject):
             gate.issue(tensor_copy, (source,), dst=target)
 
     def __bool__(self) -> bool:
-        """True, as AWS's stub has none: kernels ask by ``if bias:`` whether they got one."""
+        """Return True, as with AWS's stub: kernels test ``if bias:`` for a missing tensor."""
         warn(
             TruthWarning(
                 f"{self!r} is true as a condition, whatever its values are ({kernel_location()}): "
@@ -121,26 +121,26 @@ class NkiTensor(Views, Tile, NKIObject):
 
     @public
     def vector_select(self, dim: int, vector_offset: Any) -> DynamicView:
-        """A row for each element of ``vector_offset`` [P, 1] in SBUF; ``dim`` 0, HBM only."""
+        """Select a row for each of ``vector_offset`` [P, 1] in SBUF; ``dim`` 0, HBM only."""
         return select_rows(self, dim, vector_offset)
 
     @public
     def view(self: Self, dtype: object) -> Self:
-        """The same bits as another dtype; the last dimension is scaled."""
+        """Return the same bits as another dtype; the last dimension is scaled."""
         wanted = as_nki_dtype(dtype)
         return self if wanted == self.dtype else self._reinterpret(wanted)
 
     @public
     def reinterpret_cast(self: Self, dtype: object) -> Self:
-        """:meth:`view` under its other name."""
+        """Return :meth:`view` under its other name."""
         return self.view(dtype)
 
     @public
     def indirect(self, index: Any, num_elem: int | None = None) -> IndirectTensor:
-        """``num_elem`` elements of each partition, at offsets that a tensor in SBUF holds.
+        """Select ``num_elem`` elements of each partition, at offsets that a tensor in SBUF holds.
 
-        To be read or written by instructions that have a role for it, on NeuronCore-v4. The index
-        is that of now.
+        Instructions with a role for it can read or write it, on NeuronCore-v4. The index is read
+        immediately.
         """
         return IndirectTensor._of(self, index, check_index(self, index, num_elem))
 
@@ -154,7 +154,7 @@ class NkiTensor(Views, Tile, NKIObject):
         indirect_dim: int = 0,
         dtype: object = None,
     ) -> Any:
-        """An access pattern ``[[stride, count], ...]`` on the tensor's storage."""
+        """Return an access pattern ``[[stride, count], ...]`` on the tensor's storage."""
         wanted = self.dtype if dtype is None else as_nki_dtype(dtype)
         dynamic = (scalar_offset, vector_offset, indirect_dim)
         return access(self, pattern, offset, *dynamic, wanted)
@@ -197,10 +197,10 @@ for _symbol, _name in _OPERATORS.items():
 
 
 class ComparedTensor(NkiTensor):
-    """What ``nl.equal`` and the other comparisons return.
+    """The result of ``nl.equal`` and the other comparisons.
 
-    AWS's examples assert it, so its truth value says something: whether all elements are true.
-    Only a simulator knows that, of which a :class:`TruthWarning` warns.
+    AWS's examples assert it, so its truth value is whether all elements are true. Only a simulator
+    has that value, and a :class:`TruthWarning` says so.
     """
 
     __slots__ = ()
@@ -217,9 +217,9 @@ class ComparedTensor(NkiTensor):
 
 
 class IndirectTensor(Moving, NkiTensor):
-    """A view by tensor indirection [P, N]: of each partition the elements that an index names.
+    """A view by tensor indirection [P, N]: the indexed elements of each partition.
 
-    Its pattern names whole partitions, as ``owner`` has them.
+    Its pattern consists of whole partitions, as ``owner`` has them.
     """
 
     __slots__ = ("_group", "_index", "_owner", "_places")
@@ -228,13 +228,13 @@ class IndirectTensor(Moving, NkiTensor):
     _owner: NkiTensor
     _index: Tile
     _places: Any
-    """Which of a partition's flat elements it names, int64 [N]."""
+    """The selected flat elements of a partition, int64 [N]."""
     _group: int
-    """Partitions that share their offsets."""
+    """The number of partitions that share their offsets."""
 
     @classmethod
     def _of(cls, owner: NkiTensor, index: Tile, count: int, group: int = 0) -> IndirectTensor:
-        """The view; ``group`` 0 for what the index tells."""
+        """Return the view; ``group`` 0 derives the group from the index."""
         flat = owner.reshape((owner.shape[0], owner.size // owner.shape[0]))
         view = cls(flat._storage, flat._pattern, 0, flat.dtype)
         view.shape = (flat.shape[0], count)
@@ -245,7 +245,7 @@ class IndirectTensor(Moving, NkiTensor):
         return view
 
     def _grouped(self) -> IndirectTensor:
-        """The same view, its offsets in the groups of the Tensor Engine."""
+        """Return the view with its offsets in the groups of the Tensor Engine."""
         return IndirectTensor._of(self._owner, self._index, len(self._places), TENSOR_GROUP)
 
     @property
@@ -261,7 +261,7 @@ class IndirectTensor(Moving, NkiTensor):
         region[:, self._places] = taken
 
     def _is_whole(self) -> bool:
-        """It has an order of its own."""
+        """Return False: the view has its own order."""
         return False
 
     def _signature(self) -> tuple[object, ...]:
@@ -278,27 +278,27 @@ class IndirectTensor(Moving, NkiTensor):
 
 # -- tensor indirection ----------------------------------------------------------------------------
 # Offset ``i`` of G partitions is ``index[i % G, i // G]``; G is 16, and 32 for the Tensor Engine.
-# Whether each group of a taller tensor has offsets of its own, or all have those of the
-# first one, the page does not say: groups with other offsets are refused. Source: the stubs
+# For a taller tensor, the page does not say whether each group has its own offsets, or all have the
+# first group's. Groups with different offsets are therefore rejected. Source: the stubs
 # ``NkiTensor.indirect`` and "Tensor indirection" of ``nki.isa`` at v2.32.0.
 
 
 GROUP = 16
 TENSOR_GROUP = 32
-"""Partitions that share their offsets: of the Tensor Engine, and of the others."""
+"""The numbers of partitions that share their offsets: for the Tensor Engine, and for the others."""
 _QUADRANT = 32
 
 
 def _unfit(
     tensor: Tile, index: Any, rule: str, got: str, error: Any = ShapeError, **more: Any
 ) -> Any:
-    """The error for an indirect view that there is not."""
+    """Return the error for an invalid indirect view."""
     received = f"indirect of {tensor!r} by {index!r:.80}"
     return error(f"indirect {rule}", happened=f"indirect {got}", received=received, **more)
 
 
 def check_index(tensor: Tile, index: Any, num_elem: Any) -> int:
-    """How many elements an indirect view names in each partition."""
+    """Return the number of elements that an indirect view selects in each partition."""
     machine = current().machine
     if machine.nc_version < 4:
         rule = "is available on NeuronCore-v4 and newer"
@@ -325,7 +325,7 @@ def check_index(tensor: Tile, index: Any, num_elem: Any) -> int:
 
 
 def offsets(tensor: Tile, index: Tile, count: int, group: int) -> Array:
-    """The offsets of ``count`` elements of each partition: int64, flat free elements."""
+    """Return the offsets of ``count`` elements of each partition: int64, flat free elements."""
     rows, columns = index.shape
     numbers = np.arange(count)
     most = min(group, rows) * columns
@@ -345,10 +345,10 @@ def offsets(tensor: Tile, index: Tile, count: int, group: int) -> Array:
 
 
 def group_of(index: Tile, count: int) -> int:
-    """How many partitions share their offsets, as far as an index tells before it is used.
+    """Return how many partitions share their offsets, as far as an index shows before its use.
 
-    That is 16, and 32 where ``count`` offsets fit, or agree between the groups, in groups of 32
-    alone: such an index is for the Tensor Engine.
+    The number is 16. It is 32 if ``count`` offsets fit, or agree between the groups, only in groups
+    of 32: such an index is for the Tensor Engine.
     """
     if count > min(GROUP, index.shape[0]) * index.shape[1]:
         return TENSOR_GROUP
@@ -369,7 +369,7 @@ def _of_agreeing_groups(index: Tile, numbers: Array, group: int) -> Array:
 
 
 def _of_groups(index: Tile, numbers: Array, group: int) -> list[Array]:
-    """The offsets of these numbers in each group of partitions that has them all."""
+    """Return the offsets of these numbers in each group of partitions that has them all."""
     held = np.asarray(index._values(), dtype=np.int64)
     parts = (held[first : first + group] for first in range(0, index.shape[0], group))
     deepest = int((numbers % group).max())

@@ -1,9 +1,9 @@
-"""Views of today's tensors: what indexing and the view methods make of an access pattern.
+"""Views of the current dialect's tensors: access patterns from indexing and the view methods.
 
-On chip (SBUF, PSUM) the first dimension is the partitions': views keep it, and have two dimensions
-at least; in HBM they have one at least. A view that offsets move keeps the dimension of those.
-Source: the stubs of ``nki.language.NkiTensor`` at v2.32.0, and the NKI Language Guide, "Tensor
-Values".
+On chip (SBUF, PSUM) the first dimension is the partition dimension. Views keep it, and have at
+least two dimensions. In HBM they have at least one. A view with dynamic offsets keeps their
+dimension. Source: the stubs of ``nki.language.NkiTensor`` at v2.32.0, and the NKI Language Guide,
+"Tensor Values".
 """
 
 from __future__ import annotations
@@ -40,38 +40,38 @@ Self = TypeVar("Self", bound="Views")
 
 
 class Views(Patterned):
-    """What has a pattern, and the methods that make other patterns of it: no copies."""
+    """An object with a pattern, and methods that derive other patterns without a copy."""
 
     __slots__ = ()
 
-    if TYPE_CHECKING:  # what tensors, and views that an offset moves, have beside
+    if TYPE_CHECKING:  # also in tensors and dynamic views
 
         @property
         def _in_hbm(self) -> bool: ...
 
         def _view(self: Self, pattern: Pattern) -> Self:
-            """The same tensor by another pattern."""
+            """Return the same tensor with another pattern."""
 
         def _select_by(self, dim: int, index: Any) -> Any:
-            """:meth:`select` by an index that is no integer of Python's."""
+            """Select as :meth:`select` does, by an index that is no Python integer."""
 
     @property
     def buffer(self) -> MemoryRegion:
-        """The memory that the tensor lies in."""
+        """The memory of the tensor."""
         return region_of(self._storage.space)
 
     @property
     def name(self) -> str:
-        """The name that the kernel gave the tensor, empty if none."""
+        """The kernel's name for the tensor, or empty."""
         return self._storage.allocation.name
 
     @property
     def _kept(self) -> int:
-        """How many of the first dimensions stay what they are."""
+        """The number of leading dimensions that views keep."""
         return 0 if self._in_hbm else 1
 
     def _axis(self, dim: object, what: str, *, first: int = 0, extra: int = 0) -> int:
-        """``dim`` as an axis number, from ``first`` on."""
+        """Return ``dim`` as an axis number, from ``first`` on."""
         number = as_integer(dim, f"{what} with dim")
         ndim = len(self.shape) + extra
         at = number + ndim if number < 0 else number
@@ -79,7 +79,7 @@ class Views(Patterned):
             raise ShapeError(
                 f"{what} names a {'free ' if first else ''}dimension of the tensor",
                 happened=f"{what} was asked of dimension {dim} of {ndim}",
-                received=f"dim {dim} of {_said(self)}",
+                received=f"dim {dim} of {_describe(self)}",
                 limit=f"{first} to {ndim - 1}",
                 remedy="the partition dimension, 0, stays as it is on chip" if first else None,
             )
@@ -88,13 +88,13 @@ class Views(Patterned):
     # -- indexing ----------------------------------------------------------------------------------
 
     def __getitem__(self: Self, key: Any) -> Self:
-        """``tensor[key]``: integers, slices with positive steps, ``...``, ``nl.ds``.
+        """Return ``tensor[key]``: integers, slices with positive steps, ``...``, ``nl.ds``.
 
-        In HBM a dimension may be left with no element.
+        In HBM a dimension may become empty.
 
         Raises
         ------
-        OutOfBoundsError, ShapeError, KernelError : the key leaves the tensor, or is none of these.
+        OutOfBoundsError, ShapeError, KernelError : the key leaves the tensor, or is no valid index.
         """
         if key is Ellipsis:
             return self
@@ -105,7 +105,10 @@ class Views(Patterned):
 
     @public
     def select(self, dim: int, index: Any) -> Any:
-        """One element of a dimension, which goes; ``index`` an integer, or held in SBUF."""
+        """Select one element of a dimension, which is removed.
+
+        ``index`` an integer, or held in SBUF.
+        """
         if isinstance(index, DeviceValue) or not is_index_integer(index):
             return self._select_by(dim, index)
         key: list[object] = [slice(None)] * len(self.shape)
@@ -116,17 +119,20 @@ class Views(Patterned):
 
     @public
     def is_contiguous(self) -> bool:
-        """Whether the elements are adjacent in row-major order; on chip in each partition."""
+        """Return whether the elements are adjacent in row-major order.
+
+        On chip in each partition.
+        """
         first = 0 if self._in_hbm else 1
         return Pattern(0, self.shape[first:], self.strides[first:]).in_order()
 
     def get_pattern(self) -> list[list[int]]:
-        """The access pattern as ``[[stride, count], ...]``."""
+        """Return the access pattern as ``[[stride, count], ...]``."""
         return [list(pair) for pair in zip(self.strides, self.shape, strict=True)]
 
     @public
     def slice(self: Self, dim: int, start: int, end: int, step: int = 1) -> Self:
-        """``start:end:step`` of one dimension, with ``0 <= start < end <= size``."""
+        """Slice one dimension by ``start:end:step``, with ``0 <= start < end <= size``."""
         axis = self._axis(dim, "slice")
         first = as_integer(start, "slice's start")
         last = as_integer(end, "slice's end")
@@ -138,7 +144,7 @@ class Views(Patterned):
 
     @public
     def permute(self: Self, dims: Sequence[int]) -> Self:
-        """The dimensions in another order; on chip the first stays."""
+        """Reorder the dimensions; on chip the first stays."""
         order = as_integers(dims, "permute with dims")
         if sorted(order) != list(range(len(self.shape))):
             got = f"got dims {order} for {len(self.shape)} dimensions"
@@ -152,7 +158,7 @@ class Views(Patterned):
 
     @public
     def broadcast(self: Self, dim: int, size: int) -> Self:
-        """A dimension of size 1 repeated ``size`` times (stride 0)."""
+        """Repeat a dimension of size 1 ``size`` times (stride 0)."""
         axis = self._axis(dim, "broadcast", first=self._kept)
         count = as_integer(size, "broadcast with size")
         if self.shape[axis] != 1 or count < 1:
@@ -164,7 +170,7 @@ class Views(Patterned):
 
     @public
     def expand_dim(self: Self, dim: int) -> Self:
-        """A new dimension of size 1."""
+        """Insert a dimension of size 1."""
         axis = self._axis(dim, "expand_dim", first=self._kept, extra=1)
         last = axis == len(self.shape)
         stride = 1 if last else self.strides[axis] * self.shape[axis]
@@ -172,7 +178,7 @@ class Views(Patterned):
 
     @public
     def squeeze_dim(self: Self, dim: int) -> Self:
-        """Without a dimension of size 1."""
+        """Remove a dimension of size 1."""
         axis = self._axis(dim, "squeeze_dim", first=self._kept)
         if self.shape[axis] != 1:
             happened = f"was to remove a dimension of {self.shape[axis]}"
@@ -182,7 +188,7 @@ class Views(Patterned):
 
     @public
     def reshape_dim(self: Self, dim: int, shape: Any) -> Self:
-        """One dimension as several; one of ``shape`` may be -1."""
+        """Split one dimension into several; one size of ``shape`` may be -1."""
         axis = self._axis(dim, "reshape_dim")
         given = shape if isinstance(shape, (tuple, list)) else (shape,)
         numbers = tuple([as_integer(size, "reshape_dim to") for size in given])
@@ -199,7 +205,7 @@ class Views(Patterned):
 
     @public
     def flatten_dims(self: Self, start_dim: int, end_dim: int) -> Self:
-        """Adjacent dimensions, both ends included, as one."""
+        """Merge adjacent dimensions, both ends included, into one."""
         first = self._axis(start_dim, "flatten_dims", first=self._kept)
         end = self._axis(end_dim, "flatten_dims", first=first) + 1
         parts = Pattern(0, self.shape[first:end], self.strides[first:end])
@@ -217,7 +223,7 @@ class Views(Patterned):
 
     @public
     def reshape(self: Self, shape: Any) -> Self:
-        """The same elements in the same order in another shape; one size may be -1.
+        """Reshape the tensor, with its elements in the same order; one size may be -1.
 
         Raises
         ------
@@ -233,7 +239,7 @@ class Views(Patterned):
         dst_pattern: Sequence[Any],
         fixed_sizes: Mapping[str, int] | None = None,
     ) -> Self:
-        """Dimensions split, permuted and merged by name, as in einops."""
+        """Split, permute and merge dimensions by name, as in einops."""
         call = f"rearrange({src_pattern!r:.80}, {dst_pattern!r:.80}, {fixed_sizes!r:.40})"
         sources, targets = (_groups(self, call, pattern) for pattern in (src_pattern, dst_pattern))
         parts = self
@@ -263,25 +269,25 @@ class Views(Patterned):
         return parts
 
 
-def _said(view: Views) -> str:
+def _describe(view: Views) -> str:
     return f"a tensor of shape {list(view.shape)}"
 
 
 def _impossible(
     view: Views, call: str, rule: str, happened: str, remedy: str | None = None
 ) -> ShapeError:
-    """The error of a method for what no view can be: its rule, and what it was to do."""
+    """Return the error of a method for an impossible view: its rule, and the request."""
     method = call.partition("(")[0]
     return ShapeError(
         f"{method} {rule}",
         happened=f"{method} {happened}",
-        received=f"{call} of {_said(view)}",
+        received=f"{call} of {_describe(view)}",
         remedy=remedy,
     )
 
 
 def _groups(view: Views, call: str, pattern: Any) -> list[tuple[str, ...]]:
-    """The names that one side of rearrange has for each dimension."""
+    """Return the names of each dimension on one side of rearrange."""
     named = pattern if isinstance(pattern, (str, tuple, list)) else (pattern,)
     groups = [tuple(group) if isinstance(group, (tuple, list)) else (group,) for group in named]
     if all(isinstance(name, str) for group in groups for name in group):
@@ -299,7 +305,7 @@ def _groups(view: Views, call: str, pattern: Any) -> list[tuple[str, ...]]:
 
 
 def _indexed(view: Views, items: tuple[Any, ...]) -> Pattern:
-    """The pattern that ``view[items]`` names."""
+    """Return the pattern of ``view[items]``."""
     offset, shape, strides = view._pattern
     in_hbm = view._in_hbm
     if len(items) != len(shape) or [item for item in items if item is Ellipsis]:
@@ -308,7 +314,7 @@ def _indexed(view: Views, items: tuple[Any, ...]) -> Pattern:
     steps: list[int] = []
     for axis, (item, count, stride) in enumerate(zip(items, shape, strides, strict=True)):
         kind = type(item)
-        # hasattr, of is_integer, is slow where it says no, and every access comes by here
+        # hasattr, in is_index_integer, is slow for False, and every access runs this
         if kind is int or (kind not in _RANGES and is_index_integer(item)):
             number = item if kind is int else as_integer(item, "index")
             if not -count <= number < count:
@@ -339,11 +345,11 @@ def _indexed(view: Views, items: tuple[Any, ...]) -> Pattern:
 
 _RANGES = (slice, DynamicSlice)
 _BOUNDS = (int, int, NoneType)
-"""What most slices are of."""
+"""The types of most slices."""
 
 
 def _range(view: Views, axis: int, item: object) -> tuple[int, int, int]:
-    """First index, number and step of what a slice or ``nl.ds`` selects."""
+    """Return the first index, the count and the step of a slice or ``nl.ds``."""
     size = view.shape[axis]
     if isinstance(item, slice):
         start, stop, step = slice_bounds(item, size)
@@ -357,7 +363,7 @@ def _range(view: Views, axis: int, item: object) -> tuple[int, int, int]:
         kinds = "integers, slices, nl.ds and '...'"
         remedy = _INSTEAD.get(type(item).__name__)
         remedy = remedy and remedy.format(axis=axis)
-        error = no_index(item, kinds, f"dimension {axis} of {_said(view)}", remedy)
+        error = no_index(item, kinds, f"dimension {axis} of {_describe(view)}", remedy)
         if not isinstance(item, (range, LoopRange)):
             raise error
         report_violation(error)  # an example of AWS's migration to NKI 0.2 has such indices
@@ -368,7 +374,7 @@ def _range(view: Views, axis: int, item: object) -> tuple[int, int, int]:
     if start == stop and view._in_hbm and 0 <= start <= size:
         return start, 0, step
     if count < 1:
-        raise no_element(slice(start, stop, step), f"dimension {axis} of {_said(view)}")
+        raise no_element(slice(start, stop, step), f"dimension {axis} of {_describe(view)}")
     if start < 0 or stop > size:
         raise _outside(view, axis, f"elements {start} to {stop - 1}")
     return start, count, step
@@ -383,14 +389,14 @@ _INSTEAD = {
     "LoopRange": "write a slice for all that it walks, or loop over it",
     "range": "write a slice for all that it walks, or loop over it",
 }
-"""What to write instead of an index that is none, by its type."""
+"""The replacement for an invalid index, by its type."""
 
 
 def _outside(view: Views, axis: int, what: str, least: int = 0) -> OutOfBoundsError:
     return left_tensor(
         "an access",
         f"{what} of {view.shape[axis]} elements",
-        f"{what} at dimension {axis} of {_said(view)}",
+        f"{what} at dimension {axis} of {_describe(view)}",
         f"{least} to {view.shape[axis] - 1}",
         "correct the bounds: min(start + size, tensor.shape[k]) for a last, smaller tile",
     )
@@ -399,14 +405,14 @@ def _outside(view: Views, axis: int, what: str, least: int = 0) -> OutOfBoundsEr
 # -- no elements -----------------------------------------------------------------------------------
 
 _OF_TENSORS = ("ap", "indirect", "reinterpret_cast", "vector_select", "view")
-"""What a tensor can do beside :class:`Views`, and a view of no elements cannot."""
+"""Methods of tensors besides those of :class:`Views`; a view without elements lacks them."""
 
 
 class EmptyView(NKIObject):
-    """A part of a tensor in HBM in which a dimension has no element: one may make it, not use it.
+    """A part of a tensor in HBM with an empty dimension: kernels may create it, but not use it.
 
-    A kernel that divides rows among cores makes one on a core that gets none, and then takes no
-    step of its loop (aws-neuron/nki-library 2.29, ``experimental/loss/cross_entropy.py``).
+    A kernel that divides rows among cores makes one on a core without rows, and then skips its loop
+    (aws-neuron/nki-library 2.29, ``experimental/loss/cross_entropy.py``).
 
     Attributes
     ----------

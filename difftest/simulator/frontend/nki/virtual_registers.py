@@ -1,8 +1,8 @@
-"""Registers of the engines, whose values a kernel's Python does not know: loops and offsets.
+"""Registers of the engines: loop variables and offsets whose values Python must not use.
 
-A :class:`VirtualRegister` is a variable of 32 bits; an :class:`NkiScalar` a value, which can be
-added, subtracted and multiplied. Source: the stub ``nisa.VirtualRegister`` at v2.32.0; scalars as
-NKI 0.7 documents them.
+A :class:`VirtualRegister` is a variable of 32 bits. An :class:`NkiScalar` is a value that supports
+addition, subtraction and multiplication. Source: the stub ``nisa.VirtualRegister`` at v2.32.0;
+scalars as NKI 0.7 documents them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Value = TypeVar("Value", bound="DeviceValue")
 
 
 class RegisterError(NkiError, TypeError):
-    """A register in Python's control flow: its value is known only when the kernel runs."""
+    """A register in Python's control flow: its value is unknown until the kernel runs."""
 
 
 class DeviceValue(NKIObject):
@@ -45,10 +45,10 @@ class DeviceValue(NKIObject):
         self._value = value
         self._label = label
         self.frozen = frozen
-        """Whether it cannot be written: a loop's variable."""
+        """Whether it is read-only, as a loop's variable is."""
 
     def device_value(self) -> int:
-        """What the device would see.
+        """Return the value on the device.
 
         Raises
         ------
@@ -59,23 +59,23 @@ class DeviceValue(NKIObject):
         return self._value
 
     def snapshot(self) -> DeviceValue:
-        """The value as it is now: a view keeps it while the register changes."""
+        """Return the current value; a view keeps it while the register changes."""
         return DeviceValue(self.device_value(), frozen=True, label=self.label)
 
     @property
     def label(self) -> str:
-        """Its name in the trace: a number among those of the launch, or its loop's."""
+        """The name in the trace: a number in the launch, or its loop's."""
         if not self._label:
             self._label = new_label()
         return self._label
 
     def of_loop(self: Value, loop: int) -> Value:
-        """Itself, as the variable of a loop of this id."""
+        """Return self, labelled as the variable of a loop of this id."""
         self._label = f"loop {loop}"
         return self
 
     def _values(self) -> Array:
-        """The value as an array of one element, int64."""
+        """Return the value as an array of one element, int64."""
         return np.array([self.device_value()], dtype=np.int64)
 
     def __repr__(self) -> str:
@@ -108,17 +108,18 @@ class DeviceValue(NKIObject):
 
 
 def new_label() -> str:
-    """The name in the trace of what has none yet."""
+    """Return a new label for the trace."""
     core = current()
     core.registers.named += 1
     return f"register {core.registers.named - 1}"
 
 
 class VirtualRegister(DeviceValue):
-    """``nisa.VirtualRegister``: a variable of 32 bits.
+    """A variable of 32 bits: ``nisa.VirtualRegister``.
 
-    ``while register:`` is a loop on the device that ended with NKI 0.7; anywhere else in Python's
-    control flow its value is refused.
+    ``while register:`` is a loop on the device that ended with NKI 0.7. All other uses of the value
+    in
+    Python's control flow are rejected.
     """
 
     __slots__ = ()
@@ -148,11 +149,11 @@ class VirtualRegister(DeviceValue):
 
 
 def thirty_two_bits(value: int, where: str) -> int:
-    """``value`` if 32 bits hold it, signed or not.
+    """Return ``value`` if it fits 32 bits, signed or not.
 
     Raises
     ------
-    KernelError : they do not.
+    KernelError : the value does not fit.
     """
     if not -(1 << 31) <= value < 1 << 32:
         takes = "32 bits, -2**31 to 2**32 - 1"
@@ -161,7 +162,7 @@ def thirty_two_bits(value: int, where: str) -> int:
 
 
 class NkiScalar(DeviceValue):
-    """``nl.NkiScalar``: an int32 or int64 that can be calculated with; int32 wraps around."""
+    """An int32 or int64 that supports arithmetic: ``nl.NkiScalar``; int32 wraps around."""
 
     __slots__ = ("dtype",)
 
@@ -178,7 +179,7 @@ class NkiScalar(DeviceValue):
         elif not is_index_integer(other) or isinstance(other, DeviceValue):
             return NotImplemented
         right = other.device_value() if isinstance(other, NkiScalar) else int(other)
-        with np.errstate(all="ignore"):  # it wraps around
+        with np.errstate(all="ignore"):  # arithmetic wraps around
             pair = np.array([self.device_value(), right], dtype=np.int64)
             return NkiScalar(int(operate(pair[:1], pair[1:])[0]), self.dtype)
 
@@ -189,14 +190,15 @@ class NkiScalar(DeviceValue):
 
 
 # -- while register: -------------------------------------------------------------------------------
-# The loop on the device of NKI until 0.6. The older parser saw the statement; here Python asks a
-# register for its truth value, and the kernel's source says whether it does so for such a loop.
+# The device loop of NKI until 0.6. The older parser read the statement. Here Python tests the truth
+# of a register, and the kernel's source shows whether it is the test of such a loop.
 
 
 def _note_turn(frame: FrameType, value: int) -> None:
-    """Note in the launch that a loop's turn begins, or with ``value`` 0 that the loop has ended.
+    """Record in the launch that an iteration begins, or that the loop has ended (``value`` 0).
 
-    A loop that is left by ``break`` or ``return`` would not be seen to end, so it is not noted.
+    The end of a loop that ``break`` or ``return`` leaves is invisible, so such a loop is not
+    recorded.
     """
     if not is_running() or not _loops(_source(frame))[frame.f_lineno]:
         return
@@ -221,7 +223,7 @@ def _source(frame: FrameType) -> str:
 
 @lru_cache(maxsize=64)
 def _loops(source: str) -> dict[int, bool]:
-    """The lines that test one name for a ``while``, and whether that test alone ends the loop."""
+    """Return the lines of ``while name:``, and whether only that test ends the loop."""
     try:
         tree = ast.parse(source)
     except SyntaxError:
@@ -234,7 +236,7 @@ def _loops(source: str) -> dict[int, bool]:
 
 
 def _exits(node: ast.AST, inner: bool = False) -> bool:
-    """Whether a statement leaves a loop: ``return`` anywhere, ``break`` outside of inner loops."""
+    """Return whether a statement leaves a loop: ``return``, or ``break`` outside of inner loops."""
     if isinstance(node, (ast.Return, ast.Break)):
         return isinstance(node, ast.Return) or not inner
     inner = inner or isinstance(node, (ast.For, ast.While))

@@ -1,4 +1,4 @@
-"""The module that kernels import as ``nki.isa`` (usually ``nisa``), today's dialect."""
+"""The module that kernels import as ``nki.isa`` (usually ``nisa``), current dialect."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from difftest.simulator.frontend.nki.dynamic import NkiValidationError
 from difftest.simulator.frontend.nki.virtual_registers import VirtualRegister
 
 
-@public  # by hand: of the launch
+@public  # by hand: depends on the launch
 def get_nc_version():
-    """The generation of the machine that runs: a member of ``nisa.nc_version``."""
+    """Return the generation of the running machine: a member of ``nisa.nc_version``."""
     return constants.nc_version(current().machine.nc_version)
 
 
-@public  # by hand: of the launch
+@public  # by hand: depends on the launch
 def get_nc_sub_version():
-    """The revision of the silicon: the first."""
+    """Return the revision of the silicon: the first."""
     return 0
 
 
@@ -38,7 +38,7 @@ NAMES = {
     },
     **api_of(sys.modules[__name__], "nisa"),
 }
-"""All that kernels find in ``nki.isa``."""
+"""All names of ``nki.isa``."""
 globals().update(NAMES)
 __all__ = sorted(NAMES)
 

@@ -1,4 +1,7 @@
-"""``nki.isa``: what computes on the Vector, Scalar, GpSimd and Tensor Engines; sums, searches."""
+"""Computation on the Vector, Scalar, GpSimd and Tensor Engines in ``nki.isa``.
+
+Sums and searches.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,7 @@ def _with_registers(values, where):
 
 # fmt: off
 class ArithmeticCalls:
-    """What a record and converters alone make calls of."""
+    """The signatures of calls that need only a record and converters."""
 
     def tensor_tensor(dst, data1, data2, op, engine=UNKNOWN, name=None): ...
     def tensor_scalar(dst, data, op0, operand0, reverse0=False, op1=None, operand1=None,
@@ -105,7 +108,7 @@ def _narrow_number(value, where):
 
 
 def _with_start(values, where):
-    """An initial value of 0, the default, is none where the command loads none."""
+    """Replace the default initial value 0 by None, unless the command loads a value."""
     commands("vector")(values, where)
     start = values["reduce_init"]
     loads = values["reduce_cmd"] is Accumulate.LOAD_REDUCE
@@ -141,23 +144,24 @@ declare(
 
 @call(reduce.tensor_reduce)
 def tensor_reduce(dst, op, data, axis, negate=False, keepdims=False, name=None):
-    """``dst = op-reduction of data`` over its last free axes, times -1 if ``negate``."""
+    """Reduce the last free axes of data by op; multiply by -1 if ``negate``."""
     need_tile(data, "data", "tensor_reduce", (*ON_CHIP, *HBM))
     axis = last_axes(axis, data, "tensor_reduce")
     return locals()
 
 
 class TopKWarning(UserWarning):
-    """AWS's pages at NKI 0.6 and 0.7 say different things of where topk's results lie."""
+    """AWS's pages at NKI 0.6 and 0.7 differ on the places of topk's results."""
 
 
-@public  # by hand: what lies beyond the results in their last column counts as never written
+@public  # by hand: elements behind the results in their last column count as unwritten
 def topk(val_dst, idx_dst, src, n, sorted=False, name=None):
-    """The largest of ``n`` elements in each 16 partitions, and their numbers, in the same layout.
+    """Find the largest of ``n`` elements in each 16 partitions, and their numbers.
 
-    How many there are is val_dst's free size, k. Results fill the first ceil(k / 16) columns, down
-    the partitions; what the last of these has beyond k is undefined, the others stay. Their order
-    is not documented.
+    The number of results is val_dst's free size, k. Results have the layout of the data: they fill
+    the
+    first ceil(k / 16) columns, down the partitions. In the last of these columns, elements beyond k
+    are undefined. Other columns are unchanged. The order of the results is not documented.
     """
     if sorted:
         raise not_modelled("topk's sorted=True", f"sorted={sorted!r}", "sort with nisa.max8")
@@ -187,8 +191,9 @@ def affine_select(
     dst, pattern, channel_multiplier, on_true_tile, on_false_value, cmp_op=_EQUAL, offset=0,
     name=None,
 ):  # fmt: skip
-    """``dst = on_true_tile`` where ``cmp_op(affine value, 0)`` holds, else a constant."""
-    if is_index_integer(on_true_tile):  # ``offset`` came third once, before the multiplier
+    """Set ``dst = on_true_tile`` where ``cmp_op(affine value, 0)`` holds, else a constant."""
+    # ``offset`` was once the third argument, before the multiplier
+    if is_index_integer(on_true_tile):
         check_level("nisa.affine_select with offset third")
         offset, channel_multiplier, on_true_tile, on_false_value, cmp_op = (
             channel_multiplier,
@@ -209,16 +214,17 @@ _NO_MODE = matmul_perf_mode.none
 _WHOLE = ()
 
 
-@public  # by hand: what it adds to is known by element, and of an indirect operand in groups
+@public  # by hand: accumulation depends on elements, and indirect operands on groups
 def nc_matmul(
     dst, stationary, moving, is_stationary_onezero=False, is_moving_onezero=False,
     is_transpose=False, accumulate=None, tile_position=(), tile_size=(),
     perf_mode=matmul_perf_mode.none, name=None,
 ):  # fmt: skip
-    """``dst = stationary.T @ moving`` in PSUM, or ``dst +=`` where a matmul wrote before.
+    """Multiply ``dst = stationary.T @ moving`` in PSUM, or add where a matmul wrote before.
 
     From NeuronCore-v3 on, with ``is_transpose`` and an identity as ``moving``, it is
-    ``nc_transpose`` of ``stationary``: bit by bit, NaN and infinities too (Trainium2 architecture
+    ``nc_transpose``
+    of ``stationary``: exact in every bit, NaN and infinities included (Trainium2 architecture
     guide).
     """
     if perf_mode is not _NO_MODE:
@@ -237,12 +243,12 @@ def nc_matmul(
     return issue(matmul.nc_matmul, dst, (stationary, moving), options)
 
 
-@public  # by hand: as nc_matmul
+@public  # by hand: see nc_matmul
 def nc_matmul_mx(
     dst, stationary, moving, stationary_scale, moving_scale, tile_position=None, tile_size=None,
     accumulate=None, name=None,
 ):  # fmt: skip
-    """``dst = stationary.T @ moving`` of MX operands, or ``dst +=`` where a matmul wrote before."""
+    """Multiply MX operands: ``dst = stationary.T @ moving``; add where a matmul wrote before."""
     _check_pair(stationary, stationary_scale, "stationary")
     _check_pair(moving, moving_scale, "moving")
     pe_tile = _pe_tile(tile_position, tile_size)
@@ -253,7 +259,7 @@ def nc_matmul_mx(
 
 @call(mx.quantize_mx)
 def quantize_mx(dst, src, dst_scale, name=None):
-    """``dst`` = src over the scales of its groups, in packed float8; ``dst_scale`` = the scales."""
+    """Quantize src to packed float8 in ``dst``, with a scale for each group in ``dst_scale``."""
     if is_before("0.5"):
         raise not_modelled("quantize_mx before NKI 0.5, of scales half as large", f"dst = {dst!r}")
     return locals()
@@ -261,7 +267,7 @@ def quantize_mx(dst, src, dst_scale, name=None):
 
 @call(matmul.nc_transpose)
 def nc_transpose(dst, data, engine=UNKNOWN, name=None):
-    """``dst = data.T`` between partitions and the flattened free axes."""
+    """Transpose ``dst = data.T`` between partitions and the flattened free axes."""
     if isinstance(dst, Tile) and isinstance(data, Tile) and dst.dtype != data.dtype:
         error = DtypeError(
             "nc_transpose's dst has the dtype of its data",
@@ -273,12 +279,12 @@ def nc_transpose(dst, data, engine=UNKNOWN, name=None):
         wide = dst.dtype == FLOAT32 and dst._space is Space.PSUM and is_float(data.dtype)
         if not wide or engine is engines.vector:
             raise error
-        report_violation(error)  # what NKI 0.2 took, and what NeuronCore-v2's compiler asks for
+        report_violation(error)  # NKI 0.2 accepted this, and NeuronCore-v2's compiler requires it
     return locals()
 
 
 def _pe_tile(position, size):
-    """Where its part of the PE array begins and how large it is; ``()`` for all of the array."""
+    """Return the start and the size of its part of the PE array; ``()`` for the whole array."""
     options = (position, "tile_position"), (size, "tile_size")
     return tuple(
         () if numbers is None or numbers is _WHOLE else as_integers(numbers, name)
@@ -287,9 +293,9 @@ def _pe_tile(position, size):
 
 
 def _check_dtypes(dst, stationary, moving, *, transposes):
-    """float32 goes with float32 alone; dst is float32 (stub of nc_matmul, v2.32.0)."""
+    """Raise unless float32 meets float32 alone and dst is float32 (stub of nc_matmul, v2.32.0)."""
     if not all(isinstance(tile, Tile) for tile in (dst, stationary, moving)):
-        return  # the record says what is wrong
+        return  # the record raises the error
     if (stationary.dtype in _WIDE) != (moving.dtype in _WIDE):
         takes = "float32 and tfloat32 with each other only"
         got = f"{dtype_name(stationary.dtype)} with {dtype_name(moving.dtype)}"
@@ -312,7 +318,7 @@ def _check_dtypes(dst, stationary, moving, *, transposes):
 
 
 def _is_identity(stationary, moving):
-    """Whether ``moving`` is the identity that passes ``stationary`` through as it is."""
+    """Return whether ``moving`` is the identity that leaves ``stationary`` unchanged."""
     if not (isinstance(stationary, Tile) and isinstance(moving, Tile)):
         return False
     size = stationary.shape[0]
@@ -326,15 +332,15 @@ def _is_identity(stationary, moving):
 
 
 class IndirectionWarning(UserWarning):
-    """AWS's pages leave open whether an operand may be indirect."""
+    """AWS's pages do not say whether an operand may be indirect."""
 
 
 def _grouped(name: str, operands: tuple[Any, ...], *, tiles: bool) -> tuple[Any, ...]:
-    """The operands, ``dst`` first, of which indirect ones have their offsets in groups of 32.
+    """Return the operands, ``dst`` first, with indirect offsets in groups of 32.
 
     Raises
     ------
-    KernelError : one is indirect, and the product is of a tile of the PE array (``tiles``).
+    KernelError : an operand is indirect, and the product uses a tile of the PE array (``tiles``).
     """
     indirect = [operand for operand in operands if isinstance(operand, IndirectTensor)]
     if indirect and tiles:
@@ -364,7 +370,7 @@ def _check_pair(data: Any, scale: Any, role: str) -> None:
 
     Raises
     ------
-    KernelError : they are not.
+    KernelError : they differ.
     """
     indirect = [isinstance(tensor, IndirectTensor) for tensor in (data, scale)]
     if not any(indirect):

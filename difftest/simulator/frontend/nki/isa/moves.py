@@ -1,7 +1,7 @@
-"""``nki.isa``: copies, constants, DMA; registers, random numbers, what two cores say to each other.
+"""Copies, constants, DMA, registers, random numbers and communication of two cores in ``nki.isa``.
 
-Moves between registers leave no event in a trace: the compiler of AWS places them on the sequencers
-of the engines. Source: the stubs of ``nki.isa`` at v2.32.0; scalars as NKI 0.7 documents them.
+Moves between registers leave no event in a trace: AWS's compiler places them on the sequencers of
+the engines. Source: the stubs of ``nki.isa`` at v2.32.0; scalars as NKI 0.7 documents them.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _QUEUES = (UNKNOWN, constants.engine.sync, constants.engine.scalar)
 
 @call(copies.memset)
 def memset(dst, value, engine=UNKNOWN, name=None):
-    """Every element of dst becomes a constant, of dst's own kind.
+    """Set every element of dst to a constant of dst's own kind.
 
-    A float for integers counts as the integer that it is, as before NKI 0.3.
+    An integral float for integers counts as an integer, as before NKI 0.3.
     """
     if isinstance(value, float) and isinstance(dst, Tile) and is_integer(dst.dtype):
         if not value.is_integer():
@@ -61,7 +61,7 @@ def memset(dst, value, engine=UNKNOWN, name=None):
 
 @call(copies.iota)
 def iota(dst, pattern, offset=0, channel_multiplier=0, name=None):
-    """``dst = offset + channel * channel_multiplier + sum(step * i)``, in 32-bit integers."""
+    """Compute ``offset + channel * channel_multiplier + sum(step * i)``, in 32-bit integers."""
     expr = affine(locals(), "iota")
     return locals()
 
@@ -70,7 +70,7 @@ def iota(dst, pattern, offset=0, channel_multiplier=0, name=None):
 
 
 def check_priority(priority, where):
-    """Raise :class:`KernelError` unless the priority is one that the machine has."""
+    """Raise :class:`KernelError` unless the machine has this priority."""
     if priority is None:
         return
     if current().machine.nc_version < 4 or as_integer(priority, "priority") not in _PRIORITIES:
@@ -80,7 +80,7 @@ def check_priority(priority, where):
 
 
 def _no_engine(value, where):
-    """Whose queue has the descriptors; DMA engines move what they say."""
+    """Check the engine whose queue has the descriptors; the data move on the DMA engines."""
     if value not in _QUEUES:
         raise no_member(constants.engine, value, where, map(str, _QUEUES))
     return Engine.UNKNOWN
@@ -91,7 +91,7 @@ def dma_copy(
     dst, src, priority=None, oob_mode=oob_modes.error, dge_mode=dge_modes.unknown, engine=UNKNOWN,
     name=None,
 ):  # fmt: skip
-    """``dst = src`` between HBM and SBUF; a side with dynamic offsets gathers or scatters."""
+    """Copy ``dst = src`` between HBM and SBUF; a side with dynamic offsets gathers or scatters."""
     check_priority(priority, "dma_copy")
     dge_mode = member_of(dge_modes, dge_mode, "dma_copy").name
     if engine is not UNKNOWN and dge_mode != "hwdge":
@@ -105,7 +105,7 @@ def dma_copy(
 
 
 def stays_dynamic(side, skip):
-    """Whether a side has an offset for each row, or one that leaves its tensor and is skipped."""
+    """Return whether a side has an offset for each row, or an invalid one that is skipped."""
     if not isinstance(side, DynamicView):
         return False
     return not side._whole or (skip and side._settled() is None)
@@ -116,9 +116,9 @@ def dma_transpose(
     dst, src, axes=None, priority=None, dge_mode=dge_modes.unknown, oob_mode=oob_modes.error,
     name=None,
 ):  # fmt: skip
-    """``dst = src`` with its axes permuted by the DMA engines; dst in SBUF.
+    """Copy ``dst = src`` with its axes permuted by the DMA engines; dst in SBUF.
 
-    What descriptors of the runtime transpose is not documented.
+    The transpose by descriptors of the runtime is not documented.
     """
     where = "dma_transpose"
     check_priority(priority, where)
@@ -136,21 +136,21 @@ def dma_transpose(
     return locals()
 
 
-# -- sums that the DMA engines compute on the way --------------------------------------------------
+# -- sums of the DMA engines -----------------------------------------------------------------------
 
 
 _TWO = 2
 
 
 class LostAdditionWarning(UserWarning):
-    """An indirect sum names a row twice: on a device one of the additions may be lost."""
+    """An indirect sum selects a row twice: a device may lose one of the additions."""
 
 
-@public  # by hand: of what dst and srcs are follows which instruction sums them
+@public  # by hand: dst and srcs decide which instruction computes the sum
 def dma_compute(
     dst, srcs, reduce_op, scales=None, unique_indices=True, oob_mode=oob_modes.error, name=None
 ):
-    """``dst = srcs[0] + srcs[1] + ...``, or rows of HBM added to or taken up by their index."""
+    """Compute ``dst = srcs[0] + srcs[1] + ...``, or add rows of HBM by their index."""
     where = "dma_compute"
     listed = isinstance(srcs, (list, tuple))
     if not listed or not 1 <= len(srcs) <= MOST_SOURCES:
@@ -183,7 +183,7 @@ def _factors(scales):
 
 
 def _indirect(dst, srcs, operator, factors, *, skip, unique):
-    """One source is ``dst`` again: ``dst[rows] += src`` in HBM, or ``dst += src[rows]`` in SBUF."""
+    """Compute ``dst[rows] += src`` in HBM, or ``dst += src[rows]`` in SBUF."""
     if len(srcs) != _TWO or any(factor != 1.0 for factor in factors or ()) or not unique:
         takes = "two srcs, scales of 1.0 and unique indices"
         got = f"{len(srcs)} srcs"
@@ -199,7 +199,7 @@ def _indirect(dst, srcs, operator, factors, *, skip, unique):
     (other,) = others
     options = (operator, "skip" if skip else "error", "swdge")
     if isinstance(dst, DynamicView):
-        # Two additions to one row are both made here; their order on a device is not defined.
+        # Both additions to one row are made here. Their order on a device is not defined.
         rows = dst._offsets()
         kept = rows[(rows >= 0) & (rows < dst._rows.size)]
         if len(np.unique(kept)) < len(kept):
@@ -219,7 +219,7 @@ def _indirect(dst, srcs, operator, factors, *, skip, unique):
 
 
 def _same_place(src, dst):
-    """Whether a source is the destination itself, also as another view of it."""
+    """Return whether a source is the destination itself, also as another view of it."""
     if isinstance(src, DynamicView) and isinstance(dst, DynamicView):
         same = src._owner._storage is dst._owner._storage and src._pattern == dst._pattern
         return same and np.array_equal(src._offsets(), dst._offsets())
@@ -230,7 +230,7 @@ def _same_place(src, dst):
 
 @public  # by hand: it makes an object, and no event
 def register_alloc(x=None):
-    """A register; written with ``x`` unless that is None."""
+    """Allocate a register; initialize it with ``x`` unless that is None."""
     if x is None:
         return VirtualRegister(None)
     return VirtualRegister(thirty_two_bits(as_integer(x, "register_alloc of"), "register_alloc"))
@@ -238,7 +238,7 @@ def register_alloc(x=None):
 
 @public  # by hand: between registers, without an event
 def register_move(dst, src):
-    """``dst = src``, an integer that the kernel knows or another register."""
+    """Set ``dst = src``, an integer that the kernel knows or another register."""
     target = _register(dst, "dst", "register_move")
     is_register = isinstance(src, VirtualRegister)
     value = src.device_value() if is_register else as_integer(src, "register_move of")
@@ -247,7 +247,7 @@ def register_move(dst, src):
 
 
 def _load(record, dst, operands, options, **_):
-    """Do the load of a register, which then has its value."""
+    """Load a register."""
     (target,) = options
     target.set(effects.issue_effect(record, [(operands, ())], (target.label,)), record.name)
     return issued()
@@ -262,9 +262,9 @@ def register_store(dst, src):
     return locals()
 
 
-@public  # by hand: it makes an object of what it loads
+@public  # by hand: it makes an object of the loaded value
 def scalar_load(src):
-    """An integer in HBM or SBUF as a scalar."""
+    """Load an integer in HBM or SBUF as a scalar."""
     label = new_label()
     value = effects.issue_effect(effects.scalar_load, [((src,), ())], (label,))
     return NkiScalar(value, INT32, label)
@@ -289,7 +289,10 @@ def _register(value: Any, role: str, where: str) -> VirtualRegister:
 
 # fmt: off
 class MoveCalls:
-    """What a record and converters alone make calls of: random numbers are the same in each run."""
+    """The signatures of calls that need only a record and converters.
+
+    Random numbers repeat in each run.
+    """
 
     def tensor_copy(dst, src, engine=UNKNOWN, name=None): ...
     def tensor_copy_predicated(dst, src, predicate, reverse_pred=False, name=None): ...

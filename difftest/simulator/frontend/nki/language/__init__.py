@@ -1,4 +1,4 @@
-"""The module that kernels import as ``nki.language`` (usually ``nl``), today's dialect."""
+"""The module that kernels import as ``nki.language`` (usually ``nl``), current dialect."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _NARROW = (
     *("float8_e4m3fn_x4", "float8_e5m2_x4", "float4_e2m1fn_x4"),
 )
 _DOCUMENTED = unmodelled("nki.language", ["int64", "uint64"])
-"""What AWS documents (at v2.33) and the simulator does not have."""
+"""Names that AWS documents (at v2.33) and the simulator does not model."""
 _CHECKED: dict[str, Any] = {
     "float8_e8m0fnu": dtypes.FLOAT8_E8M0FNU,
     **GRIDS,
     **_DOCUMENTED,
     **{name: function for name, function in FUNCTIONS.items() if f"nl.{name}" in LIFETIMES},
 }
-"""Names of which each access is checked: not all levels have them."""
+"""Names whose accesses are checked, because some levels lack them."""
 
 NAMES: dict[str, Any] = {
     "DType": np.dtype,  # for annotations; AWS's is a string
@@ -48,7 +48,7 @@ NAMES: dict[str, Any] = {
     **api_of(sys.modules[__name__], "nl"),
     **FUNCTIONS,
 }
-"""All that kernels find in ``nki.language``, at any level."""
+"""All names of ``nki.language``, at any level."""
 for _name in _CHECKED.keys() & NAMES.keys():
     del NAMES[_name]
 globals().update(NAMES)

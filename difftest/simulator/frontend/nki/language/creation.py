@@ -1,4 +1,4 @@
-"""``nki.language``: memories; tensors made, filled, of constants, and cut into tiles (NKI 0.7)."""
+"""Memories and tensors in ``nki.language``: new, filled, constant, and in tiles (NKI 0.7)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ UINT8 = np.dtype(np.uint8)
 def new_tensor(
     shape: Any, dtype: object, buffer: object, name: str, where: str, address: Any = None
 ) -> NkiTensor:
-    """A tensor of which nothing is written; on chip the first dimension is the partitions'."""
+    """Return an unwritten tensor; on chip the first dimension is the partition dimension."""
     core = current()
     space = space_of(buffer, where)
     sizes = as_integers(shape, f"{where} with shape")
@@ -74,7 +74,7 @@ def new_tensor(
 
 
 def _address(address: Any, space: Space) -> tuple[int, ...]:
-    """An address on chip: partition, and byte in each; in PSUM a bank's first. In HBM: the byte."""
+    """Return an address: (partition, byte) on chip, in PSUM the start of a bank; (byte,) in HBM."""
     place = as_integers(address, "nl.ndarray with address")
     bank = current().machine.psum_bank_bytes
     count = 1 if space.is_hbm else 2
@@ -93,7 +93,7 @@ def _address(address: Any, space: Space) -> tuple[int, ...]:
 
 
 def _filled(tensor: NkiTensor, value: Any) -> NkiTensor:
-    """``tensor`` with every element ``value``: on chip by memset, in HBM as the host gives it."""
+    """Fill ``tensor`` with ``value``: on chip by memset, in HBM as the host does."""
     if not tensor._in_hbm:
         gate.issue(copies.memset, (value,), dst=tensor)
         return tensor
@@ -107,41 +107,41 @@ def _filled(tensor: NkiTensor, value: Any) -> NkiTensor:
 
 @public
 def ndarray(shape, dtype, buffer=SBUF, name="", address=None):
-    """A new tensor; its contents are undefined until they are written.
+    """Create a tensor; its contents are undefined until they are written.
 
     ``address`` places it: the first partition, and the first byte in each; in HBM (since NKI 0.7)
-    the first byte alone. Tensors on chip that overlap share what they hold.
+    the first byte alone. Tensors on chip that overlap share their bytes.
     """
     return new_tensor(shape, dtype, buffer, name, "nl.ndarray", address)
 
 
 @public
 def zeros(shape, dtype, buffer=SBUF, name=""):
-    """A new tensor of zeros."""
+    """Create a tensor of zeros."""
     return _filled(new_tensor(shape, dtype, buffer, name, "nl.zeros"), 0)
 
 
 @public
 def ones(shape, dtype, buffer=SBUF, name=""):
-    """A new tensor of ones."""
+    """Create a tensor of ones."""
     return _filled(new_tensor(shape, dtype, buffer, name, "nl.ones"), 1)
 
 
 @public
 def full(shape, fill_value, dtype, buffer=SBUF, name=""):
-    """A new tensor of one value."""
+    """Create a tensor of one value."""
     return _filled(new_tensor(shape, dtype, buffer, name, "nl.full"), fill_value)
 
 
 @public
 def zeros_like(x, dtype=None, buffer=None, name=""):
-    """Zeros in the shape of ``x``, by default in its dtype and memory."""
+    """Create zeros in the shape of ``x``, by default in its dtype and memory."""
     return _filled(_like(x, dtype, buffer, name, "nl.zeros_like"), 0)
 
 
 @public
 def empty_like(x, dtype=None, buffer=None, name=""):
-    """A new tensor in the shape of ``x``, by default in its dtype and memory."""
+    """Create a tensor in the shape of ``x``, by default in its dtype and memory."""
     return _like(x, dtype, buffer, name, "nl.empty_like")
 
 
@@ -154,7 +154,10 @@ def _like(x: Any, dtype: object, buffer: Any, name: str, where: str) -> NkiTenso
 
 @public
 def rand(shape, dtype, buffer=SBUF, name=""):
-    """A new tensor, uniformly random in [0, 1) (NumPy's generator, a launch's own seed)."""
+    """Create a tensor of uniform random numbers in [0, 1).
+
+    The generator is NumPy's, with a seed of the launch.
+    """
     tensor = new_tensor(shape, dtype, buffer, name, "nl.rand")
     if tensor._in_hbm:
         raise not_modelled("nl.rand in HBM", repr(tensor), "make it in SBUF and copy it")
@@ -164,7 +167,7 @@ def rand(shape, dtype, buffer=SBUF, name=""):
 
 @public
 def shared_constant(constant):
-    """A tensor in shared HBM that holds a NumPy array, or what a ``.npy`` file holds."""
+    """Create a tensor in shared HBM from a NumPy array or a ``.npy`` file."""
     where = "nl.shared_constant"
     takes = "a NumPy array or the path of a .npy file"
     if isinstance(constant, (str, os.PathLike)):
@@ -183,7 +186,7 @@ def shared_constant(constant):
 
 @public
 def shared_identity_matrix(n, dtype=UINT8, dst=None):
-    """The identity matrix [n, n] in SBUF, in ``dst`` if there is one."""
+    """Create the identity matrix [n, n] in SBUF, in ``dst`` if it is given."""
     n = as_integer(n, "nl.shared_identity_matrix's n")
     if dst is None:
         tensor = new_tensor((n, n), dtype, SBUF, "identity", "nl.shared_identity_matrix")
@@ -204,13 +207,13 @@ def shared_identity_matrix(n, dtype=UINT8, dst=None):
 
 @public
 def par_dim(size):
-    """``size`` itself: what marked the partition dimension before NKI 0.2."""
+    """Return ``size``, which marked the partition dimension before NKI 0.2."""
     return as_integer(size, "nl.par_dim of")
 
 
 @public
 def ds(start, size):
-    """``size`` elements from ``start``; with size 0 a view that no instruction takes."""
+    """Return a slice of ``size`` elements from ``start``; size 0 gives a view without uses."""
     return SliceOrNone(start, size)
 
 
@@ -230,11 +233,13 @@ _SIZES: dict[str, Callable[[Machine], int]] = {
     "sbuf_fmax_bytes": lambda machine: machine.sbuf_usable_bytes,
     "total_available_sbuf_size": lambda machine: machine.sbuf_usable_bytes,  # before 0.4
 }
-"""Of a partition, in float32 elements unless the name says bytes; sbuf_size_bytes of them all."""
+"""Sizes of a partition, in float32 elements unless the name says bytes; sbuf_size_bytes is the sum
+over all partitions.
+"""
 
 
 class TileSizes:
-    """``nl.tile_size``: the machine's limits."""
+    """The machine's limits: ``nl.tile_size``."""
 
     __slots__ = ()
 
@@ -250,22 +255,24 @@ class TileSizes:
         return list(_SIZES)
 
 
-def _asks(name: str, summary: str, *regions: MemoryRegion) -> None:
+def _add_predicate(name: str, summary: str, *regions: MemoryRegion) -> None:
     def function(buffer: Any) -> bool:
         return any(buffer is region for region in regions)
 
     named(function, name, summary)
 
 
-_asks(
+_add_predicate(
     "is_hbm",
-    "Whether a memory is HBM of either kind.",
+    "Return whether a memory is HBM of either kind.",
     MemoryRegion.private_hbm,
     MemoryRegion.shared_hbm,
 )
-_asks("is_sbuf", "Whether a memory is SBUF.", MemoryRegion.sbuf)
-_asks("is_psum", "Whether a memory is PSUM.", MemoryRegion.psum)
-_asks("is_on_chip", "Whether a memory is SBUF or PSUM.", MemoryRegion.sbuf, MemoryRegion.psum)
+_add_predicate("is_sbuf", "Return whether a memory is SBUF.", MemoryRegion.sbuf)
+_add_predicate("is_psum", "Return whether a memory is PSUM.", MemoryRegion.psum)
+_add_predicate(
+    "is_on_chip", "Return whether a memory is SBUF or PSUM.", MemoryRegion.sbuf, MemoryRegion.psum
+)
 
 
 GRIDS = {"NkiGrid": NkiGrid, "NkiTileGrid": NkiTileGrid, "NkiBlockGrid": NkiBlockGrid}
@@ -274,34 +281,34 @@ GRIDS = {"NkiGrid": NkiGrid, "NkiTileGrid": NkiTileGrid, "NkiBlockGrid": NkiBloc
 
 @public
 def tiles(source, *, tile_shape=None):
-    """A tensor, or what a grid selects, as a grid of tiles; the last ones are what is left.
+    """Divide a tensor, or a grid's selection, into tiles; the last ones may be smaller.
 
-    ``tile_shape`` counts elements of the last dimensions; those before it, in HBM alone, have a
-    coordinate for each element. Without it a grid keeps its tiles.
+    ``tile_shape`` counts elements of the last dimensions. Dimensions before it, only in HBM, have a
+    coordinate for each element. Without ``tile_shape``, a grid keeps its tiles.
     """
     return _cut("nl.tiles", source, tile_shape)
 
 
 @public
 def blocks(source, *, tile_shape=None, block_shape):
-    """A tensor, or what a grid selects, as a grid of blocks; ``block_shape`` counts tiles."""
+    """Divide a tensor, or a grid's selection, into blocks; ``block_shape`` counts tiles."""
     return _cut("nl.blocks", source, tile_shape, block_shape=block_shape)
 
 
 @public
 def alloc_tiles(*, tile_shape, element_shape, buffer, dtype, address=None, name=""):
-    """A new tensor of ``element_shape`` as a grid of tiles; on chip they lie side by side."""
+    """Create a tensor of ``element_shape`` as a grid of tiles; on chip the tiles are adjacent."""
     return _allocated("nl.alloc_tiles", **locals())
 
 
 @public
 def alloc_blocks(*, tile_shape, block_shape, element_shape, buffer, dtype, address=None, name=""):
-    """What :func:`alloc_tiles` makes, as a grid of blocks; ``block_shape`` counts tiles."""
+    """Create a tensor as :func:`alloc_tiles` does, as blocks; ``block_shape`` counts tiles."""
     return _allocated("nl.alloc_blocks", **locals())
 
 
 def _cut(where: str, source: Any, tile_shape: Any, **blocks: Any) -> NkiGrid:
-    """A tensor or a grid in tiles, or in blocks of the ``block_shape`` that is given."""
+    """Return a tensor or a grid in tiles, or in blocks if ``block_shape`` is given."""
     block = _sizes(where, **blocks) if blocks else None
     tile = None if tile_shape is None else _sizes(where, tile_shape=tile_shape)
     if isinstance(source, NkiGrid):
@@ -348,7 +355,7 @@ def _allocated(
 
 
 def _sizes(where: str, **shapes: Any) -> Shape:
-    """A shape by its parameter's name: a tuple of positive integers of Python's own type."""
+    """Check a shape, given by its parameter's name: a tuple of positive Python integers."""
     ((name, shape),) = shapes.items()
     got = f"{name}={shape!r:.60}"
     if not isinstance(shape, tuple) or any(type(size) is not int for size in shape):

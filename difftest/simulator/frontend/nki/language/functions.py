@@ -1,11 +1,11 @@
-"""``nki.language``: each operator as a token for ``op=`` and as a function; reductions.
+"""The functions of ``nki.language``: operators as tokens for ``op=`` and as functions; reductions.
 
-A function's result is a new tile in SBUF in the shape of its input, in its dtype unless ``dtype``
-names another. A number may stand beside a tile; that tiles broadcast is a note (release notes of
-NKI 0.3, known issues). Of functions for which no operator is documented AWS says what they return,
-not which instructions they are: a trace has the ones here, which compute in float32 and round once.
-Reductions are along the last free axes; a reduced axis goes unless ``keepdims``, and two dimensions
-stay at least. Source: the stubs of ``nki.language`` at v2.32.0.
+A function's result is a new tile in SBUF with the shape of its input, and with its dtype unless
+``dtype`` names another. A number may be an operand beside a tile. Broadcasting of tiles is reported
+as a note (release notes of NKI 0.3, known issues). For functions without a documented operator, AWS
+documents the result, not the instructions. A trace has the instructions chosen here, which compute
+in float32 and round once. Reductions are along the last free axes. A reduced axis is removed unless
+``keepdims``, and at least two dimensions stay. Source: the stubs of ``nki.language`` at v2.32.0.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ _OPERANDS = (Tile, DynamicView)
 
 Function = Callable[..., Any]
 Body = Callable[[Any, Any], Any]
-"""Makes a function's result of its tile and of the result's dtype."""
+"""Computes a function's result from its tile and the result's dtype."""
 
 
 def wanted(dtype: object, like: Any = None) -> Any:
-    """The dtype that a call names; without one that of ``like``, or None for the usual one."""
+    """Return the dtype of a call; by default that of ``like``, or None for the usual one."""
     return getattr(like, "dtype", None) if dtype is None else as_nki_dtype(dtype)
 
 
 def elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:
-    """``x <op> y``: tensor_tensor for two tiles, tensor_scalar for a tile and a number."""
+    """Compute ``x <op> y``: tensor_tensor for two tiles, tensor_scalar for a tile and a number."""
     where = f"nl.{name}"
     op = operator_of(OperatorName(name), where)
     tiles = [side for side in (x, y) if isinstance(side, _OPERANDS)]
@@ -72,7 +72,7 @@ def elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:
         takes = "no number as y: it does not compile (release notes of NKI 0.3, known issues)"
         received = f"nl.power({x!r}, {y!r})"
         raise not_taken(where, takes, "a number as y", received, error=NotModelledError)
-    # AWS's examples put a column beside a tile; other functions do not broadcast.
+    # AWS's examples broadcast a column to a tile. Other functions do not broadcast.
     takes_column = name in ("abs_max", "abs_min")
     if len(tiles) == 1 or (takes_column and y.size == y.shape[0] < x.size):
         operands = (x, y, None) if first else (y, x, None)
@@ -88,14 +88,17 @@ def elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:
 
 
 def with_number(x: Any, op: str, number: float, dtype: Any, then: Any = None) -> Any:
-    """``x <op> number`` on the Vector Engine; ``then`` is a second operator and its number."""
+    """Compute ``x <op> number`` on the Vector Engine.
+
+    ``then`` is a second operator and its number.
+    """
     second, other = then or (None, None)
     options = (ALU_OPS[op], False, ALU_OPS[second] if second else None, False)
     return issue_new(vector_engine.tensor_scalar, (x, number, other), options, dtype=dtype)
 
 
 def activated(name: str, x: Any, dtype: Any) -> Any:
-    """A function of the Scalar Engine, by name, of ``x``."""
+    """Apply a function of the Scalar Engine, by name, to ``x``."""
     if name == "rsqrt" and x._space is Space.PSUM:
         check_level("nl.rsqrt of a tile in PSUM")
     options = (name, None, Accumulate.IDLE)
@@ -103,12 +106,12 @@ def activated(name: str, x: Any, dtype: Any) -> Any:
 
 
 def inverted(x: Any, dtype: Any) -> Any:
-    """``1 / x`` on the Vector Engine."""
+    """Compute ``1 / x`` on the Vector Engine."""
     return issue_new(vector_engine.reciprocal, (x,), dtype=dtype)
 
 
 def _sine(shift: float, x: Any, dtype: Any) -> Any:
-    """``sin(x + shift)``, with the angle brought into the range that the Scalar Engine takes."""
+    """Compute ``sin(x + shift)``, with the angle reduced to the Scalar Engine's range."""
     x = with_number(x, "add", shift + np.pi, FLOAT32, ("mod", 2 * np.pi))
     x = with_number(x, "add", -np.pi, FLOAT32, ("minimum", _LARGEST_ANGLE))
     x = with_number(x, "maximum", -_LARGEST_ANGLE, FLOAT32, ("add", 0.0))
@@ -122,12 +125,12 @@ def _tangent(x: Any, dtype: Any) -> Any:
 
 
 def _without_rest(op: str, x: Any, dtype: Any) -> Any:
-    """``x - x <op> 1``, exact for finite numbers: of mod the floor, of fmod without a fraction."""
+    """Compute ``x - x <op> 1``, exact for finite numbers: mod gives floor, fmod gives trunc."""
     return elementwise("subtract", x, with_number(x, op, 1.0, FLOAT32), dtype)
 
 
 def _up(x: Any, dtype: Any) -> Any:
-    """The smallest integers that are at least ``x``: minus the floor of ``-x``."""
+    """Return the smallest integers that are at least ``x``: minus the floor of ``-x``."""
     lowered = _without_rest("mod", with_number(x, "multiply", -1.0, FLOAT32), FLOAT32)
     return with_number(lowered, "multiply", -1.0, dtype)
 
@@ -137,29 +140,38 @@ _BODIES: dict[str, tuple[Body, str]] = {
     **{
         name: (
             partial(activated, name),
-            f"``{name}(x)``, element by element, on the Scalar Engine.",
+            f"Compute ``{name}(x)``, element by element, on the Scalar Engine.",
         )
         for name in ACTIVATIONS
     },
     "invert": (lambda x, dtype: with_number(x, "invert", 0, dtype), ""),
     "logical_not": (lambda x, dtype: with_number(x, "logical_not", 0, dtype), ""),
-    "ceil": (_up, "``ceil(x)``, element by element; ``x`` is finite."),
-    "floor": (partial(_without_rest, "mod"), "``floor(x)``, element by element; ``x`` is finite."),
-    "trunc": (partial(_without_rest, "fmod"), "``trunc(x)``, element by element; ``x`` is finite."),
-    "tan": (_tangent, "``tan(x)``, in radians of any size, element by element."),
+    "ceil": (_up, "Compute ``ceil(x)``, element by element; ``x`` is finite."),
+    "floor": (
+        partial(_without_rest, "mod"),
+        "Compute ``floor(x)``, element by element; ``x`` is finite.",
+    ),
+    "trunc": (
+        partial(_without_rest, "fmod"),
+        "Compute ``trunc(x)``, element by element; ``x`` is finite.",
+    ),
+    "tan": (_tangent, "Compute ``tan(x)``, in radians of any size, element by element."),
     "copy": (
         lambda x, dtype: issue_new(copies.tensor_copy, (x,), dtype=dtype, engine=Engine.VECTOR),
-        "A copy in SBUF, on the Vector Engine.",
+        "Copy to SBUF, on the Vector Engine.",
     ),
-    "reciprocal": (inverted, "``1 / x``, element by element."),
-    "sin": (partial(_sine, 0.0), "``sin(x)``, in radians of any size, element by element."),
-    "cos": (partial(_sine, np.pi / 2), "``cos(x)``, in radians of any size, element by element."),
+    "reciprocal": (inverted, "Compute ``1 / x``, element by element."),
+    "sin": (partial(_sine, 0.0), "Compute ``sin(x)``, in radians of any size, element by element."),
+    "cos": (
+        partial(_sine, np.pi / 2),
+        "Compute ``cos(x)``, in radians of any size, element by element.",
+    ),
     "negative": (
         lambda x, dtype: elementwise("multiply", x, -1.0, dtype),
-        "``-x``, element by element.",
+        "Compute ``-x``, element by element.",
     ),
 }
-"""Of functions of one tile: how they are computed, and their documentation."""
+"""Functions of one tile: their computation and their documentation."""
 
 
 def _of_two(name: str) -> Function:
@@ -169,7 +181,7 @@ def _of_two(name: str) -> Function:
             return current().kind(ComparedTensor)._whole(tile._storage)
         return tile
 
-    return named(function, name, f"``{name}(x, y)``, element by element.")
+    return named(function, name, f"Compute ``{name}(x, y)``, element by element.")
 
 
 def _of_one(name: str, body: Body, summary: str) -> Function:
@@ -177,7 +189,7 @@ def _of_one(name: str, body: Body, summary: str) -> Function:
         tile = need_operand(x, "x", f"nl.{name}")
         return body(tile, wanted(dtype, tile))
 
-    return named(function, name, summary or f"``{name}(x)``, element by element.")
+    return named(function, name, summary or f"Compute ``{name}(x)``, element by element.")
 
 
 FUNCTIONS: dict[str, Any] = {
@@ -185,12 +197,13 @@ FUNCTIONS: dict[str, Any] = {
     **{name: _of_two(name) for name, op in NKI_OPS.items() if not op.unary},
     **{name: _of_one(name, *body) for name, body in _BODIES.items()},
 }
-"""The functions that are operators too, by name; the first ones are operators of single
-instructions (tensor_partition_reduce, activate2), and no functions."""
+"""The functions that are operators, too, by name. The first ones are operators of single
+instructions (tensor_partition_reduce, activate2), and no functions.
+"""
 
 
 def _reduced(name: str, op: str, x: Any, axis: Any, dtype: object, keepdims: bool) -> Any:
-    """The reduction of ``x`` by an operator along its last axes."""
+    """Reduce ``x`` by an operator along its last axes."""
     tile = need_operand(x, "x", f"nl.{name}")
     at = settle(tile) if isinstance(tile, DynamicView) else tile
     axes = last_axes(axis, at, f"nl.{name}")
@@ -199,7 +212,7 @@ def _reduced(name: str, op: str, x: Any, axis: Any, dtype: object, keepdims: boo
 
 
 def _spread(vector: Any, like: Any) -> Any:
-    """A reduction that kept its axes, repeated along them."""
+    """Repeat a reduction that kept its axes along these axes."""
     for dim, size in enumerate(like.shape):
         if vector.shape[dim] != size:
             vector = vector.broadcast(dim, size)
@@ -214,30 +227,33 @@ def _reduction(name: str, op: str, summary: str) -> Any:
 
 
 for _name, _op, _summary in (
-    ("sum", "add", "The sum along the last axes, in float32."),
-    ("prod", "multiply", "The product along the last axes, in float32."),
-    ("max", "maximum", "The largest element along the last axes."),
-    ("min", "minimum", "The smallest element along the last axes."),
+    ("sum", "add", "Compute the sum along the last axes, in float32."),
+    ("prod", "multiply", "Compute the product along the last axes, in float32."),
+    ("max", "maximum", "Return the largest element along the last axes."),
+    ("min", "minimum", "Return the smallest element along the last axes."),
 ):
     _reduction(_name, _op, _summary)
 
 
 @public
 def all(x, axis, dtype=None):
-    """Whether all elements along the last axes are other than 0: 1 or 0."""
+    """Return whether all elements along the last axes are nonzero: 1 or 0."""
     return _reduced("all", "logical_and", x, axis, dtype, False)
 
 
 @public
 def mean(x, axis, dtype=None, keepdims=False):
-    """The mean along the last axes: a float32 sum, scaled and rounded once."""
+    """Compute the mean along the last axes: a float32 sum, scaled and rounded once."""
     total = _reduced("mean", "add", x, axis, FLOAT32, keepdims)
     return with_number(total, "multiply", total.size / x.size, wanted(dtype, x), ("add", 0.0))
 
 
 @public
 def var(x, axis, dtype=None, keepdims=False):
-    """The variance along the last axes, in float32; the axes are kept (AWS ignores keepdims)."""
+    """Compute the variance along the last axes, in float32.
+
+    The axes are kept, because AWS ignores keepdims.
+    """
     result = wanted(dtype, need_tile(x, "x", "nl.var"))
     centre = mean(x, axis, FLOAT32, True)
     centred = elementwise("subtract", x, _spread(centre, x), FLOAT32)
@@ -246,7 +262,7 @@ def var(x, axis, dtype=None, keepdims=False):
 
 @public
 def softmax(x, axis=-1, dtype=None):
-    """``exp(x - max) / sum(exp(x - max))`` along the last axes, in float32."""
+    """Compute ``exp(x - max) / sum(exp(x - max))`` along the last axes, in float32."""
     result = wanted(dtype, need_tile(x, "x", "nl.softmax"))
     peak = _reduced("softmax", "maximum", x, axis, FLOAT32, True)
     shifted = elementwise("subtract", x, _spread(peak, x), FLOAT32)
@@ -257,7 +273,7 @@ def softmax(x, axis=-1, dtype=None):
 
 @public
 def rms_norm(x, w, axis, n, epsilon=1e-06, dtype=None, compute_dtype=None):
-    """``x / sqrt(sum(x * x) / n + epsilon) * w`` along the last axes."""
+    """Compute ``x / sqrt(sum(x * x) / n + epsilon) * w`` along the last axes."""
     tile = need_tile(x, "x", "nl.rms_norm")
     for name, number in (("n", n), ("epsilon", epsilon)):
         need_number(number, name, "nl.rms_norm")

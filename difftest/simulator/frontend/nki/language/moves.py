@@ -1,9 +1,9 @@
-"""``nki.language``: loads, stores, prints, products, selections; loops and programs.
+"""Loads, stores, prints, products, selections, loops and programs in ``nki.language``.
 
-Loops over Python integers are unrolled and run in order (NKI Language Guide, v2.32.0). Those on the
-device (stubs ``nl.fori_loop``, ``nl.while_loop`` and ``nl.dynamic_range``) run as the kernel runs;
-their bounds may be registers, and their variable is one, which Python's control flow refuses. Each
-loop is noted in the launch, so that the trace knows its iterations.
+Loops over Python integers are unrolled and run in order (NKI Language Guide, v2.32.0). Loops on the
+device (stubs ``nl.fori_loop``, ``nl.while_loop`` and ``nl.dynamic_range``) run as the kernel runs.
+Their bounds may be registers. Their variable is a register, which Python's control flow rejects.
+The launch records each loop, so that the trace has its iterations.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from difftest.simulator.trace import Engine, LoopKind, Space
 
 
 def _check_hbm(tensor: Any, name: str, where: str, ndim: int | None = None) -> None:
-    """Raise unless an argument is a tensor in HBM; of ``ndim`` dimensions it does not move."""
+    """Raise unless an argument is a tensor in HBM; with ``ndim``, it must also be static."""
     views = (Tile, DynamicView) if ndim is None else Tile
     if isinstance(tensor, views) and tensor._in_hbm and ndim in (None, len(tensor.shape)):
         return
@@ -56,7 +56,7 @@ def _check_hbm(tensor: Any, name: str, where: str, ndim: int | None = None) -> N
 
 @public
 def load(src, dtype=None):
-    """A new tile in SBUF with the elements of a tensor in HBM."""
+    """Load a tensor in HBM into a new tile in SBUF."""
     _check_hbm(src, "src", "nl.load")
     shape = src.shape if len(src.shape) > 1 else (*src.shape, 1)
     tile = ndarray(shape, wanted(dtype, src))
@@ -66,7 +66,7 @@ def load(src, dtype=None):
 
 @public
 def load_transpose2d(src, dtype=None):
-    """A new tile in SBUF with the transpose of a 2-D tensor in HBM."""
+    """Load the transpose of a 2-D tensor in HBM into a new tile in SBUF."""
     src = _without_trailing_one(src)
     _check_hbm(src, "src", "nl.load_transpose2d", 2)
     tile = ndarray(src.shape[::-1], src.dtype)
@@ -77,7 +77,7 @@ def load_transpose2d(src, dtype=None):
 
 
 def _without_trailing_one(src: Any) -> Any:
-    """``src`` [n, m, 1] in HBM as [n, m], with a note: compilers were seen to take it."""
+    """Return ``src`` [n, m, 1] in HBM as [n, m], with a note: compilers accept it."""
     is_seen = isinstance(src, Tile) and src._in_hbm and src.shape[2:] == (1,)
     if not is_seen:
         return src
@@ -93,7 +93,7 @@ def _without_trailing_one(src: Any) -> Any:
 
 @public
 def store(dst, value):
-    """Copy a tile in SBUF to a tensor in HBM, which is returned."""
+    """Copy a tile in SBUF to a tensor in HBM, and return the tensor."""
     need_tile(value, "value", "nl.store", (Space.SBUF,))
     _check_hbm(dst, "dst", "nl.store")
     dma_copy(dst, value)
@@ -110,9 +110,9 @@ def device_print(print_prefix, tensor):
 @public
 @contextlib.contextmanager
 def no_reorder():
-    """``with nl.no_reorder():`` instructions run in program order here anyway.
+    """Keep the order of instructions within the block; here they run in program order anyway.
 
-    A loop on the device cannot run inside it; it can stand inside such a loop's body.
+    A loop on the device cannot run inside the block. The block may be inside such a loop's body.
     """
     loops = current().loops
     outer = loops.keeps_order
@@ -125,7 +125,7 @@ def no_reorder():
 
 @public
 def transpose(x, dtype=None):
-    """``x.T`` of a 2-D tile in SBUF, in PSUM."""
+    """Transpose a 2-D tile in SBUF to PSUM."""
     tile = need_tile(x, "x", "nl.transpose", (Space.SBUF,))
     need_two(tile, "nl.transpose")
     return gate.issue(
@@ -135,7 +135,7 @@ def transpose(x, dtype=None):
 
 @public
 def matmul(x, y, transpose_x=False):
-    """``x @ y``, or ``x.T @ y`` if ``transpose_x``, in PSUM, float32."""
+    """Multiply ``x @ y``, or ``x.T @ y`` if ``transpose_x``, in PSUM, float32."""
     stationary = x if transpose_x else gate.issue(copies.tensor_copy, (transpose(x),))
     product = gate.issue(products.nc_matmul, (stationary, y), (False, (), (), "none"))
     if BFLOAT16 in (x.dtype, y.dtype) and current().machine.nc_version < 3:
@@ -145,19 +145,19 @@ def matmul(x, y, transpose_x=False):
 
 @public
 def where(condition, x, y, dtype=None):
-    """``x`` where ``condition`` is not 0, else ``y``, element by element."""
+    """Select ``x`` where ``condition`` is not 0, else ``y``, element by element."""
     return gate.issue(select.where, (condition, x, y), dtype=wanted(dtype))
 
 
 @public
 def dropout(x, rate, dtype=None):
-    """``x`` with elements replaced by 0 at the given probability."""
+    """Replace elements of ``x`` by 0 at the given probability."""
     return gate.issue(reduce.dropout, (x, rate), dtype=wanted(dtype))
 
 
 @public
 def random_seed(seed):
-    """Let ``nl.rand`` and ``nl.dropout`` begin anew from a seed, a (1, 1) tensor on chip."""
+    """Restart ``nl.rand`` and ``nl.dropout`` from a seed, a (1, 1) tensor on chip."""
     tile = need_tile(seed, "seed", "nl.random_seed")
     if tile.size != 1:
         got = f"a tensor of {tile.size} elements"
@@ -168,7 +168,7 @@ def random_seed(seed):
 
 @public
 def gather_flattened(data, indices, axis=0, dtype=None):
-    """``data``'s elements at ``indices`` of the flattened free axes, within each partition."""
+    """Gather ``data``'s elements at ``indices`` of the flattened free axes, in each partition."""
     if as_integer(axis, "nl.gather_flattened's axis") != 0:
         raise not_modelled("nl.gather_flattened's axis", f"axis={axis!r}")
     return gate.issue(search.gather_flattened, (indices, data), dtype=wanted(dtype))
@@ -176,7 +176,7 @@ def gather_flattened(data, indices, axis=0, dtype=None):
 
 @public
 def expand_dims(x, axis):
-    """A view with a dimension of size 1 at ``axis``."""
+    """Return a view with a dimension of size 1 at ``axis``."""
     if not isinstance(x, Tile):
         raise wrong_kind(x, "a tile", "nl.expand_dims")
     view: Any = x
@@ -185,10 +185,10 @@ def expand_dims(x, axis):
 
 @public
 def broadcast_to(x, shape, dtype=None):
-    """A tile of ``shape``: dimensions of size 1 repeat; ``x`` itself if it has that shape.
+    """Repeat dimensions of size 1 to ``shape``; return ``x`` itself if it has that shape.
 
-    The partition dimension may repeat too, although an instruction's operand cannot: which
-    instructions AWS issues for it is not documented, and the trace has one copy.
+    The partition dimension may repeat too, although an instruction's operand cannot. AWS does not
+    document the instructions for it, and the trace has one copy.
     """
     tile: Any = need_tile(x, "x", "nl.broadcast_to")
     sizes = as_integers(shape, "nl.broadcast_to with shape")
@@ -203,7 +203,7 @@ def broadcast_to(x, shape, dtype=None):
 
 
 def _unrolled(kind: LoopKind, summary: str) -> None:
-    """A loop over the integers of ``range``: one argument is the stop."""
+    """Add a loop over the integers of ``range`` to the API; a single argument is the stop."""
 
     def function(start: Any, stop: Any = None, step: Any = 1) -> LoopRange:
         return LoopRange(kind, (0, start, step) if stop is None else (start, stop, step))
@@ -212,16 +212,19 @@ def _unrolled(kind: LoopKind, summary: str) -> None:
 
 
 for _kind, _summary in (
-    (LoopKind.AFFINE, "A loop whose iterations do not depend on each other; unrolled, in order."),
-    (LoopKind.SEQUENTIAL, "A loop whose iterations run in order."),
-    (LoopKind.STATIC, "A loop that is unrolled."),
+    (LoopKind.AFFINE, "Iterate over independent iterations; unrolled, in order."),
+    (LoopKind.SEQUENTIAL, "Iterate over iterations that run in order."),
+    (LoopKind.STATIC, "Iterate over unrolled iterations."),
 ):
     _unrolled(_kind, _summary)
 
 
 @public
 def fori_loop(lower, upper, body_fun, step=1):
-    """``body_fun(i)`` for ``i`` from ``lower`` to ``upper``, exclusive; bounds may be registers."""
+    """Call ``body_fun(i)`` for ``i`` from ``lower`` to ``upper``, exclusive.
+
+    The bounds may be registers.
+    """
     values = _range(lower, upper, step, "nl.fori_loop")
     if not callable(body_fun):
         raise wrong_kind(body_fun, "a function", "nl.fori_loop", "body_fun")
@@ -236,7 +239,7 @@ def fori_loop(lower, upper, body_fun, step=1):
 
 @public
 def while_loop(init, body_fun):
-    """``r = init``, then ``r = body_fun(r)`` while ``r`` is not 0."""
+    """Set ``r = init``, then ``r = body_fun(r)`` while ``r`` is not 0."""
     register = _condition(init, "init")
 
     def values() -> Iterator[int]:
@@ -249,39 +252,40 @@ def while_loop(init, body_fun):
 
 @public
 def dynamic_range(start, stop=None, step=1):
-    """A loop on the device over registers; deprecated in NKI 0.6, and ended with 0.7."""
+    """Loop on the device over registers; deprecated in NKI 0.6, and removed in 0.7."""
     first, last = (0, start) if stop is None else (start, stop)
     return _on_device(_range(first, last, step, "nl.dynamic_range"))
 
 
 @public
 def program_id(axis=0):
-    """The number of this program along an axis of the launch grid; 0 without one."""
+    """Return the number of this program along an axis of the launch grid; 0 without a grid."""
     return program_along(axis, current().grid or (1,))
 
 
 @public
 def num_programs(axes=0):
-    """How many programs run along the given axes; 1 without a launch grid."""
+    """Return the number of programs along the given axes; 1 without a launch grid."""
     return programs_along(axes, current().grid or (1,))
 
 
 @public
 def program_ndim():
-    """How many dimensions the launch grid has; 0 without one."""
+    """Return the number of dimensions of the launch grid; 0 without a grid."""
     return len(current().grid)
 
 
 def _turns(values: Any, body: Any, **how: bool) -> Iterator[DeviceValue]:
-    """:func:`_on_device` of a body function: what it makes is not used after the loop.
+    """Yield as :func:`_on_device` for a body function; its tensors are invalid after the loop.
 
-    So the migration guide has it ("Tensors declared inside a body function cannot be referenced
-    outside of the loop"); of the bodies of ``nl.dynamic_range`` no page says it.
+    The migration guide says so ("Tensors declared inside a body function cannot be referenced
+    outside
+    of the loop"). For the bodies of ``nl.dynamic_range``, no page says it.
     """
     core = current()
     with core.body(kernel_location()):
         for variable in _on_device(values, body, **how):
-            core.lines.caller = None  # what the kernel calls next is called from the loop's body
+            core.lines.caller = None  # the kernel's next calls come from the loop's body
             if core.lines.tracer is not None:
                 core.lines.watch(kernel=True)
             yield variable
@@ -290,7 +294,7 @@ def _turns(values: Any, body: Any, **how: bool) -> Iterator[DeviceValue]:
 def _on_device(
     values: Any, body: Any = None, *, scalar: bool = False, frozen: bool = True
 ) -> Iterator[DeviceValue]:
-    """The variable of a loop on the device, turn by turn: a register, or a scalar."""
+    """Yield the variable of a device loop for each iteration: a register, or a scalar."""
     loops = current().loops
     if loops.keeps_order:
         raise LOOP_IN_ORDER("the loop, in a with block of nl.no_reorder()")

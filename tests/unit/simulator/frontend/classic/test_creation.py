@@ -94,5 +94,5 @@ def test_iota_of_a_number_is_one_element():
 def test_todays_signature_is_told_as_such():
     tile = {"pattern": [[1, 4]], "offset": 0}
     for given in (tile, {"dst": None}, {"channel_multiplier": 1}):
-        with pytest.raises(SignatureError, match="of today's nki"):
+        with pytest.raises(SignatureError, match="belongs to nki"):
             launch(lambda given=given: nisa.iota(**given))
