@@ -204,7 +204,7 @@ class Filled(Numbers):
         self._array = array
         """The array of all elements, which tracks its own state; None if this is that array."""
         self._rounded: bool | None = None
-        """Whether an array filled at once has errors; None if it was filled piece by piece."""
+        """True if an array filled at once has errors; None if it was filled piece by piece."""
 
     def _whole(self) -> Filled:
         return self if self._array is None else self._array

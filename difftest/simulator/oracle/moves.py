@@ -378,7 +378,7 @@ def topk(use: LiteralUse) -> tuple[Any, Any]:
 
 @means("affine_select")
 def affine_select(use: LiteralUse) -> LiteralResult:
-    """Return ``on_true_tile`` where an affine value of the indices compares with 0, else a number."""
+    """Return ``on_true_tile`` where an affine index value compares with 0, else a number."""
     data = use["on_true_tile"]
     pred = use["pred"]
     pred = pred.reshape(data.shape) if pred.size == data.size else pred

@@ -200,7 +200,7 @@ class LiteralUse:
         self.dtype: DType = call.result.dtype
         self.machine = call.machine
         self.asked: bool | None = False
-        """Whether a matrix product accumulates; None if the kernel leaves this open."""
+        """True if a matrix product accumulates; None if the kernel leaves this open."""
         self.taken: Array = np.zeros(())
         """The simulator's result, for random choices."""
 
