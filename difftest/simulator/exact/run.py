@@ -537,8 +537,8 @@ class ExactRun(NamedTuple):
     outputs : the returned tensors, in the order of the launch's.
     arguments : for each mutable argument, the caller's array and the argument's final values.
     doubts : reasons to trust the run less, or not at all (``Doubt.lost``).
-    narrowed : long sums, and roundings into other dtypes than an argument's or output's. Their errors count as
-        float32's.
+    narrowed : long sums, and roundings into other dtypes than those of arguments and outputs.
+        Their errors count as float32's.
     losses : the loss of each instruction, if requested, largest first.
     """
 
