@@ -354,7 +354,8 @@ def exact_extreme(function: Any) -> Callable[[Bounded, Bounded], Bounded]:
         value = function(left.value, right.value)
         error = None
         if left.error is not None or right.error is not None:
-            (low, high), (least, most) = ends(left), ends(right)
+            low, high = ends(left)
+            least, most = ends(right)
             error = between(value, function(low, least), function(high, most))
         sums = max(left.sums, right.sums)
         dtype = left.dtype if left.dtype == right.dtype else FLOAT32
@@ -368,7 +369,8 @@ def exact_extreme(function: Any) -> Callable[[Bounded, Bounded], Bounded]:
 
 def _ids_of_either(function: Any, left: Bounded, right: Bounded) -> Array:
     """Return the ids of the larger or smaller numbers; 0 where the bounds do not decide which."""
-    (low, high), (least, most) = ends(left), ends(right)
+    low, high = ends(left)
+    least, most = ends(right)
     above = low > most
     below = least > high
     first, second = (above, below) if function is np.maximum else (below, above)

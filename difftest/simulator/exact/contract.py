@@ -95,7 +95,11 @@ def finest_of(operands: Sequence[Any]) -> float:
     """
     tiles = (one._base if isinstance(one, IndirectTile) else one for one in operands)
     dtypes = [tile.dtype for tile in tiles if isinstance(tile, Tile)]
-    wide = [_of(dtype).unit for dtype in dtypes if dtype.itemsize > 1 or _of(dtype).unit]
+    wide = [
+        _rounding_of(dtype).unit
+        for dtype in dtypes
+        if dtype.itemsize > 1 or _rounding_of(dtype).unit
+    ]
     return min(wide, default=math.inf)
 
 
@@ -140,7 +144,7 @@ class ExactSettings(NamedTuple):
     unexcused: frozenset[Stack] = frozenset()
 
 
-def _of(dtype: DType) -> Rounding:
+def _rounding_of(dtype: DType) -> Rounding:
     return ROUNDINGS.get(dtype, Rounding(0.0, 0.0, math.inf))
 
 
@@ -171,7 +175,9 @@ class Contract:
         results: list[DType] = [np.dtype(result) for result in settings.results]
         for result in results:
             self._allow(result)
-        self._again = self._coarsest if any(_of(result).unit for result in results) else math.inf
+        self._again = (
+            self._coarsest if any(_rounding_of(result).unit for result in results) else math.inf
+        )
         self._own = Rounding(self._coarsest, self._floor, math.inf)
         """The rounding that the outputs and ``dtypes`` alone allow; unknown outputs count as
         float32.
@@ -189,25 +195,25 @@ class Contract:
     def allow(self, dtype: DType) -> None:
         """Let the kernel round into the dtype of an argument."""
         self._allow(dtype)
-        self._widest = min(self._widest, _of(dtype).unit or math.inf)
+        self._widest = min(self._widest, _rounding_of(dtype).unit or math.inf)
 
     def _allow(self, dtype: DType) -> None:
-        self._sure = max(self._sure, _of(dtype).unit)
+        self._sure = max(self._sure, _rounding_of(dtype).unit)
         self._coarsest = max(self._coarsest, self._sure)
-        self._floor = max(self._floor, _of(dtype).tiny)
+        self._floor = max(self._floor, _rounding_of(dtype).tiny)
 
     def may_return(self, dtype: DType) -> None:
         """Allow the dtype of a tensor in HBM: it may be an output, or scratch."""
         if not self.settings.results:
-            self._coarsest = max(self._coarsest, _of(dtype).unit)
-            self._floor = max(self._floor, _of(dtype).tiny)
+            self._coarsest = max(self._coarsest, _rounding_of(dtype).unit)
+            self._floor = max(self._floor, _rounding_of(dtype).tiny)
 
     def without_scratch(self, outputs: Sequence[DType]) -> ExactSettings | None:
         """Return the settings of a second run that knows the outputs; None if it is not needed.
 
         It is needed if scratch tensors excused roundings, or if an output came after its roundings.
         """
-        units = [_of(output).unit for output in outputs]
+        units = [_rounding_of(output).unit for output in outputs]
         own = max([self._own.unit, *units])
         calls = {call for call, unit in self._followed.items() if unit > own} - self.excused
         unexcused = self.settings.unexcused | calls

@@ -25,7 +25,9 @@ from difftest.simulator.trace import Area
 
 _BYTE = np.dtype(np.uint8)
 _OWNER = np.dtype(np.uint32)
-_BEFORE, _MACHINE, _FIRST = 0, 1, 2
+_BEFORE = 0
+_MACHINE = 1
+_FIRST = 2
 """Owners of bytes: unwritten since tensors share them, exact in the machine's own bits, or last
 written with rounded values by the tensor with the id 0.
 """

@@ -44,7 +44,8 @@ class PlacesOfEight(NamedTuple):
 
 def look_up(data: Bounded, vals: Bounded, *, backwards: bool = False) -> PlacesOfEight:
     """Return the places of 8 values in the data, as the machine's ``matches`` finds them."""
-    lines, wanted = rows(data.value), rows(vals.value)
+    lines = rows(data.value)
+    wanted = rows(vals.value)
     near, far = (
         np.zeros(plane.shape) if x.error is None else rows(element_bounds(x))
         for x, plane in ((data, lines), (vals, wanted))

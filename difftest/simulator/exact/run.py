@@ -178,19 +178,19 @@ class Shadow(Follower):
             if self._sums or plan.multiplies:
                 self._chain = chain_of(operands, plan.multiplies)
         if self.contract.follows:
-            self._follow(plan, call, issued)
+            self._note_narrowed(plan, call, issued)
         results: Any = None
         if plan.in_bits:
             self.sure(*[value for value in values if isinstance(value, Bounded)])
         elif plan.rule is not None:
             results = plan.rule(self, call, *values)
         else:
-            results = self._lifted(call, values, issued)
+            results = self._run_meaning(call, values, issued)
         if call.reads_dst and isinstance(dst, Tile):
-            results = self._added(call, results, dst)
+            results = self._add_to_dst(call, results, dst)
         first, *rest = results if type(results) is tuple else (results,)
         if not call.is_simple:
-            first, where = self._through_indices(plan, call, (first, dst, operands), where)
+            first, where = self._resolve_indices(plan, call, (first, dst, operands), where)
         if plan.by_dma:
             first = first.shaped(lambda array: array.reshape(dst.shape))
         self._pending.append(_pending(dst, first, where))
@@ -198,7 +198,7 @@ class Shadow(Follower):
             rows = zip_longest(others, rest)
             self._pending += [_pending(tile, part, None) for tile, part in rows if tile is not None]
 
-    def _follow(self, plan: Plan, call: CheckedCall, issued: InstructionUse) -> None:
+    def _note_narrowed(self, plan: Plan, call: CheckedCall, issued: InstructionUse) -> None:
         """Note the roundings of wider values that an instruction's operands depend on.
 
         Roundings behind the operands of a matrix product are excused: it needs operands of one
@@ -216,7 +216,7 @@ class Shadow(Follower):
         finest = finest_of(issued.operands)
         self._chain = self._chain._replace(narrowed=narrowed, finest=finest)
 
-    def _lifted(self, call: CheckedCall, values: list[Any], issued: InstructionUse) -> Any:
+    def _run_meaning(self, call: CheckedCall, values: list[Any], issued: InstructionUse) -> Any:
         """Return the results of the record's own meaning, applied to numbers with bounds."""
         instruction = call.instruction
         inner = issued.inner
@@ -239,16 +239,18 @@ class Shadow(Follower):
                 registers.accumulators, registers.exact = registers.exact, registers.accumulators
         if type(results) is MaskedValues:
             return self._masked(results, issued.dst)
-        return tuple(map(_numbers, results)) if type(results) is tuple else _numbers(results)
+        return (
+            tuple(map(_held_numbers, results)) if type(results) is tuple else _held_numbers(results)
+        )
 
     def _masked(self, result: MaskedValues, dst: Any) -> MaskedValues:
         """Return a result of chosen elements; where the choice is open, the bound holds both."""
         chosen: Any = result.chosen
         unsure = doubtful_truth(chosen.held) if isinstance(chosen, Numbers) else None
         if unsure is None or not unsure.any() or not isinstance(dst, Tile):
-            return _numbers(result)  # type: ignore[no-any-return]
+            return _held_numbers(result)  # type: ignore[no-any-return]
         self.doubt("a rounded value decides", lost=False)
-        values = _numbers(result.values)
+        values = _held_numbers(result.values)
         truth = chosen.held.value != 0
         if values is None:
             values = Bounded(result.values.astype(np.float64))
@@ -256,7 +258,7 @@ class Shadow(Follower):
         made: Any = chosen_from(truth, unsure, values, kept)
         return MaskedValues(made, truth | unsure)
 
-    def _added(self, call: CheckedCall, numbers: Bounded, dst: Tile) -> Bounded:
+    def _add_to_dst(self, call: CheckedCall, numbers: Bounded, dst: Tile) -> Bounded:
         """Add ``numbers`` to the values of ``dst``; add a product only to an earlier product."""
         missing = dst._fresh() if "product" in call.operands else None
         if call.options.get("accumulate", True) is None and missing is None:
@@ -277,7 +279,7 @@ class Shadow(Follower):
             return self.stored(operand._base, computed=plan.computed).shaped(operand._take)
         return operand
 
-    def _through_indices(self, plan: Plan, call: CheckedCall, moved: Any, where: Any) -> Any:
+    def _resolve_indices(self, plan: Plan, call: CheckedCall, moved: Any, where: Any) -> Any:
         """Return the numbers for a destination, and the elements written.
 
         Indices may be out of bounds, or name a place twice.
@@ -491,7 +493,7 @@ def _spread_over(where: Array, chosen: Array) -> Array:
     return full
 
 
-def _numbers(result: Any) -> Any:
+def _held_numbers(result: Any) -> Any:
     """Return the numbers of a meaning's result.
 
     For a plain array return None: the machine has the same elements.
@@ -502,7 +504,7 @@ def _numbers(result: Any) -> Any:
         return None
     chosen: Any = result.chosen
     plain = chosen.settled() != 0 if isinstance(chosen, Numbers) else chosen
-    return MaskedValues(_numbers(result.values), plain)
+    return MaskedValues(_held_numbers(result.values), plain)
 
 
 def _pending(tile: Any, result: Any, where: Array | None) -> Pending:

@@ -142,7 +142,7 @@ def name_of_operator(op: object, names: Mapping[Any, str]) -> str | None:
     return name
 
 
-def _not_one_of(ops: Iterable[str], op: Any, where: str, what: str) -> NkiError:
+def _unknown_operator(ops: Iterable[str], op: Any, where: str, what: str) -> NkiError:
     """Return the error for an operator, with its name instead of its address."""
     name = getattr(op, "nki_name", None) or getattr(op, "__name__", repr(op))
     rule = f"takes an {what} of nki.language (or its NumPy equivalent)"
@@ -161,7 +161,7 @@ def alu_op(op: object, where: str, ops: Mapping[str, AluOp] = ALU_OPS) -> AluOp:
     name = name_of_operator(op, _NUMPY_NAMES)
     operation = ops.get(_REDUCTION_NAMES.get(name, name) if name else "")
     if operation is None:
-        raise _not_one_of(ops, op, where, "operator")
+        raise _unknown_operator(ops, op, where, "operator")
     return operation
 
 
@@ -306,7 +306,7 @@ def activation_name(op: object, where: str) -> str:
     """Return the name of the activation function for ``op``, an ``nl`` or NumPy function."""
     name = name_of_operator(op, _FUNCTION_NAMES)
     if name not in ACTIVATIONS:
-        raise _not_one_of(ACTIVATIONS, op, where, "activation function")
+        raise _unknown_operator(ACTIVATIONS, op, where, "activation function")
     return str(name)
 
 

@@ -68,19 +68,19 @@ class Observer(Follower):
         """Look for new NaN and infinities in results, and for rounded integers."""
         if self.alarm and issued.inner is None:
             self.alarm = False
-            _look(current(), issued, results, in_place=call.instruction.in_place)
+            _find_new(current(), issued, results, in_place=call.instruction.in_place)
         if call.counts and issued.undefined is None and (self.anomalies or is_rounded(results)):
             look_for_rounding(current(), call, issued, results)
 
     def note(self, what: AnomalyKind) -> None:
         """Note that an instruction produced such values: from now on stores are checked."""
         if not self.made:
-            self.after = self._stored
+            self.after = self._check_store
             core = current()
             core.followers = Followers(*core.followers.all)
         self.made.add(what)
 
-    def _stored(self, call: CheckedCall, issued: InstructionUse) -> None:
+    def _check_store(self, call: CheckedCall, issued: InstructionUse) -> None:
         """Record NaN and infinities from instructions that go to HBM."""
         dst = issued.dst
         if not (dst._in_hbm and is_float(dst.dtype)):
@@ -129,7 +129,7 @@ def record_anomaly(
 # -- NaN and infinities ----------------------------------------------------------------------------
 
 
-def _look(core: Core, issued: InstructionUse, results: Any, *, in_place: bool) -> None:
+def _find_new(core: Core, issued: InstructionUse, results: Any, *, in_place: bool) -> None:
     """Look, after an alarm, for NaN and infinities in the results but not in the operands.
 
     If the result is already written (``in_place``), it is checked only if all operands are finite.
@@ -139,12 +139,12 @@ def _look(core: Core, issued: InstructionUse, results: Any, *, in_place: bool) -
     if in_place:
         finite = all(np.isfinite(held).all() for held in read)
         if isinstance(issued.dst, Tile) and is_float(issued.dst.dtype) and finite:
-            _judge(core, issued.dst._values(unwritten=True), [])
+            _record_new(core, issued.dst._values(unwritten=True), [])
         return
     first = results[0] if type(results) is tuple else results
     values = first.values if type(first) is MaskedValues else first
     if isinstance(values, np.ndarray) and values.dtype.kind == "f":
-        _judge(core, values, [held for held in read if held.dtype.kind == "f"])
+        _record_new(core, values, [held for held in read if held.dtype.kind == "f"])
 
 
 def overflowed(values: Array, rounded: Array) -> None:
@@ -158,7 +158,7 @@ def overflowed(values: Array, rounded: Array) -> None:
         core.followers.observer.note(AnomalyKind.INFINITY_MADE)
 
 
-def _judge(core: Core, values: Array, read: list[Array]) -> None:
+def _record_new(core: Core, values: Array, read: list[Array]) -> None:
     """Record the NaN and infinities of ``values`` that the operands do not explain."""
     for what, test in ((AnomalyKind.NAN_MADE, np.isnan), (AnomalyKind.INFINITY_MADE, np.isinf)):
         mask = test(values)
@@ -357,7 +357,7 @@ def look_for_rounding(core: Core, call: CheckedCall, issued: InstructionUse, res
         tile._engine_values(unwritten=True).astype(np.float64) if isinstance(tile, Tile) else tile
         for tile in (*issued.operands, *([issued.dst] if call.reads_dst else []))
     ]
-    with _as_before(core):
+    with _without_trace(core):
         registers = core.registers
         registers.accumulators = {
             name: held.copy() for name, held in registers.accumulators.items()
@@ -382,7 +382,7 @@ def look_for_rounding(core: Core, call: CheckedCall, issued: InstructionUse, res
 
 
 @contextlib.contextmanager
-def _as_before(core: Core) -> Iterator[None]:
+def _without_trace(core: Core) -> Iterator[None]:
     """Run a block without a trace: restore registers and followers afterwards."""
     registers = core.registers.accumulators
     followers = core.followers
@@ -391,4 +391,5 @@ def _as_before(core: Core) -> Iterator[None]:
         with muted():
             yield
     finally:
-        core.registers.accumulators, core.followers = registers, followers
+        core.registers.accumulators = registers
+        core.followers = followers

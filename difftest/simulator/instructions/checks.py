@@ -139,22 +139,44 @@ def check_call(core: Core, issued: InstructionUse, alike: CheckedCall | None = N
     operands = list(zip(instruction.operands, issued.operands, strict=True))
     targets = list(zip(instruction.destinations, (issued.dst, *issued.others), strict=False))
     targets = [(role, tile) for role, tile in targets if tile is not None]
-    from_hbm = []
-    for role, tile in operands:
-        if _is_taken_from_hbm(core, role, tile):
-            from_hbm.append(role)
-        elif alike is None or alike.from_hbm:  # the other call may have read from HBM
-            _need(instruction, role, tile)
-    for role, tile in targets if alike is None else ():
-        _need(instruction, role, tile)
-    sides = [{r.name: _described(r, tile) for r, tile in side} for side in (operands, targets)]
-    call = _begun(core, issued, *sides) if alike is None else alike.alike(*sides)
+    # a call that differs in shapes may have read from HBM
+    is_new = alike is None or alike.from_hbm
+    from_hbm = _roles_from_hbm(core, instruction, operands, is_new=is_new)
+    if alike is None:
+        for role, tile in targets:
+            _check_operand(instruction, role, tile)
+    sides = [{r.name: _descriptor_of(r, tile) for r, tile in side} for side in (operands, targets)]
+    call = _new_call(core, issued, *sides) if alike is None else alike.alike(*sides)
     call.from_hbm = bool(from_hbm)
     for role in from_hbm:
         call.remark(functools.partial(_from_hbm, call, role), report_undefined)
     _check_vectors(call)
     for rule in (*instruction.only.get(call.dialect, ()), *instruction.rules):
         rule(call)
+    _set_result(call)
+    if alike is None:
+        call.reads_dst = instruction.reads_dst(call)
+        call.reduces = _may_reduce(call)
+        _prepare_event(call, issued)
+    return call
+
+
+def _roles_from_hbm(
+    core: Core, instruction: Instruction, operands: Sequence[tuple[Role, Any]], *, is_new: bool
+) -> list[Role]:
+    """Return the roles of operands in HBM; check the other operands if the call is new."""
+    from_hbm = []
+    for role, tile in operands:
+        if _is_taken_from_hbm(core, role, tile):
+            from_hbm.append(role)
+        elif is_new:
+            _check_operand(instruction, role, tile)
+    return from_hbm
+
+
+def _set_result(call: CheckedCall) -> None:
+    """Set the call's result, and check the shapes of operands and destinations."""
+    instruction = call.instruction
     for role in instruction.operands:
         if role.shape is not None:
             _check_shape(call, role, call.operands[role.name], "takes")
@@ -162,13 +184,13 @@ def check_call(core: Core, issued: InstructionUse, alike: CheckedCall | None = N
     _check_result(call)
     for role in instruction.destinations:
         _check_shape(call, role, call.destinations.get(role.name), "writes")
-    if alike is None:
-        call.reads_dst = instruction.reads_dst(call)
-        command = call.options.get("reduce_cmd")
-        takes_part = command is not Accumulate.IDLE or "reduce_res" in call.destinations
-        call.reduces = command is not None and takes_part
-        _foresee_event(call, issued)
-    return call
+
+
+def _may_reduce(call: CheckedCall) -> bool:
+    """Return whether the engine's registers may take part."""
+    command = call.options.get("reduce_cmd")
+    takes_part = command is not Accumulate.IDLE or "reduce_res" in call.destinations
+    return command is not None and takes_part
 
 
 def _is_taken_from_hbm(core: Core, role: Role, operand: Any) -> bool:
@@ -188,7 +210,7 @@ def _from_hbm(call: CheckedCall, role: Role) -> BufferError:
     return wrong_buffer(call.operands[role.name], role.name, call.name, role.buffers)
 
 
-def _begun(core: Core, issued: InstructionUse, operands: Any, destinations: Any) -> CheckedCall:
+def _new_call(core: Core, issued: InstructionUse, operands: Any, destinations: Any) -> CheckedCall:
     """Return a call with its options and the engine that runs it."""
     instruction = issued.instruction
     table = {**instruction.defaults, **dict(zip(instruction.options, issued.options, strict=False))}
@@ -203,7 +225,7 @@ def _begun(core: Core, issued: InstructionUse, operands: Any, destinations: Any)
     return call
 
 
-def _foresee_event(call: CheckedCall, issued: InstructionUse) -> None:
+def _prepare_event(call: CheckedCall, issued: InstructionUse) -> None:
     """Store the parts of a simple call's event that do not depend on a use."""
     operands = issued.operands
     call.is_indirect = any(isinstance(tile, IndirectTile) for tile in (issued.dst, *operands))
@@ -214,7 +236,7 @@ def _foresee_event(call: CheckedCall, issued: InstructionUse) -> None:
     names = issued.sources or list(compress(roles, call.are_tiles))
     call.roles = ("dst", *names, *(("dst",) if call.reads_dst else ()))
     places = [k for k, value in enumerate(operands) if is_number(value) or isinstance(value, Index)]
-    call.numbers = _chooser(places, operands)
+    call.numbers = _number_getter(places, operands)
     numbers = tuple(roles[place] for place in places)
     facts = {**call.instruction.facts(call), **dict(issued.said)}
     attributes = Attributes(**facts)
@@ -224,7 +246,7 @@ def _foresee_event(call: CheckedCall, issued: InstructionUse) -> None:
     )
 
 
-def _chooser(
+def _number_getter(
     places: Sequence[int], operands: Sequence[Any]
 ) -> Callable[[tuple[Any, ...]], tuple[Any, ...]] | None:
     """Return a function for the operands at these places; it runs for each event."""
@@ -260,7 +282,7 @@ def plain_value(value: Any) -> Any:
     raise wrong_kind(value, "options that are numbers, names or tuples of them", "an instruction")
 
 
-def _need(instruction: Instruction, role: Role, operand: Any) -> None:
+def _check_operand(instruction: Instruction, role: Role, operand: Any) -> None:
     """Require an operand of the role's kind, memory and dtype."""
     where = instruction.name
     name = role.name
@@ -288,7 +310,7 @@ def _need(instruction: Instruction, role: Role, operand: Any) -> None:
         raise call_error(where, rule, did, received, error=DtypeError, limit=limit, remedy=remedy)
 
 
-def _described(role: Role, operand: Any) -> Any:
+def _descriptor_of(role: Role, operand: Any) -> Any:
     """Return a descriptor for a tile, the type for a number, None for an absent operand."""
     if isinstance(operand, (Tile, IndirectTile)):
         return operand._descriptor(role.name, blocks=role.blocks)

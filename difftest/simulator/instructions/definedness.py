@@ -46,11 +46,12 @@ from difftest.simulator.strictness import report_undefined
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import AnomalyKind, Origin
 
-UNWRITTEN, UNDEFINED = "unwritten", "undefined"
+UNWRITTEN = "unwritten"
+UNDEFINED = "undefined"
 """Kinds of undefined elements, as the reduction registers' origins name them."""
 KINDS = {UNDEFINED: MASKED_BITS, UNWRITTEN: UNWRITTEN_BITS}
 """The marks of each kind."""
-_ACCOUNT = " marks"
+_MARKS_SUFFIX = " marks"
 """The suffix of an engine's name for its registers' marks."""
 _NO_VALUE = np.float32(0)
 """The value of elements that are only moved: their places alone matter."""
@@ -82,15 +83,15 @@ class UndefinedOperands:
         for place, operand in enumerate(operands):
             if isinstance(operand, IndirectTile):
                 index_tiles = operand._index_tiles
-                self._leave_out(place, undefined_places(operand), operand._base, *index_tiles)
+                self._add_masked(place, undefined_places(operand), operand._base, *index_tiles)
             if isinstance(operand, (Tile, IndirectTile)) and operand._storage.validity is not None:
                 operand._check_bounds()
                 never = self._kept(place, operand._unwritten(NOT_WRITTEN))
                 if never is not None:
                     self.never[place] = never
-                self._leave_out(place, operand._unwritten(FROM_MASKED, LEFT_OUT), operand)
+                self._add_masked(place, operand._unwritten(FROM_MASKED, LEFT_OUT), operand)
         if call.reads_dst and isinstance(dst, Tile):
-            self._leave_out(len(operands), dst._unwritten(FROM_MASKED, FROM_MASKED), dst)
+            self._add_masked(len(operands), dst._unwritten(FROM_MASKED, FROM_MASKED), dst)
         for masks in (self.never, self.left):
             for place, mask in masks.items():
                 access = self.accesses[place]
@@ -107,7 +108,7 @@ class UndefinedOperands:
         kept = missing & operand_mask(role, access._tile_shape(), inner).reshape(missing.shape)
         return kept if kept.any() else None
 
-    def _leave_out(self, place: int, left: Array | None, *tiles: Tile | IndirectTile) -> None:
+    def _add_masked(self, place: int, left: Array | None, *tiles: Tile | IndirectTile) -> None:
         left = self._kept(place, left)
         if left is not None and left.any():
             self.left[place] = left | self.left.get(place, False)
@@ -143,7 +144,7 @@ class UndefinedOperands:
         observer = self.core.followers.observer
         if not (self.never or self.left or (registers.origins and self.call.reduces)):
             return compute(self.call, *values)
-        if not self._has_some():
+        if not self._are_written():
             return self.results(compute)
         before = {name: held.copy() for name, held in registers.accumulators.items()}
         sights = observer and len(observer.anomalies)
@@ -156,9 +157,9 @@ class UndefinedOperands:
                 if not self.named & UNWRITTEN_BITS:
                     raise
                 outcome = None
-            apart = list(map(_apart, outcome if type(outcome) is tuple else (outcome,)))
+            apart = list(map(_split_marks, outcome if type(outcome) is tuple else (outcome,)))
             self.planes = [plane for _, plane in apart]
-            done = self._may_go_on()
+            done = self._may_propagate()
         finally:
             if not done:
                 registers.accumulators = before
@@ -197,10 +198,10 @@ class UndefinedOperands:
         if old is not None and call.options.get("accumulate", True) is None:
             # it adds only where a matmul wrote
             old = old & (False if dst._storage.products is None else dst._in_product())
-        self._has_some()
-        self._move()
-        if not self._may_go_on():
-            self._move()
+        self._are_written()
+        self._mark_moves()
+        if not self._may_propagate():
+            self._mark_moves()
         own = len(self.issued.operands)
         for kind, missing in ((MASKED_BITS, self.left.get(own)), (UNWRITTEN_BITS, old)):
             if missing is not None and missing.any():
@@ -209,7 +210,7 @@ class UndefinedOperands:
                 if kind == UNWRITTEN_BITS:
                     self.origins[UNWRITTEN] = self.origins[UNWRITTEN] or dst._origin("")
 
-    def _move(self) -> None:
+    def _mark_moves(self) -> None:
         """Set the marks of the new elements of ``dst``."""
         call = self.call
         shape = self.call.result.shape
@@ -225,7 +226,7 @@ class UndefinedOperands:
 
     # -- unwritten elements ------------------------------------------------------------------------
 
-    def _has_some(self) -> bool:
+    def _are_written(self) -> bool:
         """Return whether each operand has a written element; if not, report the error.
 
         If the report does not raise, the operand counts as written.
@@ -233,14 +234,14 @@ class UndefinedOperands:
         if self.where is None or self.issued.inner is not None:
             for place, missing in self.never.items():
                 if self._whole(place, missing):
-                    self._refuse(place)
+                    self._report_unwritten(place)
                     return False
         return True
 
     def _whole(self, place: int, missing: Array) -> bool:
         return bool((missing == self._kept(place, np.ones_like(missing))).all())
 
-    def _refuse(self, place: int) -> None:
+    def _report_unwritten(self, place: int) -> None:
         """Report an unwritten operand; if that is no error, count it as written."""
         report_undefined(unwritten_error(self.accesses[place], self.never[place]))
         for other in self.never:
@@ -248,7 +249,7 @@ class UndefinedOperands:
         self.never = {}
         self.named = 0
 
-    def _may_go_on(self) -> bool:
+    def _may_propagate(self) -> bool:
         """Return whether unwritten elements may propagate; if not, report the error.
 
         If the report does not raise, the elements count as written.
@@ -269,7 +270,7 @@ class UndefinedOperands:
                 if not lost.any() and not (whole and self.issued.inner is not None):
                     continue
             if bit & self.named or lost.all() or whole or (is_kept and lost.any()):
-                self._refuse(place)
+                self._report_unwritten(place)
                 return False
             origin = self.origins[UNWRITTEN]
             self.origins[UNWRITTEN] = origin or self.accesses[place]._origin(
@@ -284,8 +285,8 @@ class UndefinedOperands:
         if not self.call.reduces:
             return
         held: dict[str, Any] = self.core.registers.accumulators
-        for engine in [name for name in held if not name.endswith(_ACCOUNT)]:
-            plane = held.pop(engine + _ACCOUNT, None)
+        for engine in [name for name in held if not name.endswith(_MARKS_SUFFIX)]:
+            plane = held.pop(engine + _MARKS_SUFFIX, None)
             plane = np.zeros(held[engine].shape, TAINT_DTYPE) if plane is None else plane
             held[engine] = TaintedArray(self, held[engine], plane)
 
@@ -305,7 +306,7 @@ class UndefinedOperands:
                     registers.origins[name] = origin
                     plane |= np.where(chosen, taint_bit(REGISTERS, marks), 0)
             if plane.any():
-                registers.accumulators[engine + _ACCOUNT] = plane
+                registers.accumulators[engine + _MARKS_SUFFIX] = plane
 
     # -- after the results are written -------------------------------------------------------------
 
@@ -405,14 +406,15 @@ class UndefinedOperands:
             dst._doubt(unsure, origin)
 
 
-def _apart(result: Any) -> tuple[Any, Any]:
+def _split_marks(result: Any) -> tuple[Any, Any]:
     """Return plain results and their marks."""
     if isinstance(result, TaintedArray):
         return result.values, result.taint
     if type(result) is not MaskedValues:
         return result, np.zeros((), TAINT_DTYPE)
-    (values, plane), (chosen, whether) = _apart(result.values), _apart(result.chosen)
-    return MaskedValues(values, chosen), np.where(chosen, plane, 0) | whether
+    values, plane = _split_marks(result.values)
+    chosen, chosen_plane = _split_marks(result.chosen)
+    return MaskedValues(values, chosen), np.where(chosen, plane, 0) | chosen_plane
 
 
 # -- unwritten indices -----------------------------------------------------------------------------

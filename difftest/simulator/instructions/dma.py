@@ -337,7 +337,7 @@ def _into_sbuf(call: CheckedCall) -> None:
         raise wrong_buffer(dst, "dst", call.name, SBUF_ONLY)
 
 
-def _of_the_source(call: CheckedCall) -> IterationSpace:
+def _source_iterations(call: CheckedCall) -> IterationSpace:
     """Return the source as a mask's range."""
     shape: Shape = call["src"].shape
     return IterationSpace(
@@ -367,7 +367,7 @@ def turned(call: CheckedCall, plane: Array) -> Array:
     only={"nki": (_into_sbuf, one_dtype("src", "dst"), _descriptors_transpose)},
     result=_turned,
     in_place=True,
-    walk=_of_the_source,
+    walk=_source_iterations,
     moves=turned,
     fit=DestinationFit.EXACT,
     purpose=Purpose.TRANSPOSE,

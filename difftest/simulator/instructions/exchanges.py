@@ -247,7 +247,8 @@ def _like_src(call: CheckedCall) -> Shape:
 
 def _gathered(call: CheckedCall) -> Shape:
     """Return the shape of all members' ``src``, concatenated along the dimension."""
-    dim, ranks = call["collective_dim"], len(call["replica_group"])
+    dim = call["collective_dim"]
+    ranks = len(call["replica_group"])
     return tuple(size * ranks if k == dim else size for k, size in enumerate(_like_src(call)))
 
 
@@ -279,7 +280,7 @@ def _collective(
     return effect(Engine.DMA, **{**fields, **other})
 
 
-def _makes(make: Callable[[EffectUse, list[Array], Any], Array]) -> Callable[[EffectUse], None]:
+def _fills_dst(make: Callable[[EffectUse, list[Array], Any], Array]) -> Callable[[EffectUse], None]:
     """Return the meaning that fills ``dst`` from the ``src`` of all members."""
 
     @wraps(make)
@@ -290,37 +291,37 @@ def _makes(make: Callable[[EffectUse, list[Array], Any], Array]) -> Callable[[Ef
     return meaning
 
 
-def _place(act: EffectUse) -> int:
+def _position(act: EffectUse) -> int:
     """Return this rank's position among the members."""
     return act.meeting.members.index(act.meeting.me)
 
 
 @_collective("op", rules=(_OP,))
-@_makes
+@_fills_dst
 def all_reduce(act: EffectUse, arrays: list[Array], op: Any) -> Array:
     """``dst`` is the reduction of the group's ``src`` by ``op``: add, minimum or maximum."""
     return reduce(op, arrays)
 
 
 @_collective("collective_dim", rules=(_along,), shape=_gathered)
-@_makes
+@_fills_dst
 def all_gather(act: EffectUse, arrays: list[Array], op: Any) -> Array:
     """``dst`` is the group's ``src`` side by side along a dimension, in the group's order."""
     return np.concatenate(arrays, axis=act.call["collective_dim"])
 
 
 @_collective("collective_dim", "op", rules=(_DIM, _OP, _divides), shape=_part)
-@_makes
+@_fills_dst
 def reduce_scatter(act: EffectUse, arrays: list[Array], op: Any) -> Array:
     """``dst`` is this rank's part of the reduction of the group's ``src``."""
-    return np.split(reduce(op, arrays), len(arrays))[_place(act)]
+    return np.split(reduce(op, arrays), len(arrays))[_position(act)]
 
 
 @_collective("collective_dim", rules=(_DIM, _divides), buffers=HBM, purpose=Purpose.EXCHANGE)
-@_makes
+@_fills_dst
 def all_to_all(act: EffectUse, arrays: list[Array], op: Any) -> Array:
     """``dst`` is this rank's part of each ``src`` of the group, side by side."""
-    return np.concatenate([np.split(array, len(arrays))[_place(act)] for array in arrays])
+    return np.concatenate([np.split(array, len(arrays))[_position(act)] for array in arrays])
 
 
 @_collective("source_target_pairs", buffers=HBM)
@@ -337,14 +338,14 @@ def collective_permute(act: EffectUse) -> None:
 @_collective("channel_ids")
 def collective_permute_implicit(act: EffectUse) -> None:
     """``dst`` is ``src`` of the rank before this one in the ring."""
-    act.take(act.messages[_place(act) - 1][0])
+    act.take(act.messages[_position(act) - 1][0])
 
 
 @_collective("channel_ids", "op", srcs=("src", "src1"), rules=(_OP, same_shape("src", "src1")))
 def collective_permute_implicit_reduce(act: EffectUse) -> None:
     """``dst`` is ``op(src, src1)`` of the rank before this one in the ring."""
     op = _REDUCTIONS[act.call["op"].name]
-    act.take(combined(act.messages[_place(act) - 1], lambda pair, op: op(*pair), op))
+    act.take(combined(act.messages[_position(act) - 1], lambda pair, op: op(*pair), op))
 
 
 # -- sizes in a tensor: flat buffers; each rank sends some elements --------------------
@@ -423,7 +424,7 @@ def _receive(act: EffectUse) -> None:
     """Put the chunks into their slots of ``dst``, and their counts into the metadata."""
     dst = act.writes["dst"]
     displaced = act.call["has_rdispls"]
-    came = [sent[_place(act)] for sent in act.messages]
+    came = [sent[_position(act)] for sent in act.messages]
     counts = [sent.values.size for sent in came]
     slot = dst.size // len(came)
     places = _numbers(act, 3) if displaced else [slot * sender for sender in range(len(came))]

@@ -70,10 +70,10 @@ def issue(
     tape = core.tape
     if tape is None or tape.busy:
         return run_instruction(core, InstructionUse(instruction, operands, options, **how))
-    return tape.noted("issue", _issued, core, instruction, operands, options, **how)
+    return tape.noted("issue", _run_issued, core, instruction, operands, options, **how)
 
 
-def _issued(core: Core, *args: Any, **how: Any) -> Any:
+def _run_issued(core: Core, *args: Any, **how: Any) -> Any:
     return run_instruction(core, InstructionUse(*args, **how))
 
 
@@ -98,16 +98,16 @@ def run_instruction(core: Core, issued: InstructionUse) -> Any:
     if _reads_gaps(core, call, issued):
         issued.undefined = UndefinedOperands(core, call, issued)
     in_place = call.instruction.in_place
-    results = (_let_move if in_place else _results)(call, issued)
+    results = (_run_in_place if in_place else _compute)(call, issued)
     if observer is not None and (observer.alarm or call.counts):
         observer.look(call, issued, results)
     if not in_place:
-        _put(call, issued, results, in_part)
+        _write_results(call, issued, results, in_part)
     if issued.undefined is not None:
         issued.undefined.commit(issued.where)
     for tell in core.followers.after:
         tell(call, issued)
-    _record(core, call, issued, in_part)
+    _record_accesses(core, call, issued, in_part)
     return issued.dst
 
 
@@ -135,7 +135,7 @@ def _reads_gaps(core: Core, call: CheckedCall, issued: InstructionUse) -> bool:
     return call.is_indirect or (call.reads_dst and issued.dst._storage.validity is not None)
 
 
-def _let_move(call: CheckedCall, issued: InstructionUse) -> None:
+def _run_in_place(call: CheckedCall, issued: InstructionUse) -> None:
     """Run an instruction that reads its operands and writes ``dst`` by itself."""
     if issued.undefined is not None:
         issued.undefined.predict()
@@ -144,7 +144,7 @@ def _let_move(call: CheckedCall, issued: InstructionUse) -> None:
         issued.where = written
 
 
-def _results(call: CheckedCall, issued: InstructionUse) -> Any:
+def _compute(call: CheckedCall, issued: InstructionUse) -> Any:
     """Compute the instruction's meaning from its operands' values."""
     compute = call.instruction.meaning
     if issued.inner is not None:
@@ -156,7 +156,9 @@ def _results(call: CheckedCall, issued: InstructionUse) -> Any:
     )
 
 
-def _put(call: CheckedCall, issued: InstructionUse, results: Any, in_part: list[Part]) -> None:
+def _write_results(
+    call: CheckedCall, issued: InstructionUse, results: Any, in_part: list[Part]
+) -> None:
     """Write results to the destinations, and set ``where`` to the written elements of ``dst``.
 
     Further destinations that are written in part are appended to ``in_part``.
@@ -185,7 +187,9 @@ def _put(call: CheckedCall, issued: InstructionUse, results: Any, in_part: list[
             write(tile, value)
 
 
-def _record(core: Core, call: CheckedCall, issued: InstructionUse, in_part: list[Part]) -> None:
+def _record_accesses(
+    core: Core, call: CheckedCall, issued: InstructionUse, in_part: list[Part]
+) -> None:
     """Record the reads and writes of an instruction."""
     dst = issued.dst
     operands = issued.operands
@@ -253,12 +257,18 @@ def checked_call(core: Core, issued: InstructionUse) -> CheckedCall:
     """Return the checked call for these operands, from the kept calls if possible."""
     core.issued = issued
     dst = issued.dst
+    if dst is None:
+        written = None
+    elif isinstance(dst, Tile):
+        written = dst._signature()
+    else:
+        written = _signature(dst)
     key: tuple[Any, ...] = (
         issued.instruction,
         issued.options,
         issued.dtype,
         issued.engine,
-        None if dst is None else dst._signature() if isinstance(dst, Tile) else _signature(dst),
+        written,
         *[
             operand._signature() if isinstance(operand, Tile) else _signature(operand)
             for operand in issued.operands
@@ -272,16 +282,16 @@ def checked_call(core: Core, issued: InstructionUse) -> CheckedCall:
         key = (False, *key)
     calls = core.calls
     call: CheckedCall | None = calls.get(key)
-    if call is None or (call.is_ambiguous and _is_other(call, issued)):
+    if call is None or (call.is_ambiguous and _has_other_options(call, issued)):
         if len(calls) >= _KEPT:
             calls.clear()
-        call = calls[key] = _checked(core, issued)
+        call = calls[key] = _check(core, issued)
     for judge, error in call.remarks:
         judge(error())
     return call
 
 
-def _checked(core: Core, issued: InstructionUse) -> CheckedCall:
+def _check(core: Core, issued: InstructionUse) -> CheckedCall:
     """Check a call; only its shapes, if a call that differs in shapes alone passed before."""
     named = (issued.left_of or issued).dst is not None
     tiles = [
@@ -291,7 +301,7 @@ def _checked(core: Core, issued: InstructionUse) -> CheckedCall:
     options = issued.instruction, issued.options, issued.said
     key = "alike", *options, issued.dtype, issued.engine, named, *tiles
     alike: CheckedCall | None = core.calls.get(key)
-    if alike is not None and not (alike.is_ambiguous and _is_other(alike, issued)):
+    if alike is not None and not (alike.is_ambiguous and _has_other_options(alike, issued)):
         return check_call(core, issued, alike)
     call = core.calls[key] = check_call(core, issued)
     call.watches = anomaly_checks(call)
@@ -302,7 +312,7 @@ def _checked(core: Core, issued: InstructionUse) -> CheckedCall:
     return call
 
 
-def _is_other(call: CheckedCall, issued: InstructionUse) -> bool:
+def _has_other_options(call: CheckedCall, issued: InstructionUse) -> bool:
     """Return whether equal options are not the same."""
     if all(map(operator.is_, call.options.values(), issued.options)):
         return False

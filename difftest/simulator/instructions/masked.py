@@ -76,13 +76,13 @@ def issue_masked(
     dst = issued.dst
     others = issued.others
     call = gate.checked_call(core, issued)
-    walk = _walk(call, dst, operands)
+    walk = _iterations_of(call, dst, operands)
     chosen = mask(walk.shape)
     if chosen is True:
         return gate.run_instruction(core, issued)
     whole = gate.new_tile(core, call) if dst is None else dst
     for target in (whole, *others):
-        _leave_out(target)
+        _note_masked(target)
     if isinstance(chosen, bool) or not chosen.any():
         return whole
     engine = issued.engine if issued.engine is Engine.UNKNOWN else call.engine
@@ -97,15 +97,16 @@ def _issue_inside(
     core: Core, call: CheckedCall, issued: InstructionUse, left: tuple[IterationSpace, Array]
 ) -> None:
     """Issue the instruction for the iterations that a mask leaves: bools over its axes."""
-    (walk, chosen), instruction = left, call.instruction
+    walk, chosen = left
+    instruction = call.instruction
     dst = issued.dst
     operands = issued.operands
     others = issued.others
     anywhere = instruction.reach(call) is DependenceClass.TILE
     if anywhere or any(isinstance(access, IndirectTile) for access in (dst, *operands)):
         issued.where = chosen
-        issued.dst = _inside(dst, chosen)
-        issued.operands = tuple(_inside(operand, chosen) for operand in operands)
+        issued.dst = _restrict_access(dst, chosen)
+        issued.operands = tuple(_restrict_access(operand, chosen) for operand in operands)
         gate.run_instruction(core, issued)
         return
     part = _part(call, operands, walk, chosen)
@@ -122,7 +123,7 @@ def _issue_inside(
     with registers_of(core, rows if others else None):
         if not part.inner.all():
             _need_box(call, part)
-            issued.where = _over(part.inner, part.walk.axes.get("dst"))
+            issued.where = _project(part.inner, part.walk.axes.get("dst"))
             issued.inner = None if instruction.in_place else part.inner
         gate.run_instruction(core, issued)
 
@@ -141,7 +142,7 @@ def _need_box(call: CheckedCall, part: MaskedPart) -> None:
 # -- the range of a mask ---------------------------------------------------------------------------
 
 
-def _walk(call: CheckedCall, dst: Any, operands: tuple[Any, ...]) -> IterationSpace:
+def _iterations_of(call: CheckedCall, dst: Any, operands: tuple[Any, ...]) -> IterationSpace:
     """Return the iterations: the record's, a reduction operand's shape, or the result's."""
     instruction = call.instruction
     if instruction.walk is not None:
@@ -205,7 +206,7 @@ def mask_box(mask: Array) -> Box | None:
     return tuple(box)
 
 
-def _leave_out(target: Any) -> None:
+def _note_masked(target: Any) -> None:
     """Note that a mask leaves out elements of a destination."""
     if target is None:
         return
@@ -216,7 +217,7 @@ def _leave_out(target: Any) -> None:
         tile._storage.leave_out()
 
 
-def _over(inner: Array, axes: Axes | None) -> Array:
+def _project(inner: Array, axes: Axes | None) -> Array:
     """Return a mask over the first destination's axes; 1 for axes outside the iterations."""
     if axes is None:
         return inner
@@ -244,7 +245,7 @@ def _cut(operand: Any, role: str, part: MaskedPart, *, whole_rows: bool = False)
         box = tuple([slice(0, shape[at]) if k is None else box[k] for at, k in enumerate(axes)])
         covered = tuple([shape[at] if k is None else covered[k] for at, k in enumerate(axes)])
         if isinstance(operand._axes, tuple):
-            kept = np.broadcast_to(_over(kept, axes), [cut.stop - cut.start for cut in box])
+            kept = np.broadcast_to(_project(kept, axes), [cut.stop - cut.start for cut in box])
     return restrict(operand, box, covered, kept)
 
 
@@ -261,7 +262,7 @@ def _cut_index(index: Index, box: Box, covered: Shape) -> Index:
     return type(index)(tuple(shape), start, index.steps)
 
 
-def _inside(access: Any, chosen: Array) -> Any:
+def _restrict_access(access: Any, chosen: Array) -> Any:
     """Restrict an out-of-bounds access to the mask; return another access unchanged."""
     if not isinstance(access, Tile) or not isinstance(access._axes, tuple):
         return access
@@ -310,7 +311,8 @@ def _restricted(tile: T, shape: Shape, box: Box, full: Shape) -> T:
         # The mask names elements by their place in the instruction's shape.
         tile._check_bounds()
         tile = tile._derive(adjacent(tile, full), 0)
-        shape, axes_there = full, tuple(range(len(full)))
+        shape = full
+        axes_there = tuple(range(len(full)))
     elif len(axes_there) < len(shape):
         raise ShapeError(
             "a masked instruction's operands have its shape, or repeat in it",

@@ -257,7 +257,7 @@ def _product(call: CheckedCall) -> Result:
     return Result(shape, call.wanted_dtype(FLOAT32), Space.PSUM)
 
 
-def _walked(call: CheckedCall) -> IterationSpace:
+def _iterations(call: CheckedCall) -> IterationSpace:
     """Return a mask's axes: the contraction, the result's partitions and its free axes.
 
     With two rows a partition (double_row), these rows are an axis of their own, after the first.
@@ -373,7 +373,7 @@ multiplying = functools.partial(
     rules=(one_contraction, _float8, _double_row, _free_sizes, _pe_tile, one_bank),
     only={"nki": (_pe_tile_of_today,)},
     result=_product,
-    walk=_walked,
+    walk=_iterations,
     moves=multiplied,
 )
 def nc_matmul(
@@ -548,7 +548,7 @@ def _transposed(call: CheckedCall) -> Result:
     return Result((data.free_size, data.partitions), call.wanted_dtype(data.dtype), space)
 
 
-def _of_the_data(call: CheckedCall) -> IterationSpace:
+def _data_iterations(call: CheckedCall) -> IterationSpace:
     """Return the data as a mask's range, with collapsed free axes."""
     data: Descriptor = call["data"]
     return IterationSpace(
@@ -563,7 +563,7 @@ def _of_the_data(call: CheckedCall) -> IterationSpace:
     rules=(_transposable, _tensor_engine_writes_psum),
     engine=_transpose_engine,
     result=_transposed,
-    walk=_of_the_data,
+    walk=_data_iterations,
     moves=moved,
     purpose=Purpose.TRANSPOSE,
 )

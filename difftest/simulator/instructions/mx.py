@@ -192,7 +192,8 @@ def quantize_mx(call: CheckedCall, src: Array) -> tuple[Array, MaskedValues]:
     chosen = np.zeros(codes.shape, np.bool_)
     places = scale_places(partitions)
     shape = scale.shape
-    codes[places], chosen[places] = exponent + BIAS, True
+    codes[places] = exponent + BIAS
+    chosen[places] = True
     codes = codes.astype(np.uint8).view(scale.dtype).reshape(shape)
     return packed.reshape(partitions, -1), MaskedValues(codes, chosen.reshape(shape))
 

@@ -86,15 +86,20 @@ def reduce_array(op: AluOp, values: Array, axes: tuple[int, ...]) -> Array:
     if op.name in _ORDERLESS and isinstance(floats, np.ndarray):
         return extreme_along(ufunc, floats, axes)
     if op.name == "subtract" or (op.name == "add" and 0 not in axes):
-        lead = [k for k in range(values.ndim) if k not in axes]
-        shape = tuple([values.shape[k] for k in lead])
-        terms = math.prod([values.shape[k] for k in axes])
-        lines = floats.transpose(*lead, *axes).reshape(math.prod(shape), terms)
-        ordered = sum_in_order(lines) if op.name == "add" else np.subtract.reduce(lines, axis=1)
-        return ordered.reshape(shape)
+        return _reduce_in_order(op, floats, axes)
     # If all terms are -0.0 the sum is -0.0, as along free axes.
     more = {"initial": -0.0} if op.name == "add" and isinstance(floats, np.ndarray) else {}
     return ufunc.reduce(floats, axis=axes, **more)  # type: ignore[no-any-return]
+
+
+def _reduce_in_order(op: AluOp, floats: Array, axes: tuple[int, ...]) -> Array:
+    """Return a sum or a difference from the first element to the last."""
+    lead = [k for k in range(floats.ndim) if k not in axes]
+    shape = tuple([floats.shape[k] for k in lead])
+    terms = math.prod([floats.shape[k] for k in axes])
+    lines = floats.transpose(*lead, *axes).reshape(math.prod(shape), terms)
+    ordered: Array = sum_in_order(lines) if op.name == "add" else np.subtract.reduce(lines, axis=1)
+    return ordered.reshape(shape)
 
 
 def extreme_along(ufunc: Any, values: Array, axes: tuple[int, ...]) -> Array:

@@ -63,7 +63,7 @@ def needs_generation(call: CheckedCall, version: int) -> None:
         raise call.refused(rule, did, received, limit=_PRODUCTS[version])
 
 
-def _partitions_alike(tiles: Mapping[str, Any]) -> str:
+def _partition_remedy(tiles: Mapping[str, Any]) -> str:
     """Return the remedy for tiles of different partitions."""
     rows = {name: tile.shape[0] for name, tile in tiles.items()}
     larger = max(rows, key=lambda name: rows[name])
@@ -73,7 +73,7 @@ def _partitions_alike(tiles: Mapping[str, Any]) -> str:
     return f"take as many partitions of {larger}: {larger}[0:{fewest}]"
 
 
-def _alike(
+def _equal_property(
     name: str,
     rule_text: str,
     of: Callable[[Descriptor], object],
@@ -102,14 +102,14 @@ def _alike(
     return rule_factory(rule)
 
 
-same_partitions = _alike(
+same_partitions = _equal_property(
     "same_partitions",
     "operands with the same number of partitions",
     lambda tile: tile.partitions,
     "{} partitions",
-    remedy=_partitions_alike,
+    remedy=_partition_remedy,
 )
-same_free_size = _alike(
+same_free_size = _equal_property(
     "same_free_size",
     "operands with the same number of elements a partition",
     lambda tile: tile.free_size,
@@ -133,7 +133,7 @@ def other_sizes(where: str, tiles: Mapping[str, Any]) -> ShapeError:
         remedy="repeat a dimension of size 1 with tensor.broadcast(dim, size), or use "
         "nisa.tensor_scalar for one value in each partition"
         if len({tile.shape[0] for tile in tiles.values()}) == 1
-        else _partitions_alike(tiles),
+        else _partition_remedy(tiles),
     )
 
 
@@ -175,7 +175,7 @@ def float32_operands(rules: Iterable[Rule]) -> set[str]:
     return {name for own, _, listed in names if own == kind for name in listed.split(", ")}
 
 
-same_rank = _alike(
+same_rank = _equal_property(
     "same_rank",
     "operands with the same number of dimensions",
     lambda tile: len(tile.shape),
@@ -185,24 +185,24 @@ same_rank = _alike(
 """NumPy would align the last dimensions, and so one operand's partitions with the other's free
 elements. No engine does this.
 """
-same_shape = _alike(
+same_shape = _equal_property(
     "same_shape", "operands of one shape", lambda tile: list(tile.shape), "the shapes {}"
 )
-one_dtype = _alike(
+one_dtype = _equal_property(
     "one_dtype",
     "{roles} of one dtype",
     lambda tile: dtype_name(tile.dtype),
     error=DtypeError,
     remedy="cast one of them by nisa.tensor_copy",
 )
-same_size = _alike(
+same_size = _equal_property(
     "same_size",
     "tensors of the same number of elements",
     lambda tile: tile.size,
     "{} elements",
     remedy="index all of them so that they cover the same elements",
 )
-one_memory = _alike(
+one_memory = _equal_property(
     "one_memory",
     "all its tensors in hbm, or all of them on chip",
     lambda tile: "hbm" if tile.space.is_hbm else tile.space.value,

@@ -317,7 +317,8 @@ def taken_along_rows(call: CheckedCall, data: Array, indices: Array, rule: str) 
 
 
 def _shuffle_mask(call: CheckedCall) -> None:
-    quadrant, order = call.machine.shuffle_quadrant, list(call["shuffle_mask"])
+    quadrant = call.machine.shuffle_quadrant
+    order = list(call["shuffle_mask"])
     if len(order) != quadrant or any(not (0 <= k < quadrant or k == KEEP) for k in order):
         rule = f"takes a list of {quadrant} partitions"
         did = f"got a shuffle_mask of {len(order)} numbers"

@@ -167,12 +167,12 @@ class Oracle(Follower):
                     continue
                 shape = literal.places.shape
                 product = record.name.startswith("nc_matmul")
-                kept = use.over(shape) if result.kept is None else _fitted(result.kept, shape)
+                kept = use.over(shape) if result.kept is None else _reshape(result.kept, shape)
                 kept = kept & (literal.places >= 0)
-                elements = _fitted(result.values, shape)
+                elements = _reshape(result.values, shape)
                 elements = elements if result.is_cast else round_literal(elements, literal.dtype)
                 literal.store(elements, kept, product=product)
-                slack = None if result.slack is None else _fitted(result.slack, shape)
+                slack = None if result.slack is None else _reshape(result.slack, shape)
                 put.append((role, tile, literal, kept, slack))
             for target in put[::-1]:  # where two targets overlap, the last one holds
                 _compare(call.title, target, complete=complete)
@@ -195,7 +195,7 @@ def _compare(title: str, target: Any, *, complete: bool) -> None:
         lost = kept & ~written
         kept = kept & written
         if lost.any() and complete and np.unique(literal.places).size == literal.places.size:
-            raise _parted(title, role, actual, expected, lost, "were not written")
+            raise _mismatch(title, role, actual, expected, lost, "were not written")
         literal.store(np.full(actual.shape, poison_element(literal.dtype)), lost)
         literal.touch(lost, written=False)
     other = kept & ~_same(actual, expected)
@@ -204,7 +204,7 @@ def _compare(title: str, target: Any, *, complete: bool) -> None:
         literal.store(actual, other & ~wrong, product=title.startswith("nc_matmul"))
         other = wrong
     if other.any():
-        raise _parted(title, role, actual, expected, other)
+        raise _mismatch(title, role, actual, expected, other)
 
 
 def _operand(operand: Any) -> Any:
@@ -232,7 +232,7 @@ def _written(tile: Any) -> Array | None:
     return None if missing is None else ~np.asarray(missing, np.bool_)
 
 
-def _fitted(results: Any, shape: tuple[int, ...]) -> Array:
+def _reshape(results: Any, shape: tuple[int, ...]) -> Array:
     """Return results in a destination's shape, reshaped or repeated, partitions first."""
     values = np.asarray(results)
     if values.ndim and values.size == int(np.prod(shape)):
@@ -270,7 +270,7 @@ def _is_written(operand: Any) -> bool:
     return bool((literal_of(operand).places >= 0).all()) and _written(operand) is None
 
 
-def _parted(
+def _mismatch(
     title: str, role: str, actual: Array, expected: Array, wrong: Array, how: str = "differ"
 ) -> OracleError:
     at = tuple(int(k) for k in np.argwhere(wrong)[0])

@@ -223,7 +223,8 @@ def quantize_mx(use: LiteralUse) -> tuple[Any, Any]:
             exponent = max(exponent - (_LARGEST_EXPONENT[name] - 1) * (largest != 0), -127)
             quotient[p : p + 8, column] = np.ldexp(group, -exponent).astype(_FLOAT8[name])
             at = p // 32 * 32 + p % 32 // 8
-            codes[at, column], chosen[at, column] = exponent + 127, True
+            codes[at, column] = exponent + 127
+            chosen[at, column] = True
     packed = quotient.view(np.uint32).reshape(partitions, columns)
     shape = scale.shape
     scales = codes.reshape(shape).view(scale.dtype)
@@ -323,7 +324,8 @@ def nc_stream_shuffle(use: LiteralUse) -> LiteralResult:
     for p in range(len(values)):
         wanted = p - p % quadrant + order[p % quadrant]
         if order[p % quadrant] != _KEEP and wanted < len(rows):
-            values[p], chosen[p] = rows[wanted], True
+            values[p] = rows[wanted]
+            chosen[p] = True
     return LiteralResult(values, chosen & use.over(chosen.shape))
 
 
@@ -369,7 +371,9 @@ def topk(use: LiteralUse) -> tuple[Any, Any]:
         order = sorted(range(count), key=keys.__getitem__)[-k:]  # NaN is the least
         for j, place in enumerate(order):
             at = first + j % lanes, j // lanes
-            values[at], places[at], chosen[at] = numbers[place], place, True
+            values[at] = numbers[place]
+            places[at] = place
+            chosen[at] = True
     return LiteralResult(values, chosen), LiteralResult(places, chosen)
 
 

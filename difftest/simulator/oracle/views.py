@@ -347,7 +347,8 @@ def _pattern(source: Literal, tile: Any, pattern: Any, *values: Any, **named: An
 
 def _rows(source: Literal, tile: Any, dim: Any, vector_offset: Any) -> Literal:
     """Return one row for each offset."""
-    count, held = vector_offset.shape[0], _numbers(vector_offset)
+    count = vector_offset.shape[0]
+    held = _numbers(vector_offset)
     return _when_issued(
         source,
         lambda whole: pick(whole, list(np.ix_(held()[:count], *map(np.arange, whole.shape[1:])))),

@@ -114,8 +114,8 @@ def look(compute, values, generator, seen, *, computes=True):
 def test_marks_contain_what_other_values_change(name, monkeypatch):
     generator = np.random.default_rng(0)
     seen = []
-    results = gate._results
-    let_move = gate._let_move
+    results = gate._compute
+    let_move = gate._run_in_place
 
     def looked_at(call, issued):
         if call.name == name:
@@ -134,8 +134,8 @@ def test_marks_contain_what_other_values_change(name, monkeypatch):
         return let_move(call, issued)
 
     with monkeypatch.context() as patched:
-        patched.setattr(gate, "_results", looked_at)
-        patched.setattr(gate, "_let_move", moved)
+        patched.setattr(gate, "_compute", looked_at)
+        patched.setattr(gate, "_run_in_place", moved)
         for seed in range(SEEDS):
             with contextlib.suppress(NkiError):  # the data left an operator's range
                 drawn(name, random.Random(seed).choice).launched("record")
