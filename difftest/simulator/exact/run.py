@@ -173,19 +173,10 @@ class Shadow(Follower):
             return
         values = [self._read(plan, call, operand, where) for operand in operands]
         if not plan.in_place:
-            if self.losses is not None:
-                self.losses.take([value for value in values if isinstance(value, Bounded)])
-            if self._sums or plan.multiplies:
-                self._chain = chain_of(operands, plan.multiplies)
+            self._note_operands(plan, operands, values)
         if self.contract.follows:
             self._note_narrowed(plan, call, issued)
-        results: Any = None
-        if plan.in_bits:
-            self.sure(*[value for value in values if isinstance(value, Bounded)])
-        elif plan.rule is not None:
-            results = plan.rule(self, call, *values)
-        else:
-            results = self._run_meaning(call, values, issued)
+        results = self._compute(plan, call, values, issued)
         if call.reads_dst and isinstance(dst, Tile):
             results = self._add_to_dst(call, results, dst)
         first, *rest = results if type(results) is tuple else (results,)
@@ -197,6 +188,24 @@ class Shadow(Follower):
         if others:
             rows = zip_longest(others, rest)
             self._pending += [_pending(tile, part, None) for tile, part in rows if tile is not None]
+
+    def _note_operands(self, plan: Plan, operands: Sequence[Any], values: list[Any]) -> None:
+        """Note the operands for the losses, and the running sums and products among them."""
+        if self.losses is not None:
+            self.losses.take([value for value in values if isinstance(value, Bounded)])
+        if self._sums or plan.multiplies:
+            self._chain = chain_of(operands, plan.multiplies)
+
+    def _compute(
+        self, plan: Plan, call: CheckedCall, values: list[Any], issued: InstructionUse
+    ) -> Any:
+        """Return the results of an instruction; None for bit patterns, which stay the machine's."""
+        if plan.in_bits:
+            self.sure(*[value for value in values if isinstance(value, Bounded)])
+            return None
+        if plan.rule is not None:
+            return plan.rule(self, call, *values)
+        return self._run_meaning(call, values, issued)
 
     def _note_narrowed(self, plan: Plan, call: CheckedCall, issued: InstructionUse) -> None:
         """Note the roundings of wider values that an instruction's operands depend on.
@@ -518,7 +527,7 @@ def _pending(tile: Any, result: Any, where: Array | None) -> Pending:
 
 
 class ExactOutput(NamedTuple):
-    """One output of an exact run.
+    """An output of an exact run.
 
     Attributes
     ----------

@@ -29,7 +29,7 @@ VECTOR_ONLY = (Engine.VECTOR,)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AluOp:
-    """One operator: its NumPy meaning and where it may be used."""
+    """An operator: its NumPy meaning, and the engines and instructions that take it."""
 
     name: str
     compute: Callable[..., Any]
@@ -51,7 +51,7 @@ def _float_logic(name: str) -> Callable[[Array, Array], Array]:
 
 
 def _logical_shift_right(x: Array, y: Array) -> Array:
-    """Shift right with zeros: the hardware has no arithmetic shift to the right."""
+    """Shift right with zeros: the hardware lacks an arithmetic right shift."""
     unsigned = x.view(f"u{x.dtype.itemsize}") if x.dtype.kind == "i" else x
     shifted: Array = np.right_shift(unsigned, y.astype(unsigned.dtype))
     return shifted.view(x.dtype)

@@ -47,7 +47,7 @@ class Observer(Follower):
     ----------
     anomalies : the anomalies of the instruction that is being issued.
     made : the kinds, NaN and infinity, that instructions have produced so far.
-    alarm : whether arithmetic produced one of them since the instruction began.
+    alarm : whether arithmetic produced either since the instruction began.
     """
 
     name = "observer"
@@ -345,14 +345,8 @@ def record_lost_update(core: Core, dst: IndirectTile, held: Array, moved: Array)
 # -- computed again in float64, without a trace ----------------------------------------------------
 
 
-def look_for_rounding(core: Core, call: CheckedCall, issued: InstructionUse, results: Any) -> None:
-    """Record the integers that an instruction computed in float32, which cannot hold them.
-
-    The meaning, applied to the same numbers in float64, gives the exact integers. An operand that
-    was rounded without an effect on a result is harmless: for example, large integers are clipped.
-    """
-    if call.kind.options.get("reduce_cmd") == "reduce":
-        return  # the registers have changed already
+def _results_in_float64(core: Core, call: CheckedCall, issued: InstructionUse) -> Any:
+    """Return the results of the meaning for the same operands in float64, without a trace."""
     values = [
         tile._engine_values(unwritten=True).astype(np.float64) if isinstance(tile, Tile) else tile
         for tile in (*issued.operands, *([issued.dst] if call.reads_dst else []))
@@ -362,7 +356,18 @@ def look_for_rounding(core: Core, call: CheckedCall, issued: InstructionUse, res
         registers.accumulators = {
             name: held.copy() for name, held in registers.accumulators.items()
         }
-        exactly = call.instruction.meaning(call, *values)
+        return call.instruction.meaning(call, *values)
+
+
+def look_for_rounding(core: Core, call: CheckedCall, issued: InstructionUse, results: Any) -> None:
+    """Record the integers that an instruction computed in float32, which cannot hold them.
+
+    The meaning, applied to the same numbers in float64, gives the exact integers. An operand that
+    was rounded without an effect on a result is harmless: for example, large integers are clipped.
+    """
+    if call.kind.options.get("reduce_cmd") == "reduce":
+        return  # the registers have changed already
+    exactly = _results_in_float64(core, call, issued)
     sights = core.followers.observer.anomalies
     harmless = [sight for sight in sights if sight.what is AnomalyKind.INTEGER_ROUNDED]
     both = (results, exactly) if type(results) is tuple else ((results,), (exactly,))

@@ -18,7 +18,14 @@ import numpy as np
 from difftest.simulator.core import Core
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import DTYPES, dtype_name
-from difftest.simulator.errors import BufferError, DtypeError, KernelError, ShapeError, call_error
+from difftest.simulator.errors import (
+    BufferError,
+    DtypeError,
+    KernelError,
+    NkiError,
+    ShapeError,
+    call_error,
+)
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import AluOp, check_generation
@@ -197,7 +204,7 @@ def _is_taken_from_hbm(core: Core, role: Role, operand: Any) -> bool:
     """Return whether an operand is in HBM, which AWS's simulator accepts and its compiler does not.
 
     This holds in the current dialect, unless a descriptor moves the operand. A tensor of one
-    dimension has no partitions, and a dtype outside the role's is rejected.
+    dimension lacks partitions, and a dtype outside the role's is rejected.
     """
     if core.trace.dialect != "nki" or not isinstance(operand, Tile) or not operand._in_hbm:
         return False
@@ -294,20 +301,26 @@ def _check_operand(instruction: Instruction, role: Role, operand: Any) -> None:
         return
     kind = _KINDS.get(role.takes, Tile)
     if not isinstance(operand, kind) or role.takes in (OperandKind.NUMBER, OperandKind.INDEX):
-        rule = f"takes {role.takes.value} as {name}"
-        did = f"got a {type(operand).__name__} as {name}"
-        remedy = "make it first, with nl.ndarray(shape, dtype)" if name == "dst" else None
-        received = f"{type(operand).__name__} {operand!r:.80}"
-        raise call_error(where, rule, did, received, remedy=remedy)
+        raise _wrong_operand(where, role, operand)
     if operand._space not in role.buffers:
         raise wrong_buffer(operand, name, where, role.buffers)
     if role.dtypes is not None and operand.dtype not in role.dtypes:
         rule = f"takes {name} of certain dtypes"
         did = f"got {name} of {dtype_name(operand.dtype)}"
-        limit = ", ".join(dtype_name(dtype) for dtype in role.dtypes)
+        limit = ", ".join(map(dtype_name, role.dtypes))
         remedy = "cast it by nisa.tensor_copy"
         received = f"{name} = {operand!r}"
         raise call_error(where, rule, did, received, error=DtypeError, limit=limit, remedy=remedy)
+
+
+def _wrong_operand(where: str, role: Role, operand: object) -> NkiError:
+    """Return the error for an operand of another kind than the role's."""
+    name = role.name
+    rule = f"takes {role.takes.value} as {name}"
+    did = f"got a {type(operand).__name__} as {name}"
+    remedy = "make it first, with nl.ndarray(shape, dtype)" if name == "dst" else None
+    received = f"{type(operand).__name__} {operand!r:.80}"
+    return call_error(where, rule, did, received, remedy=remedy)
 
 
 def _descriptor_of(role: Role, operand: Any) -> Any:

@@ -242,7 +242,7 @@ class UndefinedOperands:
         return bool((missing == self._kept(place, np.ones_like(missing))).all())
 
     def _report_unwritten(self, place: int) -> None:
-        """Report an unwritten operand; if that is no error, count it as written."""
+        """Report an unwritten operand; if the report does not raise, count it as written."""
         report_undefined(unwritten_error(self.accesses[place], self.never[place]))
         for other in self.never:
             self.accesses[other]._storage.poison()

@@ -284,12 +284,45 @@ def _permutation(call: CheckedCall) -> None:
         )
 
 
+def _offset_rules(call: CheckedCall, src: Descriptor) -> dict[str, bool]:
+    """Return the rules for a source with an offset for each row, and whether they hold."""
+    shape = src.shape
+    rank = len(shape)
+    index = src.index
+    mode = call["dge_mode"]
+    most = call.machine.partitions
+    few = call.machine.dge_rows
+    rows = index.shape[0]
+    return {
+        "dge_mode is unknown or swdge": mode in ("unknown", "swdge"),
+        "it runs on NeuronCore-v3 and newer": call.machine.nc_version >= 3,
+        "src[1] or src[2] has one element if src has four dimensions": rank != 4 or 1 in shape[1:3],
+        f"src.shape[0] is a multiple of {few}": shape[0] % few == 0,
+        "the indices have two dimensions": len(index.shape) == 2,
+        "the indices are uint32": index.dtype == np.uint32,
+        f"the indices' shape[0] is {few} to {most} and a multiple of {few}": few <= rows <= most
+        and rows % few == 0,
+        f"the indices' shape[0] is {most} if they have several columns": rows == most
+        or index.shape[-1] == 1,
+    }
+
+
+def _hardware_rules(shape: Shape, few: int) -> dict[str, bool]:
+    """Return the rules of hardware descriptors for a source's shape, and whether they hold."""
+    rank = len(shape)
+    halves = [few >> k for k in reversed(range(few.bit_length()))]
+    return {
+        f"src.shape[0] is {few} for two dimensions": rank != 2 or shape[0] == few,
+        f"src.shape[0] is one of {', '.join(map(str, halves))}, and src.shape[0] * "
+        f"src.shape[-2] a multiple of {few}": rank <= 2
+        or (shape[0] in halves and shape[0] * shape[-2] % few == 0),
+    }
+
+
 def _descriptors_transpose(call: CheckedCall) -> None:
     """Limit transposes by the kind of their descriptors (stub of dma_transpose, v2.32.0)."""
     src: Descriptor = call["src"]
     shape = src.shape
-    rank = len(src.shape)
-    index = src.index
     mode = call["dge_mode"]
     most = call.machine.partitions
     few = call.machine.dge_rows
@@ -300,28 +333,9 @@ def _descriptors_transpose(call: CheckedCall) -> None:
     with_what = f"dge_mode.{mode}"
     if src.indirect == "rows":
         with_what = "an offset for each row"
-        rows = index.shape[0]
-        rules |= {
-            "dge_mode is unknown or swdge": mode in ("unknown", "swdge"),
-            "it runs on NeuronCore-v3 and newer": call.machine.nc_version >= 3,
-            "src[1] or src[2] has one element if src has four dimensions": rank != 4
-            or 1 in shape[1:3],
-            f"src.shape[0] is a multiple of {few}": shape[0] % few == 0,
-            "the indices have two dimensions": len(index.shape) == 2,
-            "the indices are uint32": index.dtype == np.uint32,
-            f"the indices' shape[0] is {few} to {most} and a multiple of {few}": few <= rows <= most
-            and rows % few == 0,
-            f"the indices' shape[0] is {most} if they have several columns": rows == most
-            or index.shape[-1] == 1,
-        }
+        rules |= _offset_rules(call, src)
     elif mode == "hwdge":
-        halves = [few >> k for k in reversed(range(few.bit_length()))]
-        rules |= {
-            f"src.shape[0] is {few} for two dimensions": rank != 2 or shape[0] == few,
-            f"src.shape[0] is one of {', '.join(map(str, halves))}, and src.shape[0] * "
-            f"src.shape[-2] a multiple of {few}": rank <= 2
-            or (shape[0] in halves and shape[0] * shape[-2] % few == 0),
-        }
+        rules |= _hardware_rules(shape, few)
     else:
         rules = {"it is for a src with an offset for each row": mode != "swdge"}
     broken = next((rule for rule, holds in rules.items() if not holds), None)

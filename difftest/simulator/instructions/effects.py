@@ -90,7 +90,7 @@ class Rendezvous(NamedTuple):
 
 
 class EffectUse:
-    """One act of an effect, with the tensors and numbers at its roles.
+    """An act of an effect, with the tensors and numbers at its roles.
 
     Attributes
     ----------
@@ -176,7 +176,7 @@ class Exchange(NamedTuple):
 
 
 def of_dst(call: CheckedCall) -> Result:
-    """Return the result for ``dst``; an empty result if the effect has no ``dst``."""
+    """Return the result for ``dst``; an empty result for an effect without ``dst``."""
     dst = call.destinations.get("dst")
     return Result((), INT32) if dst is None else Result(dst.shape, dst.dtype)
 
@@ -223,7 +223,7 @@ def issue_effect(
     results = [record.meaning(act) for act in checked]
     writes = _by_role([act.writes for act in checked])
     reads = _by_role([act.reads for act in checked])
-    if writes or reads:  # a member that only sends has no event
+    if writes or reads:  # only receivers have an event
         roles = [role for role, _ in (*writes, *reads)]
         tiles = [tile for _, tile in writes]
         sources = [tile for _, tile in reads]
@@ -359,7 +359,7 @@ def scalar_store(act: EffectUse) -> None:
 
 
 def _rng_engine(call: CheckedCall, wanted: Engine) -> Engine:
-    """Choose the Vector Engine on NeuronCore-v2, which has no other engine for it."""
+    """Choose the Vector Engine on NeuronCore-v2, the only engine for it there."""
     if call.machine.nc_version < 3:
         return choose_engine(call, wanted, (Engine.VECTOR,))
     return choose_engine(call, wanted)

@@ -326,7 +326,7 @@ def all_to_all(act: EffectUse, arrays: list[Array], op: Any) -> Array:
 
 @_collective("source_target_pairs", buffers=HBM)
 def collective_permute(act: EffectUse) -> None:
-    """``dst`` of each pair's target is ``src`` of its source; mere senders have no event."""
+    """``dst`` of each pair's target is ``src`` of its source; only receivers have an event."""
     pairs = {target: source for source, target in act.call["source_target_pairs"]}
     if act.meeting.me in pairs:
         act.take(act.messages[act.meeting.members.index(pairs[act.meeting.me])][0])

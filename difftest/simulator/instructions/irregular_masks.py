@@ -229,7 +229,7 @@ def _shaped(values: Any, at: int, call: CheckedCall, flat: Array) -> Any:
 
 @contextlib.contextmanager
 def registers_of(core: Core, rows: Array | None) -> Iterator[None]:
-    """Reorder the registers within the block so that those of these partitions come first."""
+    """Reorder the registers within the block: these partitions' registers come first."""
     if rows is None:
         yield
         return

@@ -185,7 +185,7 @@ def _part(
 
 
 def _is_scattered(tile: Tile, role: str, walk: IterationSpace) -> bool:
-    """Return whether a tile has the iterations' elements in a shape that no pattern converts."""
+    """Return whether a tile has the iterations' elements in a shape that patterns do not reach."""
     axes = walk.axes.get(role)
     full = walk.walked if axes is None else tuple(walk.walked[k] for k in axes if k is not None)
     shape = tile.shape if tile._in_hbm else tile._tile_shape()

@@ -336,7 +336,7 @@ def _products(dst: Any) -> Any:
 
 
 def _check_start(core: Core, dst: Any) -> None:
-    """Report an addition to elements that no matmul wrote."""
+    """Report an addition to elements not written by a matmul."""
     if not isinstance(dst, Tile) or _products(dst).all():
         return
     if dst._fresh() is not None:
@@ -532,7 +532,7 @@ def _transposable(call: CheckedCall) -> None:
 
     if call.into_existing or largest > machine.partitions:
         raise too_large()
-    call.remark(too_large)  # a device ran one of 128 x 128 on the Vector Engine
+    call.remark(too_large)  # a device ran a 128 x 128 transpose on the Vector Engine
 
 
 def _tensor_engine_writes_psum(call: CheckedCall) -> None:

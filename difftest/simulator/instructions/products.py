@@ -6,7 +6,7 @@ column and the size of the product. So the operands are padded until each elemen
 same inner loop.
 
 The right padding depends on the processor. The first product of a process tries all of
-:data:`PADDINGS`, and takes the first one whose samples are independent of the place. If none is,
+:data:`PADDINGS`, and takes the first padding whose samples are independent of the place. Otherwise
 NumPy adds the terms itself.
 
 The padding repeats a column of the operand: zeros times an infinity would give NaN.

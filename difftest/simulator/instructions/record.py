@@ -56,7 +56,7 @@ class OperandKind(Enum):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Role:
-    """One operand or destination: its name, and the values allowed for it."""
+    """An operand or destination: its name, and the values allowed for it."""
 
     name: str
     takes: OperandKind = OperandKind.TILE
@@ -122,7 +122,7 @@ Judge = Callable[[NkiError], None]
 
 @dataclass(slots=True, eq=False)  # an attribute that the class also has is slow to read
 class CheckedCall:
-    """One use of an instruction, as rules see it: ``call["data1"].shape``, ``call["op"].bitvec``.
+    """A use of an instruction, as rules see it: ``call["data1"].shape``, ``call["op"].bitvec``.
 
     The attributes after ``result`` are the gate's own, kept with the signature.
     """
@@ -133,7 +133,7 @@ class CheckedCall:
     """By role: a :class:`Descriptor` for a tile, the type of a number, or None if left out."""
     options: Mapping[str, Any]
     destinations: Mapping[str, Descriptor]
-    """The existing destinations, by role; a classic call has no ``dst`` yet."""
+    """The existing destinations, by role; a classic call has its ``dst`` only later."""
     dtype: DType | None = None
     """The result's dtype, if the kernel names one."""
     dialect: str = ""
@@ -159,7 +159,7 @@ class CheckedCall:
     are_tiles: tuple[bool, ...] = ()
     """For each operand: true if it is a tile with a fixed pattern."""
     roles: tuple[str, ...] = ()
-    """The roles of a simple call: its destination's, then those of its reads."""
+    """The roles of a simple call: its destination's role, then its reads' roles."""
     watches: tuple[Callable[..., None], ...] = ()
     """Functions that look at its operands before it runs."""
     is_ambiguous: bool = False
@@ -273,7 +273,7 @@ def choose_engine(
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Instruction:
-    """One instruction of the machine."""
+    """An instruction of the machine."""
 
     name: str
     engines: tuple[Engine, ...]
@@ -325,7 +325,7 @@ class Instruction:
     counts_places: bool = False
     """True if the meaning depends on the position of an element in its row."""
     orders: bool = False
-    """True if it looks for the places of values; NaN has no place."""
+    """True if it looks for the places of values; NaN is never found."""
     moves: Any = None
     """Computes the new elements of ``dst`` for a meaning that writes it itself: ``moves(call,
     *values)``, on array-likes, before they are stored or added. :func:`moved` if it moves bits.
@@ -354,7 +354,7 @@ class Instruction:
 
 @dataclass(slots=True, eq=False)
 class InstructionUse:
-    """One use of an instruction, as a kernel requests it."""
+    """A use of an instruction, as a kernel requests it."""
 
     instruction: Instruction
     operands: tuple[Any, ...]

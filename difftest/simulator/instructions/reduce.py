@@ -427,8 +427,8 @@ def _probability_of_integers(call: CheckedCall) -> None:
 def dropout(call: CheckedCall, data: Array, prob: Any) -> Array:
     """``dst = data`` with elements replaced by 0 at the given probability (a launch's own seed).
 
-    It draws one float32 number for each element, in row-major order. Under a mask, the elements are
-    those of the smallest box around the mask.
+    It draws one float32 number for each element, in row-major order. Under a mask, it draws for
+    all elements of the smallest box around the mask.
     """
     chance = column(prob, data.ndim) if is_array(prob) else FLOAT32.type(prob)
     keep = current().numbers().random(data.shape, dtype=np.float32) >= chance

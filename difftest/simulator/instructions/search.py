@@ -50,7 +50,7 @@ def length(call: CheckedCall, role: str, *, at_least_eight: bool) -> None:
     """Limit the elements a partition, and the dimensions, of the eight-value instructions.
 
     The dimensions are at most 5 at v2.26.0, 3 at v2.32.0, and 2 for dst there. nc_match_replace8
-    has no limit.
+    is unlimited.
     """
     lowest, maximum = call.machine.max8_range
     minimum = lowest if at_least_eight else 1

@@ -145,7 +145,7 @@ def what_a_product_has_made(x, w):
 
 
 def a_term_beside_a_product(x, w):
-    """One line of a helper rounds both operands, in two calls."""
+    """The same line of a helper rounds both operands, in two calls."""
     residual = copied(x)
     return combined(product(copied(x), w), residual, nl.float32, nl.add)
 
