@@ -1,1 +1,1 @@
-"""The exact run: what a kernel computes without rounding, and how far rounding may lead it away."""
+"""The exact run: a kernel's results without rounding, and bounds on the effect of rounding."""

@@ -1,20 +1,23 @@
-"""Numbers of the exact run: a float64 value, and how far from it a correct machine may be.
+"""Numbers of the exact run: a float64 value, and a bound on a correct machine's distance from it.
 
-A :class:`Bounded` is an array of what a kernel computes where nothing rounds, with a bound on the
-error of a machine that rounds. The functions here are arithmetic on them: each takes the bounds of
-its operands to the bound of its result (a running error analysis: N. J. Higham, *Accuracy and
-Stability of Numerical Algorithms*, 2nd edition, SIAM 2002, section 3.3) and adds what the machine's
-own rounding of the result may come to.
+A :class:`Bounded` is an array of a kernel's values without rounding, with a bound on the error of a
+machine that rounds. The functions here are arithmetic on such arrays. Each takes the bounds of its
+operands to the bound of its result, then adds the largest effect of the machine's own rounding.
+This is a running error analysis: N. J. Higham, *Accuracy and Stability of Numerical Algorithms*,
+2nd edition, SIAM 2002, section 3.3.
 
-A bound of None says that the machine's value is the exact one. So it is of data that no instruction
-has rounded yet, and of integers and other values that float32 can hold.
+A bound of None means that the machine's value is the exact one. This holds for data before the
+first rounding, and for integers and other values that float32 can hold.
 
-Float64 rounds too. Where a value has a bound, float64's own error is 2**-29 of it or less, because
-float32 rounds there as well. A value without a bound has no such room, so it must be what the
-operation gives without any rounding. A sum of two float32 numbers may have more than 53 bits, and
-float64 may round it to a number of float32: :func:`is_sum` tells. A product of two has 48 bits at
-most. A quotient or a square root that is no number of float32 differs from the nearest one by more
-than 2**-49 of it, which float64 keeps.
+Float64 rounds too. Where a value has a bound, float64's own error is at most 2**-29 of that bound,
+because float32 rounds there as well. A value without a bound has no such margin, so it must be the
+operation's result without any rounding:
+
+- The sum of two float32 numbers may have more than 53 bits, and float64 may round it to a float32
+  number. :func:`is_sum` detects this.
+- The product of two float32 numbers has at most 48 bits.
+- A quotient or square root that float32 cannot hold differs from the nearest float32 number by more
+  than 2**-49 of itself. Float64 keeps this difference.
 """
 
 from __future__ import annotations
@@ -43,15 +46,15 @@ from difftest.simulator.errors import Location, Stack
 from difftest.simulator.oracle.operators import FUNCTIONS as DEFINITIONS
 
 Float64 = NDArray[Any]
-"""Arrays of float64; NumPy's own annotations know of few functions that they return them."""
+"""Arrays of float64. NumPy annotates few functions as returning them."""
 
 _TFLOAT32_MANTISSA = 10
 FAILURE_PROBABILITY = 1e-9
-"""That a probabilistic bound fails somewhere in one sum of arrays, at most."""
+"""The largest probability that a probabilistic bound fails anywhere in one sum of arrays."""
 
 
 class Rounding(NamedTuple):
-    """What one rounding to nearest into a dtype may change of v: ``unit * abs(v) + tiny``.
+    """A dtype's rounding to nearest: it changes v by at most ``unit * abs(v) + tiny``.
 
     ``largest`` is the largest number of the dtype.
     """
@@ -74,7 +77,7 @@ _MX = frozenset(MX_NAMES.values())
 UNIT = ROUNDINGS[FLOAT32].unit
 TINY = ROUNDINGS[FLOAT32].tiny
 LARGEST_SUM = 1 / UNIT
-"""Sums of integers up to here are exact in float32, in any order."""
+"""Sums of integers up to this limit are exact in float32, in any order."""
 
 
 @dataclass(slots=True, eq=False)
@@ -82,25 +85,27 @@ class Bounded:
     """Values that a machine meets to within a bound."""
 
     value: Any
-    """Float64."""
+    """The exact values, float64."""
     error: Any = None
-    """Of the value's shape, or one that broadcasts to it; None where the machine is exact."""
+    """The bound, of the value's shape or broadcastable to it; None if the machine is exact."""
     dtype: DType | None = None
-    """The dtype into which it was rounded last, whose values it can take without a rounding."""
+    """The dtype that the values were last rounded into. It can take them without rounding."""
     sums: int = 0
-    """How many roundings into a dtype narrower than float32 the longest chain of additions has
-    behind it."""
+    """Roundings into a dtype narrower than float32 along the longest chain of additions."""
     adds: bool = False
-    """Whether the last operation was an addition."""
+    """True if the last operation was an addition."""
     partial: bool = False
-    """Whether it is a sum that was rounded into a narrow dtype, and since then was only added to,
-    moved or rounded again."""
+    """True for a sum that was rounded into a narrow dtype, if every operation since then was an
+    addition, a move or another rounding.
+    """
     ids: Any = None
-    """Which number of the machine's each one is: int64 of the value's shape, or a function that
-    makes that. Equal ids are one number, opposite ids a number and its negation, and 0 is any."""
+    """The identity of each of the machine's numbers: int64 of the value's shape, or a function that
+    returns such an array. Equal ids are one number, opposite ids a number and its negation. 0 is
+    any number.
+    """
 
     def shaped(self, change: Callable[[Any], Any]) -> Bounded:
-        """The same numbers in another arrangement, which ``change`` makes of an array."""
+        """Return these numbers in another arrangement: ``change`` rearranges each array."""
         error = None if self.error is None else change(element_bounds(self))
         ids = with_ids(self.ids, change)
         held = self.dtype, self.sums, self.adds, self.partial
@@ -108,7 +113,7 @@ class Bounded:
 
 
 def with_ids(ids: Any, change: Callable[[Any], Any]) -> Any:
-    """Return changed ids: a function of those that are made when they are needed."""
+    """Return changed ids. If ``ids`` is a function, return a function: the change is deferred."""
     if ids is None:
         return None
     return (lambda: change(ids())) if callable(ids) else change(ids)
@@ -120,35 +125,37 @@ def made_ids(ids: Any) -> Any:
 
 
 def element_bounds(x: Bounded) -> Any:
-    """The bound of each element."""
+    """Return the bound of each element."""
     if x.error is None or x.error.shape == x.value.shape:
         return x.error
     return np.broadcast_to(x.error, x.value.shape)
 
 
 class ExactValues(NamedTuple):
-    """The exact values of a tensor and the bounds of their errors, of its data's shape."""
+    """The exact values of a tensor and the bounds of their errors, in the shape of its data."""
 
     value: Float64
     error: Float64
     sums: Array | None
-    """For each element the roundings of the sum that it holds; None where there are none."""
+    """The number of roundings of each element's sum; None if there are none."""
     line: Location | None = None
-    """The kernel's line that rounded that sum last."""
+    """The kernel's line that last rounded such a sum."""
     product: Location | None = None
-    """The kernel's line that last rounded a product of tiles that it holds."""
+    """The kernel's line that last rounded a product of tiles held here."""
     partial: bool = False
-    """As :attr:`Bounded.partial`, of what was written last."""
+    """As :attr:`Bounded.partial`, for the last write."""
     ids: Any = 0
-    """Which numbers it holds: int64 of the data's shape, or the id of the first element where the
-    elements are numbers of their own; 0 where that is not known."""
+    """The ids of the elements: int64 of the data's shape. A scalar is the id of the first element,
+    if each element is a number of its own. 0 means unknown.
+    """
     narrowed: frozenset[Stack] = frozenset()
-    """The calls that rounded wider values into the dtype of an argument, of which it holds
-    what came of them."""
+    """The calls that rounded wider values into an argument's dtype, if results of these values are
+    held here.
+    """
 
 
 def number(value: Any) -> Bounded:
-    """A constant, which a machine rounds into float32."""
+    """Return a constant as a :class:`Bounded`; a machine rounds it into float32."""
     exact = float(value)
     wide = np.asarray(exact)
     near = float(np.float32(exact))
@@ -166,11 +173,15 @@ def round_bounded(
     times: float = 1.0,
     certain: Callable[[], bool] | None = None,
 ) -> Bounded:
-    """The result of one float32 operation: its error, and that of rounding it.
+    """Return the result of one float32 operation with its error, rounding included.
 
-    ``operands`` are those whose sums it goes on with. ``times`` is how many roundings a machine's
-    way to the result may cost; with more than one the result is never taken as exact. ``certain``
-    says whether float64 has not rounded the value; None if it rounds no number of float32.
+    Parameters
+    ----------
+    operands : the operands whose chains of additions continue in the result.
+    times : the most roundings that a machine may need for the result. With more than one, the
+        result is never taken as exact.
+    certain : return whether float64 has not rounded the value. None if the operation cannot round
+        to a float32 number.
     """
     sums = max([operand.sums for operand in operands], default=0)
     partial = adds and any(operand.partial for operand in operands)
@@ -186,7 +197,7 @@ def round_bounded(
 
 
 def magnitudes(value: Float64, error: Float64 | None) -> Float64:
-    """The largest magnitudes that a correct machine may have, in an array that nobody else has."""
+    """Return the largest magnitudes that a correct machine may have, in a new array."""
     total: Float64 = np.abs(value)
     if error is not None:
         total += error
@@ -194,25 +205,24 @@ def magnitudes(value: Float64, error: Float64 | None) -> Float64:
 
 
 def defined(value: Float64, error: Float64) -> Float64:
-    """A bound without NaN: 0 where the value is infinite or NaN itself, else no bound at all."""
+    """Return a bound without NaN: 0 where the value is infinite or NaN, else infinity."""
     if math.isnan(error.max(initial=0.0)):
         error = np.where(np.isnan(error), np.where(np.isfinite(value), np.inf, 0.0), error)
     return error
 
 
 def sum_bounds(left: Float64 | None, right: Float64 | None) -> Float64 | None:
-    """The sum of two bounds."""
+    """Return the sum of two bounds."""
     if left is None or right is None:
         return right if left is None else left
     return left + right
 
 
 def is_sum(value: Float64, left: Float64, right: Float64) -> bool:
-    """Return whether each float64 value is ``left + right`` itself, and not that sum rounded.
+    """Return whether each float64 value is ``left + right`` exactly, not that sum rounded.
 
-    Each difference of an exact sum and one of its terms is the other term. If both differences
-    are, the error term of Knuth's two-sum is 0 (Higham, section 4.3). An infinity and NaN are what
-    they are.
+    In an exact sum, subtracting one term leaves the other. If both differences do, the error term
+    of Knuth's two-sum is 0 (Higham, section 4.3). Infinity and NaN always count as exact.
     """
     first = value - left == right
     if not first.all():
@@ -224,7 +234,7 @@ def is_sum(value: Float64, left: Float64, right: Float64) -> bool:
 
 
 def add(left: Bounded, right: Bounded) -> Bounded:
-    """``left + right``."""
+    """Return ``left + right``."""
     value = left.value + right.value
     error = cancelled(sum_bounds(left.error, right.error), left, right, opposite=True)
     return round_bounded(
@@ -238,9 +248,9 @@ def add(left: Bounded, right: Bounded) -> Bounded:
 
 
 def cancelled(error: Any, left: Bounded, right: Bounded, *, opposite: bool) -> Any:
-    """Return the error of a difference, which is 0 where both sides are one number.
+    """Return the error of a difference: 0 where both sides are one number.
 
-    So the largest number of a row less itself is 0, whatever its error.
+    For example, the largest number of a row minus itself is 0, whatever its error.
     """
     ours = left.ids
     theirs = right.ids
@@ -252,9 +262,9 @@ def cancelled(error: Any, left: Bounded, right: Bounded, *, opposite: bool) -> A
 
 
 def added_at(before: Bounded, terms: Bounded, places: Any, growth: Callable[..., float]) -> Bounded:
-    """What an addition to each place leaves there; a place named twice is added to twice.
+    """Return the values at ``places`` after additions; a repeated place is added to repeatedly.
 
-    ``growth`` is the relative error of a number of roundings, as :func:`gamma` has it.
+    ``growth`` returns the relative error of a number of roundings, as :func:`gamma` does.
     """
     value = before.value.copy()
     sizes = np.abs(before.value)
@@ -285,7 +295,7 @@ def added_at(before: Bounded, terms: Bounded, places: Any, growth: Callable[...,
 
 
 def added_or_put(held: Bounded, added: Bounded, missing: Array | None) -> Bounded:
-    """The sum of both, in the shape of the first; where that is ``missing`` the second alone."""
+    """Return the sum in the shape of ``held``; where ``missing`` is true, ``added`` alone."""
     added = added.shaped(lambda array: array.reshape(held.value.shape))
     total = add(held, added)
     if missing is None:
@@ -297,7 +307,7 @@ def added_or_put(held: Bounded, added: Bounded, missing: Array | None) -> Bounde
 
 
 def subtract(left: Bounded, right: Bounded) -> Bounded:
-    """``left - right``."""
+    """Return ``left - right``."""
     value = left.value - right.value
     error = cancelled(sum_bounds(left.error, right.error), left, right, opposite=False)
     return round_bounded(
@@ -311,7 +321,7 @@ def subtract(left: Bounded, right: Bounded) -> Bounded:
 
 
 def multiply(left: Bounded, right: Bounded) -> Bounded:
-    """``left * right``; by 1 or -1 it rounds nothing."""
+    """Return ``left * right``; a factor of 1 or -1 rounds nothing."""
     if left.error is not None and right.error is None and right.value.shape == ():
         sign = float(right.value)
         if abs(sign) == 1.0:
@@ -324,7 +334,7 @@ def multiply(left: Bounded, right: Bounded) -> Bounded:
 
 
 def divide(left: Bounded, right: Bounded) -> Bounded:
-    """``left / right``; no bound where the divisor may reach 0."""
+    """Return ``left / right``; the bound is infinite where the divisor may reach 0."""
     value = left.value / right.value
     error = left.error
     if right.error is not None:
@@ -338,13 +348,14 @@ def divide(left: Bounded, right: Bounded) -> Bounded:
 
 
 def exact_extreme(function: Any) -> Callable[[Bounded, Bounded], Bounded]:
-    """``maximum`` or ``minimum``, which round nothing and rise with both operands."""
+    """Return an exact ``maximum`` or ``minimum``: they round nothing and are monotone."""
 
     def chosen(left: Bounded, right: Bounded) -> Bounded:
         value = function(left.value, right.value)
         error = None
         if left.error is not None or right.error is not None:
-            (low, high), (least, most) = ends(left), ends(right)
+            low, high = ends(left)
+            least, most = ends(right)
             error = between(value, function(low, least), function(high, most))
         sums = max(left.sums, right.sums)
         dtype = left.dtype if left.dtype == right.dtype else FLOAT32
@@ -357,8 +368,9 @@ def exact_extreme(function: Any) -> Callable[[Bounded, Bounded], Bounded]:
 
 
 def _ids_of_either(function: Any, left: Bounded, right: Bounded) -> Array:
-    """Return the ids of the larger or the smaller numbers, where the bounds say which they are."""
-    (low, high), (least, most) = ends(left), ends(right)
+    """Return the ids of the larger or smaller numbers; 0 where the bounds do not decide which."""
+    low, high = ends(left)
+    least, most = ends(right)
     above = low > most
     below = least > high
     first, second = (above, below) if function is np.maximum else (below, above)
@@ -367,12 +379,12 @@ def _ids_of_either(function: Any, left: Bounded, right: Bounded) -> Array:
 
 
 def between(value: Float64, low: Float64, high: Float64) -> Float64:
-    """How far a number from ``low`` to ``high`` may lie from ``value``; 0 for infinities alone."""
+    """Return how far a number in ``[low, high]`` may be from ``value``; 0 at infinities."""
     return defined(value, np.maximum(high - value, value - low))
 
 
 def power(base: Bounded, exponent: Bounded) -> Bounded:
-    """``base ** exponent``: over a box, its extremes lie at the corners, or where the base is 0."""
+    """Return ``base ** exponent``. Over a box, its extremes are at the corners or at base 0."""
     value = base.value**exponent.value
     if base.error is None and exponent.error is None:
         return round_bounded(value, None, base, exponent, times=8.0)
@@ -387,15 +399,16 @@ def power(base: Bounded, exponent: Bounded) -> Bounded:
 
 
 def ends(x: Bounded) -> tuple[Float64, Float64]:
-    """The smallest and the largest value of a correct machine."""
+    """Return the smallest and the largest value that a correct machine may have."""
     return (x.value, x.value) if x.error is None else (x.value - x.error, x.value + x.error)
 
 
 def gamma(n: int, elements: int, *, random: bool, unit: float = UNIT) -> float:
-    """The relative error of n roundings, at most: the worst case, or with independent errors less.
+    """Return the largest relative error of n roundings: the worst case, or the likely case if less.
 
-    The second is the bound of N. J. Higham and T. Mary, *A new approach to probabilistic rounding
-    error analysis*, SIAM Journal on Scientific Computing 41(5), 2019, theorem 2.4.
+    The likely case takes rounding errors as independent. Its bound is theorem 2.4 of N. J. Higham
+    and T. Mary, *A new approach to probabilistic rounding error analysis*, SIAM Journal on
+    Scientific Computing 41(5), 2019.
     """
     worst = n * unit / (1 - n * unit) if n * unit < 1 else math.inf
     if not random or n < 2:
@@ -406,12 +419,12 @@ def gamma(n: int, elements: int, *, random: bool, unit: float = UNIT) -> float:
 
 
 def is_integral(value: Float64) -> bool:
-    """Whether all values are integers; most that are not tell so at once."""
+    """Return whether all values are integers. The first 16 values decide most negative cases."""
     return all(bool((part == np.rint(part)).all()) for part in (value.flat[:16], value))
 
 
 def representable(value: Float64, dtype: DType) -> bool:
-    """Whether rounding into a dtype changes no value; most arrays with others tell so at once."""
+    """Return whether a dtype holds all values. The first 16 values decide most negative cases."""
     for part in (value.flat[:16], value):
         kept = round_to(part.astype(np.float32), dtype)
         if not ((kept == part) | np.isnan(part)).all():
@@ -420,7 +433,7 @@ def representable(value: Float64, dtype: DType) -> bool:
 
 
 def into(x: Bounded, dtype: DType, rounding: Rounding) -> Bounded:
-    """Numbers as a tensor of ``dtype`` holds them, their rounding counted as ``rounding``."""
+    """Return numbers as a tensor of ``dtype`` holds them, after a rounding of size ``rounding``."""
     if dtype in (x.dtype, FLOAT32) and x.dtype in ROUNDINGS:
         return x
     value = x.value
@@ -434,18 +447,18 @@ def into(x: Bounded, dtype: DType, rounding: Rounding) -> Bounded:
 
 
 def into_integers(x: Bounded, dtype: DType) -> Bounded | None:
-    """Rounded numbers that become integers or bools; None where all are sure to become these."""
+    """Convert rounded numbers to integers or bools; return None if every result is certain."""
     value, low, high = (_whole(end, dtype) for end in (x.value, *ends(x)))
     if dtype == BOOL:
         error = ((np.abs(x.value) <= x.error) & (x.error > 0)).astype(np.float64)
     else:
-        value = np.where(np.isnan(value), 0.0, value)  # as the machine has it
+        value = np.where(np.isnan(value), 0.0, value)  # as the machine converts it
         error = defined(value, high - low)  # between any two of them
     return Bounded(value, error, dtype) if error.any() else None
 
 
 def low_bits(value: Array, about: Bounded | None) -> Bounded:
-    """Integers as their dtype keeps them: those of ``about`` that leave it, from its other end."""
+    """Return integers with bounds from ``about``, whose ends wrap around in the dtype."""
     exact = value.astype(np.float64)
     if about is None:
         return Bounded(exact, None, FLOAT32)
@@ -462,11 +475,11 @@ def _whole(value: Float64, dtype: DType) -> Float64:
 
 
 def as_bounded(array: Array, dtype: DType, *, computed: bool = False) -> Bounded:
-    """What memory holds and no instruction has rounded.
+    """Return values from memory that no instruction has rounded.
 
-    ``computed`` says that an engine takes it as float32, which rounds wide integers.
+    ``computed`` means that an engine reads them as float32, which rounds wide integers.
     """
-    if dtype in _MX:  # which are moved alone
+    if dtype in _MX:  # MX data is only moved
         return Bounded(np.zeros(array.shape))
     value = array.astype(np.float64)
     if (
@@ -476,7 +489,7 @@ def as_bounded(array: Array, dtype: DType, *, computed: bool = False) -> Bounded
         and not representable(value, FLOAT32)
     ):
         return Bounded(value, np.abs(value) * UNIT, FLOAT32)
-    # Of tfloat32 the host may give bits that the dtype has not, which only an engine rounds off.
+    # The host may pass bits that tfloat32 cannot hold; only an engine rounds them off.
     fits = dtype in ROUNDINGS and dtype != TFLOAT32
     return Bounded(value, None, dtype if fits else None)
 
@@ -484,8 +497,9 @@ def as_bounded(array: Array, dtype: DType, *, computed: bool = False) -> Bounded
 # -- the Scalar Engine's functions -----------------------------------------------------------------
 
 FUNCTION_ROUNDINGS = 8.0
-"""Of an elementary function: 4 units in the last place, the most that NumPy promises in float32
-(NumPy 1.20 release notes and SIMD accuracy tables: exp 2.5, log 3.8, others below 4)."""
+"""The error of an elementary function: 4 units in the last place, NumPy's limit for float32
+(NumPy 1.20 release notes and SIMD accuracy tables: exp 2.5, log 3.8, others below 4).
+"""
 
 SLOPES = {
     "sigmoid": 0.25,
@@ -504,13 +518,13 @@ SLOPES = {
     "sin": 1.0,
     "arctan": 1.0,
 }
-"""The steepest of each function that is steep nowhere."""
+"""The largest slope of each function whose slope is bounded."""
 _MONOTONE = ("log", "sqrt", "rsqrt", "reciprocal")
-"""On positive arguments; the reciprocal also on negative ones."""
+"""Monotone on positive arguments; ``reciprocal`` also on negative ones."""
 
 
 def exponential(x: Bounded) -> Bounded:
-    """``exp(x)``: an error of the argument is a relative one of the result."""
+    """Return ``exp(x)``: an absolute error of the argument is a relative error of the result."""
     value = np.exp(x.value)
     error = None
     if x.error is not None:
@@ -522,7 +536,10 @@ def exponential(x: Bounded) -> Bounded:
 
 
 def monotone(name: str) -> Callable[[Bounded], Bounded]:
-    """``log``, ``sqrt``, ``rsqrt`` or ``reciprocal``: no bound where the argument may reach 0."""
+    """Return ``log``, ``sqrt``, ``rsqrt`` or ``reciprocal``.
+
+    The bound is infinite where the argument of a function other than ``sqrt`` may reach 0.
+    """
     function = DEFINITIONS[name]
     times = 1.0 if name in ("sqrt", "reciprocal") else FUNCTION_ROUNDINGS
 
@@ -542,9 +559,10 @@ def monotone(name: str) -> Callable[[Bounded], Bounded]:
 
 
 def smooth(name: str) -> Callable[[Bounded], Bounded]:
-    """A function that is steep nowhere; machines compute it to float32's precision around 0.
+    """Return a function of bounded slope.
 
-    Near where it vanishes the error is one of its argument's size, not of its own.
+    Machines compute it to float32's precision around 0. Near a zero of the function, the error is
+    relative to the argument, not to the result.
     """
     function = DEFINITIONS[name]
     slope = SLOPES[name]
@@ -567,4 +585,4 @@ FUNCTIONS: dict[str, Callable[[Bounded], Bounded]] = {
     **{name: monotone(name) for name in _MONOTONE},
     **{name: smooth(name) for name in SLOPES},
 }
-"""By the name of the activation; ``sign``, which decides, is in :mod:`.numbers`."""
+"""Functions by activation name. ``sign`` is a decision, so it is in :mod:`.numbers`."""

@@ -1,15 +1,16 @@
-"""Which roundings a kernel's contract has: into what dtypes, and of sums into which of them.
+"""A kernel's rounding contract: the dtypes it may round into, and those that its sums may use.
 
-A kernel may round into the dtypes of its outputs, and of its widest argument. Another argument's
-dtype, where it is narrower than the outputs, excuses less. It excuses results of operands that are
-no wider, for these stem from such arguments. And it excuses an operand of a matrix product, for the
-Tensor Engine wants both operands in one dtype.
+A kernel may round into the dtypes of its outputs and of its widest argument. The dtype of another
+argument, narrower than the outputs, excuses less:
 
-Whether a rounded value becomes such an operand, the kernel's later instructions tell. So roundings
-of wider values are noted with their calls: the kernel's line, and the lines that called the helper
-in which it stands. Each product notes the calls that its operands have behind them. When the kernel
-is over, the calls that lead to no product are known. Then the kernel runs once more, and they count
-as roundings into float32.
+- results of operands that are no wider, because these depend on such arguments;
+- operands of a matrix product, because the Tensor Engine needs both operands in one dtype.
+
+Only later instructions show whether a rounded value becomes such an operand. So each rounding of
+wider values is noted with its call: the kernel's line, and the lines that called the helper with
+that line. Each product notes the calls that its operands depend on. After the kernel, the calls
+that lead to no product are known. Then the kernel runs again, and those calls count as roundings
+into float32.
 """
 
 from __future__ import annotations
@@ -28,24 +29,26 @@ from difftest.simulator.tile import Tile
 
 RUNNING_SUM = "a running sum"
 FREE_SUMS = 4
-"""Roundings of a running sum into a narrow dtype that are counted as such: a kernel that adds a few
-tensors in the dtype of its operands rounds as its contract says; one that adds up a long sum so
-does not, and its further roundings count as float32's. So do those of a line that adds float32
-values to what it has rounded itself, as a loop over partial sums does."""
+"""The free roundings of a running sum into a narrow dtype.
+
+A kernel that adds a few tensors in the dtype of its operands rounds within its contract. A kernel
+that computes a long sum this way does not: its further roundings count as float32's. The same holds
+for a line that adds float32 values to its own rounded result, such as a loop over partial sums.
+"""
 
 
 class Chain(NamedTuple):
-    """The roundings behind an instruction's operands: of running sums, and of wider values.
+    """The roundings that an instruction's operands depend on: of running sums, and of wider values.
 
     Attributes
     ----------
-    lines : that rounded them last.
-    wide : whether one of the operands is float32, such as a product in PSUM.
-    products : lines that rounded a product of tiles last.
-    multiplies : whether it makes such a product.
-    narrowed : calls that rounded wider values into the dtype of an argument.
-    finest : the unit of the widest float among the operands; 0 for integers, and for what a matrix
-        product makes; infinity without a tile.
+    lines : the lines that last rounded the running sums.
+    wide : whether an operand is float32, such as a product in PSUM.
+    products : the lines that last rounded a product of tiles.
+    multiplies : whether the instruction computes such a product.
+    narrowed : the calls that rounded wider values into the dtype of an argument.
+    finest : the unit of the widest float among the operands. 0 for integers and for the result of a
+        matrix product; infinity without a tile.
     """
 
     lines: tuple[Location, ...]
@@ -56,7 +59,7 @@ class Chain(NamedTuple):
     finest: float = math.inf
 
     def loops(self, line: Location | None, *, adds: bool) -> bool:
-        """Whether a line adds to what it has rounded itself, or multiplies it."""
+        """Return whether a line adds to its own rounded result, or multiplies it."""
         return (adds and line in self.lines) or (self.multiplies and line in self.products)
 
 
@@ -64,7 +67,7 @@ NO_CHAIN = Chain((), wide=False)
 
 
 def chain_of(operands: Sequence[Any], multiplies: bool = False) -> Chain:
-    """What an instruction takes of running sums and products."""
+    """Return an instruction's chain of running sums and products."""
     tiles = [operand for operand in operands if isinstance(operand, Tile)]
     held = [tile._storage.exact for tile in tiles if tile._storage.exact is not None]
     lines = [exact.line for exact in held if exact.line is not None]
@@ -75,7 +78,7 @@ def chain_of(operands: Sequence[Any], multiplies: bool = False) -> Chain:
 
 
 def narrowed_of(operands: Sequence[Any]) -> frozenset[Stack]:
-    """The calls that rounded wider values, of which some operands hold what came of them."""
+    """Return the calls that rounded wider values whose results some operands hold."""
     calls: frozenset[Stack] = frozenset()
     for operand in operands:
         tile = operand._base if isinstance(operand, IndirectTile) else operand
@@ -86,25 +89,29 @@ def narrowed_of(operands: Sequence[Any]) -> frozenset[Stack]:
 
 
 def finest_of(operands: Sequence[Any]) -> float:
-    """The unit of the widest float among the tiles that are operands; see :class:`Chain`.
+    """Return the unit of the widest float among the operands that are tiles; see :class:`Chain`.
 
     Integers of one byte, such as masks, are as narrow as any float.
     """
     tiles = (one._base if isinstance(one, IndirectTile) else one for one in operands)
     dtypes = [tile.dtype for tile in tiles if isinstance(tile, Tile)]
-    wide = [_of(dtype).unit for dtype in dtypes if dtype.itemsize > 1 or _of(dtype).unit]
+    wide = [
+        _rounding_of(dtype).unit
+        for dtype in dtypes
+        if dtype.itemsize > 1 or _rounding_of(dtype).unit
+    ]
     return min(wide, default=math.inf)
 
 
 class Narrowing(NamedTuple):
-    """A rounding that the kernel's contract does not have, whose error counts as float32's.
+    """A rounding outside the kernel's contract. Its error counts as float32's.
 
     Attributes
     ----------
-    name : what was rounded: an instruction's result, or a running sum.
+    name : the rounded value: an instruction's result, or a running sum.
     location : the kernel's line.
-    dtype : into what.
-    of_argument : whether an argument has that dtype, which does not excuse this rounding.
+    dtype : the dtype of the rounding.
+    of_argument : whether an argument has that dtype without excusing this rounding.
     """
 
     name: str
@@ -114,20 +121,20 @@ class Narrowing(NamedTuple):
 
 
 class ExactSettings(NamedTuple):
-    """How an exact run counts roundings.
+    """Settings of an exact run: how it counts roundings.
 
     Attributes
     ----------
-    dtypes : dtypes that the kernel may round into, its sums too, besides those of its arguments
-        and outputs.
-    results : the dtypes of the outputs: what is added to again may be as coarse as they are. Empty
-        if they are not known; then it may be as coarse as any argument or tensor in HBM, and a
-        launch that returns no tensor as coarse as that runs once more.
-    random : whether rounding errors may be taken as independent, so that those of long sums grow
-        with the root of their length.
-    losses : whether to note what each instruction lost; takes time.
+    dtypes : dtypes that the kernel may round into, sums included, in addition to the dtypes of its
+        arguments and outputs.
+    results : the dtypes of the outputs. They limit how coarse a repeatedly added sum may be. Empty
+        if unknown: then the limit is any argument or tensor in HBM, and a launch without an output
+        of that dtype runs again.
+    random : whether rounding errors may be taken as independent, so that the error of a long sum
+        grows with the square root of its length.
+    losses : whether to note the loss of each instruction, which takes time.
     unexcused : calls that round wider values into the dtype of an argument, and lead to no matrix
-        product. A launch that finds such calls runs once more with them.
+        product. A launch that finds such calls runs again with them.
     """
 
     dtypes: tuple[str, ...] = ()
@@ -137,21 +144,21 @@ class ExactSettings(NamedTuple):
     unexcused: frozenset[Stack] = frozenset()
 
 
-def _of(dtype: DType) -> Rounding:
+def _rounding_of(dtype: DType) -> Rounding:
     return ROUNDINGS.get(dtype, Rounding(0.0, 0.0, math.inf))
 
 
 class Contract:
-    """The dtypes that a kernel may round into, and what it has rounded into others.
+    """The dtypes that a kernel may round into, and its roundings into other dtypes.
 
-    What is added to again may be as coarse as the outputs, and no coarser.
+    A repeatedly added sum may be as coarse as the outputs, and no coarser.
 
     Attributes
     ----------
-    sums : the unit of a long sum: float32's, or that of the coarsest of ``dtypes``.
-    narrowed : the roundings that it does not have.
-    excused : the calls of such roundings that a matrix product's operands have behind them.
-    rounded : the call of such a rounding, if :meth:`into` has made one since this was emptied.
+    sums : the unit of a long sum: float32's, or the unit of the coarsest of ``dtypes``.
+    narrowed : the roundings outside the contract.
+    excused : the calls of such roundings that operands of a matrix product depend on.
+    rounded : the call of such a rounding, if :meth:`into` made one since this was emptied.
     """
 
     def __init__(self, settings: ExactSettings) -> None:
@@ -161,48 +168,52 @@ class Contract:
         self._followed: dict[Stack, float] = {}
         self._coarsest = self._sure = UNIT
         self._widest = math.inf  # the unit of the widest float among the arguments
-        self._floor = ROUNDINGS[FLOAT32].tiny  # what may be lost near 0
+        self._floor = ROUNDINGS[FLOAT32].tiny  # the largest loss near 0
         for name in settings.dtypes:
             self._allow(as_nki_dtype(name, "an exact run's dtypes"))
         self.sums = self._coarsest
         results: list[DType] = [np.dtype(result) for result in settings.results]
         for result in results:
             self._allow(result)
-        self._again = self._coarsest if any(_of(result).unit for result in results) else math.inf
+        self._again = (
+            self._coarsest if any(_rounding_of(result).unit for result in results) else math.inf
+        )
         self._own = Rounding(self._coarsest, self._floor, math.inf)
-        """What the outputs and ``dtypes`` allow alone; outputs count as float32 until known."""
+        """The rounding that the outputs and ``dtypes`` alone allow; unknown outputs count as
+        float32.
+        """
         self.narrowed: dict[tuple[str, Location | None], Narrowing] = {}
 
     @property
     def follows(self) -> bool:
-        """Whether an argument is narrower than the outputs and than another argument.
+        """Return whether an argument is narrower than the outputs and than another argument.
 
-        Roundings into its dtype are followed then.
+        If so, roundings into its dtype are followed.
         """
         return self._sure > max(self._own.unit, self._widest)
 
     def allow(self, dtype: DType) -> None:
         """Let the kernel round into the dtype of an argument."""
         self._allow(dtype)
-        self._widest = min(self._widest, _of(dtype).unit or math.inf)
+        self._widest = min(self._widest, _rounding_of(dtype).unit or math.inf)
 
     def _allow(self, dtype: DType) -> None:
-        self._sure = max(self._sure, _of(dtype).unit)
+        self._sure = max(self._sure, _rounding_of(dtype).unit)
         self._coarsest = max(self._coarsest, self._sure)
-        self._floor = max(self._floor, _of(dtype).tiny)
+        self._floor = max(self._floor, _rounding_of(dtype).tiny)
 
     def may_return(self, dtype: DType) -> None:
-        """A tensor in HBM, which is an output or scratch: nobody knows before the kernel ends."""
+        """Allow the dtype of a tensor in HBM: it may be an output, or scratch."""
         if not self.settings.results:
-            self._coarsest = max(self._coarsest, _of(dtype).unit)
-            self._floor = max(self._floor, _of(dtype).tiny)
+            self._coarsest = max(self._coarsest, _rounding_of(dtype).unit)
+            self._floor = max(self._floor, _rounding_of(dtype).tiny)
 
     def without_scratch(self, outputs: Sequence[DType]) -> ExactSettings | None:
-        """The settings of a run that knows the outputs, if roundings of this one want them.
+        """Return the settings of a second run that knows the outputs; None if it is not needed.
 
-        Scratch has excused those, or an output of that dtype was not there yet.
+        It is needed if scratch tensors excused roundings, or if an output came after its roundings.
         """
-        units = [_of(output).unit for output in outputs]
+        units = [_rounding_of(output).unit for output in outputs]
         own = max([self._own.unit, *units])
         calls = {call for call, unit in self._followed.items() if unit > own} - self.excused
         unexcused = self.settings.unexcused | calls
@@ -214,7 +225,7 @@ class Contract:
         return self.settings._replace(results=results, unexcused=unexcused)
 
     def into(self, numbers: Bounded, dtype: DType, chain: Chain, name: str) -> Bounded:
-        """What an instruction of this name writes to a tensor of ``dtype``."""
+        """Return the numbers that an instruction of this name writes to a tensor of ``dtype``."""
         rounding = ROUNDINGS[dtype]
         if dtype == FLOAT32 and not numbers.adds and numbers.sums < 256:
             return into(numbers, dtype, rounding)
@@ -223,7 +234,7 @@ class Contract:
         sums = min(numbers.sums + adds, 255)
         loops = narrow and chain is not NO_CHAIN and chain.loops(kernel_location(), adds=adds)
         if loops and adds and chain.wide:
-            sums = max(sums, FREE_SUMS + 1)  # a loop adds partial sums of float32 up
+            sums = max(sums, FREE_SUMS + 1)  # a loop that adds up partial sums of float32
         if narrow and dtype != numbers.dtype:
             limit = self._coarsest if sums <= FREE_SUMS else self.sums
             if loops or numbers.partial:
@@ -238,7 +249,7 @@ class Contract:
         return result
 
     def _counted(self, dtype: DType, limit: float, chain: Chain, name: str) -> Rounding:
-        """How a rounding into a narrow dtype counts, where no coarser one than ``limit`` may be."""
+        """Return how a rounding into a narrow dtype counts: no coarser than ``limit``."""
         rounding = ROUNDINGS[dtype]
         floor = self._floor
         of_argument = self._is_unexcused(rounding, chain)
@@ -256,7 +267,7 @@ class Contract:
         return Rounding(unit, tiny, rounding.largest)
 
     def _is_unexcused(self, rounding: Rounding, chain: Chain) -> bool:
-        """Whether an argument alone has the dtype, and this call is known to lead to no product.
+        """Return whether only an argument excuses the rounding, and no product follows.
 
         Until that is known, the call is noted.
         """

@@ -1,8 +1,8 @@
-"""What the exact run holds of one tensor: planes beside its data, and whose the bytes are.
+"""The exact run's values of one tensor: planes next to its data, and an owner for each byte.
 
-Each tensor has exact values of its own, but another one that the kernel places on the same bytes
-may have overwritten what they were of. So each byte of such a memory has a number: of the tensor
-that wrote something rounded there last, or one that says that the machine's own bits are exact.
+Each tensor has exact values of its own. Another tensor on the same bytes may have overwritten the
+data behind them. So each byte of such a memory has a number. It names the tensor that last wrote a
+rounded value there, or says that the machine's own bits are exact.
 """
 
 from __future__ import annotations
@@ -25,19 +25,22 @@ from difftest.simulator.trace import Area
 
 _BYTE = np.dtype(np.uint8)
 _OWNER = np.dtype(np.uint32)
-_BEFORE, _MACHINE, _FIRST = 0, 1, 2
-"""Of bytes that nothing wrote since tensors share them; whose bits are exact; of the tensor with
-the id 0 that wrote something rounded there."""
+_BEFORE = 0
+_MACHINE = 1
+_FIRST = 2
+"""Owners of bytes: unwritten since tensors share them, exact in the machine's own bits, or last
+written with rounded values by the tensor with the id 0.
+"""
 
 
 class ByteOwners:
-    """The bytes of a launch's memories in which placed tensors share."""
+    """The owners of bytes in a launch's memories where placed tensors overlap."""
 
     def __init__(self) -> None:
         self._maps: dict[PlacedMemory, Array] = {}
 
     def note(self, tile: Any, where: Array | None, *, rounded: bool) -> None:
-        """Note what was written to a tensor that shares its bytes."""
+        """Note a write to a tensor that shares its bytes."""
         storage = tile._storage
         if storage.in_hbm:
             return
@@ -48,9 +51,9 @@ class ByteOwners:
         tile._give(self._bytes(storage, tile), number, chosen)
 
     def own(self, tile: Tile) -> Array | str:
-        """Which elements have the tensor's own exact values; the machine's are exact elsewhere.
+        """Return the elements with exact values of the tensor; elsewhere the machine is exact.
 
-        Why it is not known where other tensors' rounded values are, or may be, among their bits.
+        Return a reason instead if rounded values of other tensors are, or may be, among the bits.
         """
         storage: Any = tile._storage
         if storage.in_hbm:
@@ -66,7 +69,7 @@ class ByteOwners:
         return "the bits of rounded values are read as another tensor's"
 
     def _bytes(self, storage: PlacedStorage, tile: Tile) -> Array:
-        """Of each byte of a tile, along a new last axis, who wrote it: a view."""
+        """Return the owner of each byte of a tile, along a new last axis, as a view."""
         machine = current().machine
         size = partition_bytes(storage.space, machine)
         if storage.memory not in self._maps:
@@ -81,7 +84,7 @@ class ByteOwners:
 
 
 class RoundingSites(NamedTuple):
-    """The lines and the calls that rounded a tensor's numbers: see :class:`ExactValues`."""
+    """The lines and calls that rounded a tensor's numbers: see :class:`ExactValues`."""
 
     sum: Location | None = None
     product: Location | None = None
@@ -95,9 +98,9 @@ def holding(
     lines: RoundingSites,
     first: int = 0,
 ) -> ExactValues:
-    """What a tile's tensor holds with these numbers; before they were the machine's own.
+    """Return the exact values of a tile's tensor after a write of these numbers.
 
-    ``first`` is the id of the tensor's first element, where its elements get ids of their own.
+    ``first`` is the id of the tensor's first element, if its elements get ids of their own.
     """
     error = np.zeros(()) if numbers.error is None else element_bounds(numbers)
     planes = [p if p.shape == tile.shape else fit(p, tile) for p in (numbers.value, error)]
@@ -130,7 +133,7 @@ def holding(
 
 
 def ids_of(tile: Tile, held: ExactValues) -> Array:
-    """Return the ids of the numbers that a tile names, of what its tensor held."""
+    """Return the ids of a tile's numbers from the exact values of its tensor."""
     gathered: Array = tile._gather(_ids_plane(held))
     return gathered
 
@@ -145,12 +148,12 @@ def _ids_plane(held: ExactValues) -> Array:
 
 
 def _own_ids(ids: Array, tile: Tile) -> Array:
-    """Return ids of a tile's shape in an array that nobody else has."""
+    """Return ids of a tile's shape in a new array."""
     return np.array(ids if ids.shape == tile.shape else fit(ids, tile))
 
 
 def _ids_in_part(tile: Tile, before: ExactValues | None, ids: Any, where: Array | None) -> Array:
-    """Return a tensor's ids after a write to a part of it: 0 where the part has none."""
+    """Return a tensor's ids after a write to a part of it: 0 if the new numbers are without ids."""
     shape = tile._storage.allocation.shape
     plane = np.zeros(shape, np.int64) if before is None else _ids_plane(before).copy()
     part = _own_ids(ids, tile) if isinstance(ids, np.ndarray) else 0
@@ -181,7 +184,7 @@ def _in_part(tile: Tile, parts: Any, where: Array | None, last: Any) -> ExactVal
 
 
 def _own(array: Float64, shape: tuple[int, ...]) -> Float64:
-    """An array of a shape that nobody else has."""
+    """Return an array of a shape that shares no memory: the array itself if it already is one."""
     if array.base is None and array.shape == shape and array.flags.c_contiguous:
         return array
     full = np.empty(shape)
@@ -190,6 +193,6 @@ def _own(array: Float64, shape: tuple[int, ...]) -> Float64:
 
 
 def raw_values(tile: Tile) -> Array:
-    """The values of a tensor, whatever was never written."""
+    """Return the values of a tensor, unwritten elements included."""
     held = tile._elements()
     return from_bits(held, tile.dtype) if tile._holds_bits else held

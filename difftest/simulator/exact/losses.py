@@ -1,4 +1,4 @@
-"""Which instruction of a kernel lost how many digits: asked for when a case has failed."""
+"""The digits that each instruction of a kernel loses, computed when a case has failed."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class Overflow(NamedTuple):
-    """A number that a tensor does not hold: the machine has an infinity or NaN in its place.
+    """A number that a tensor cannot hold: the machine has an infinity or NaN instead.
 
     Attributes
     ----------
     value : the number.
-    argument : the element that it was made of; None of several.
-    tensor : its dtype, and the memory if that is PSUM.
-    largest : the largest number that it holds.
+    argument : the element that it was computed from; None if there are several.
+    tensor : the tensor's dtype, and its memory if that is PSUM.
+    largest : the largest number that the tensor can hold.
     """
 
     value: float
@@ -36,19 +36,19 @@ class Overflow(NamedTuple):
 
 @dataclass
 class Loss:
-    """What one instruction of a kernel's line has done to the numbers it took.
+    """The loss at one instruction on one line of a kernel.
 
     Errors are relative to the largest number of the tensor that it wrote.
 
     Attributes
     ----------
     name, location : the instruction and the kernel's line.
-    times : how often it ran.
-    allowed : how much it added to the bound, at most.
-    happened : how much it added to the difference between the machine and the exact run, at most.
-    terms : of the longest sum or product that it computed; 0 if it computed none.
+    times : the number of its runs.
+    allowed : the largest increase of the bound.
+    happened : the largest increase of the difference between the machine and the exact run.
+    terms : the length of its longest sum or product; 0 if it computed none.
     size : the largest number that it wrote.
-    overflow : the first number that its destination did not hold, or None.
+    overflow : the first number that its destination could not hold, or None.
     """
 
     name: str
@@ -67,31 +67,31 @@ class Losses:
     def __init__(self) -> None:
         self.found: dict[tuple[str, Location | None], Loss] = {}
         self.terms = 0
-        """Of the sums and products that the instruction computes, the most so far."""
+        """The largest number of terms in the instruction's sums and products so far."""
         self._bound = self._error = 0.0
         self._name = ""
         self._arguments: list[Array] = []
         self._over = False
 
     def begin(self, name: str) -> None:
-        """An instruction begins: nothing is known of its operands' errors."""
+        """Begin an instruction: forget the operands of the one before."""
         self._name = name
         self.terms = 0
         self._bound = self._error = 0.0
         self._arguments = []
 
     def take(self, operands: Sequence[Bounded]) -> None:
-        """All its tiles, rounded or not."""
+        """Note the values of all its tiles, rounded or not."""
         self._arguments = [operand.value for operand in operands if operand.value.size > 1]
 
     def read(self, machine: Array, exact: Bounded) -> None:
-        """One of its operands."""
+        """Note the errors of an operand."""
         bound, error, _ = _relative(machine, exact, None)
         self._bound = max(self._bound, bound)
         self._error = max(self._error, error)
 
     def wrote(self, tile: Tile, machine: Array, exact: Bounded, where: Array | None) -> None:
-        """What it wrote to a tile."""
+        """Note the errors of a result."""
         bound, error, size = _relative(machine, exact, where)
         location = kernel_location()
         loss = self.found.setdefault((self._name, location), Loss(self._name, location))
@@ -107,7 +107,7 @@ class Losses:
     def _overflow(
         self, tile: Tile, machine: Array, exact: Bounded, where: Array | None
     ) -> Overflow | None:
-        """The first one of the launch: those that follow come of it."""
+        """Return the first overflow of the launch; later ones follow from it."""
         value = np.ravel(exact.value)
         machine = np.ravel(machine).astype(np.float64)
         if value.size != machine.size:
@@ -126,7 +126,7 @@ class Losses:
 
 
 def _relative(machine: Array, exact: Bounded, where: Array | None) -> tuple[float, float, float]:
-    """The largest bound and the largest error, relative to the largest value; and that."""
+    """Return the largest bound and error, relative to the largest value, and that value."""
     value = exact.value
     if value.size == machine.size:
         machine = machine.reshape(value.shape)

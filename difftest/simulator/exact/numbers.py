@@ -1,13 +1,14 @@
-"""Numbers with bounds as array-likes: on them the meaning of a record gives its exact run.
+"""Numbers with bounds as array-likes: a record's meaning, applied to them, gives its exact run.
 
-What they carry over, a rule of each of NumPy's functions and of each step says; so a record needs
-none of its own. What they cannot decide is a doubt of the launch.
+Each NumPy function and each step has a rule for them here, so a record needs no rules of its own.
+If the numbers leave a decision open, the launch gets a doubt.
 
-A few meanings do not run on them: those that write ``dst`` themselves, draw random numbers, or look
-up places; and what makes bits. In microscaling (MX) what a group's scale and its elements are is
-the machine's. A quantization decides, as a conversion to integers does: what it makes of exact
-numbers is exact, and a reference has to make the same of them. What it makes of rounded numbers is
-known where no rounding can turn it into something else.
+Some meanings do not run on them: meanings that write ``dst`` themselves, draw random numbers, look
+up places or produce bits.
+
+In microscaling (MX), the scale and the elements of a group are the machine's. A quantization
+decides, as a conversion to integers does. Quantized exact numbers are exact, and a reference has to
+produce the same ones. Quantized rounded numbers are certain if no rounding can change them.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Axes = tuple[int, ...]
 
 
 class ExactContext(Protocol):
-    """What numbers ask of the launch's exact run (:class:`.run.Shadow`)."""
+    """The parts of the launch's exact run (:class:`.run.Shadow`) that numbers use."""
 
     def doubt(self, reason: str, *, lost: bool, is_open: bool = False) -> None: ...
 
@@ -77,7 +78,7 @@ class Numbers(Lifted):
         self.shape = held.value.shape
 
     def _of(self, operand: Any) -> Bounded:
-        """An operand, which may be an array that nothing has rounded, or a number."""
+        """Return the bounded numbers of an operand: numbers, an unrounded array or a scalar."""
         if isinstance(operand, Numbers):
             return operand.held
         if getattr(operand, "ndim", 0):
@@ -97,7 +98,7 @@ class Numbers(Lifted):
         return value
 
     def __ne__(self, other: Any) -> Any:
-        """As computed; of one number that is sure, at once."""
+        """Return ``self != other``, immediately for a single number that the bounds decide."""
         value = self.held.value
         error = self.held.error
         if self.shape or not (error is None or (type(other) is int and abs(value - other) > error)):
@@ -120,7 +121,7 @@ class Numbers(Lifted):
             raise self._unknown(f"np.{ufunc.__name__}.reduce")
         return self._made(rule(self.run, ufunc, self.held, axes, keepdims))
 
-    # -- other functions of NumPy's ----------------------------------------------------------------
+    # -- other NumPy functions ---------------------------------------------------------------------
 
     def do_where(self, condition: Any, yes: Any, no: Any) -> Numbers:
         unsure = None
@@ -130,7 +131,7 @@ class Numbers(Lifted):
         return self._made(chosen_from(condition, unsure, self._of(yes), self._of(no)))
 
     def do_zeros(self, shape: tuple[int, ...]) -> Numbers:
-        """An array to be filled in, for now with numbers like these."""
+        """Return an array to be filled in; until then it has the properties of these numbers."""
         like = self.held
         planes = np.zeros(shape), np.zeros(shape)
         return Filled(self.run, Bounded(*planes, like.dtype, like.sums, like.adds, like.partial))
@@ -148,7 +149,7 @@ class Numbers(Lifted):
         return self._made(Bounded(value, error if error.any() else None, FLOAT32))
 
     def do_sort(self, numbers: Numbers, axis: int, kind: Any = None) -> Numbers:
-        """The k-th smallest of all ends is an end of the k-th smallest."""
+        """Sort the numbers: the k-th smallest of all ends is an end of the k-th smallest number."""
         held = numbers.held
         value, low, high = (np.sort(x, axis, kind) for x in (held.value, *bounded.ends(held)))
         error = None if held.error is None else bounded.between(value, low, high)
@@ -159,7 +160,7 @@ class Numbers(Lifted):
         return self._made(Bounded(value, error, held.dtype, held.sums, ids=ids))
 
     def do_argsort(self, numbers: Numbers, axis: int, kind: Any) -> Numbers:
-        """Return the places of the exact values, with bounds where rounded ones may have others."""
+        """Return the places of the exact values, with bounds where rounding may change them."""
         return self._made(places.order_of(self.run, numbers.held, kind))
 
     # -- steps -------------------------------------------------------------------------------------
@@ -173,7 +174,7 @@ class Numbers(Lifted):
         return values * factor + shift
 
     def do_in_integers(self, left: Numbers, right: Numbers, op: AluOp, dtype: Any) -> Any:
-        """Nothing rounds, and a result that leaves the dtype comes back at its other end."""
+        """Compute in integers without rounding; results out of range wrap around in the dtype."""
         value = in_integers(left.held.value, right.held.value, op, dtype)
         sure = left.held.error is right.held.error is None
         return self._made(bounded.low_bits(value, None if sure else op.compute(left, right).held))
@@ -182,7 +183,7 @@ class Numbers(Lifted):
         return self._made(FUNCTIONS["rsqrt"](values.held))
 
     def do_check_range(self, values: Numbers, name: str) -> None:
-        """The machine's values are checked."""
+        """Do nothing: the machine's values are checked."""
 
     def do_activated(self, values: Numbers, name: str) -> Numbers:
         held = values.held
@@ -192,7 +193,7 @@ class Numbers(Lifted):
 
 
 class Filled(Numbers):
-    """An array that was made to be filled in, or some of its elements."""
+    """An array to be filled in, or some of its elements."""
 
     __slots__ = ("_array", "_part", "_rounded")
 
@@ -201,9 +202,9 @@ class Filled(Numbers):
         self._part = part
         self.shape = part.value.shape
         self._array = array
-        """What has all the elements, and alone knows what became of them; None for itself."""
+        """The array of all elements, which tracks its own state; None if this is that array."""
         self._rounded: bool | None = None
-        """Whether an array that was filled at once has errors; None for one filled bit by bit."""
+        """True if an array filled at once has errors; None if it was filled piece by piece."""
 
     def _whole(self) -> Filled:
         return self if self._array is None else self._array
@@ -241,9 +242,9 @@ class Filled(Numbers):
 
 
 def decided(run: ExactContext, value: Any, unsure: Any, apart: float = 1.0) -> Bounded:
-    """What a decision gives, with a doubt where a rounding may have turned it round.
+    """Return the result of a decision, with a doubt where rounding may have changed it.
 
-    Its results, such as 1 and 0, lie no further ``apart``.
+    ``apart`` is the largest difference of two results, such as 1 and 0.
     """
     truth = np.asarray(value, dtype=np.float64)
     if unsure is None or not unsure.any():
@@ -253,14 +254,14 @@ def decided(run: ExactContext, value: Any, unsure: Any, apart: float = 1.0) -> B
 
 
 def compared(run: ExactContext, ufunc: Any, left: Bounded, right: Bounded) -> Bounded:
-    """A comparison of exact values: unsure where the bounds let the machine decide otherwise."""
+    """Compare exact values. The result is unsure where the bounds allow the machine another one."""
     error = bounded.sum_bounds(left.error, right.error)
     unsure = error if error is None else doubtful_truth(Bounded(left.value - right.value, error))
     return decided(run, ufunc(left.value, right.value), unsure)
 
 
 def doubtful_truth(x: Bounded) -> Any:
-    """Where it is not sure that a number is not 0; None if it is everywhere."""
+    """Return where a number may be 0 without being exactly 0; None if this is so nowhere."""
     return None if x.error is None else (np.abs(x.value) <= x.error) & (x.error > 0)
 
 
@@ -271,10 +272,10 @@ def _logic(run: ExactContext, ufunc: Any, *operands: Bounded) -> Bounded:
 
 
 def _remainder(run: ExactContext, ufunc: Any, left: Bounded, right: Bounded) -> Bounded:
-    """``left - k * right`` for a whole number k, which a rounding may change."""
+    """Return ``left - k * right`` for an integer k, which a rounding may change."""
     value = ufunc(left.value, right.value)
     if left.error is None and right.error is None:
-        rest = np.fmod(left.value, right.value)  # float64 has it; np.mod may add the divisor to it
+        rest = np.fmod(left.value, right.value)  # float64 holds it; np.mod may add the divisor
         kept = np.where(value == rest, 0.0, right.value)
         certain = functools.partial(bounded.is_sum, value, rest, kept)
         return bounded.round_bounded(value, None, left, right, certain=certain)
@@ -300,7 +301,7 @@ _DECISIONS: dict[Any, Callable[..., Bounded]] = {
 
 
 def chosen_from(condition: Any, unsure: Any, yes: Bounded, no: Bounded) -> Bounded:
-    """``condition ? yes : no``; where the condition is not sure, within a bound that holds both."""
+    """Return ``condition ? yes : no``; where the condition is unsure, with a bound over both."""
     value = np.where(condition, yes.value, no.value)
     sums = max(yes.sums, no.sums)
     partial = yes.partial and no.partial
@@ -320,7 +321,7 @@ def chosen_from(condition: Any, unsure: Any, yes: Bounded, no: Bounded) -> Bound
 
 
 def _total(run: ExactContext, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
-    """A sum in float32, in whatever order."""
+    """Return a sum in float32, in any order."""
     value = x.value
     total = functools.partial(np.add.reduce, axis=axes, keepdims=keepdims)
     n = math.prod([value.shape[axis] for axis in axes])
@@ -347,17 +348,18 @@ def _extreme(run: ExactContext, ufunc: Any, x: Bounded, axes: Axes, keepdims: bo
 
 
 WORTH_IDS = 2.0**-10
-"""The error from which on it matters that the largest number less itself is 0: an exponential makes
-of an absolute error a relative one."""
+"""The smallest error that makes ids worthwhile. They make the largest number minus itself 0, and an
+exponential turns an absolute error into a relative one.
+"""
 
 
 def needs_ids(x: Bounded) -> bool:
-    """Return whether the numbers have ids, and errors so large that ids are worth their time."""
+    """Return whether the numbers have ids, and errors large enough to make ids worthwhile."""
     return x.ids is not None and x.error is not None and float(x.error.max(initial=0)) > WORTH_IDS
 
 
 def ids_of_extremes(ufunc: Any, x: Bounded, axes: Axes) -> Array:
-    """Return the ids of the largest, or smallest, numbers along axes; 0 where several may be it."""
+    """Return the ids of the largest or smallest numbers along axes; 0 where several may be it."""
     low, high = bounded.ends(x)
     if ufunc is np.minimum:
         low, high = -high, -low
@@ -394,7 +396,7 @@ def _product(run: ExactContext, ufunc: Any, x: Bounded, axes: Axes, keepdims: bo
 
 
 def _difference(run: ExactContext, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
-    """The first element along an axis minus the others."""
+    """Return the first element along an axis minus the others."""
     (axis,) = axes
     signs = np.where(np.arange(x.value.shape[axis]) == 0, 1.0, -1.0)
     shape = [1] * x.value.ndim
@@ -417,17 +419,17 @@ _REDUCTIONS: dict[Any, Callable[..., Bounded]] = {
 
 
 def iota(run: ExactContext, call: CheckedCall, expr: Any) -> Bounded:
-    """Whole numbers."""
+    """Return whole numbers."""
     return Bounded(expr.array().astype(np.float64), None)
 
 
 def drawn(run: ExactContext, call: CheckedCall, *operands: Any) -> None:
-    """Random numbers, of which no reference knows."""
+    """Note a doubt: no reference has the same random numbers."""
     run.doubt("random numbers", lost=True)
 
 
 def sequence_bounds(run: ExactContext, call: CheckedCall, segment_ids: Bounded) -> None:
-    """Bounds of segments, which rounded ids name."""
+    """Note a doubt if rounded ids name segments."""
     if segment_ids.error is not None:
         run.doubt("rounded values name segments", lost=True)
 
@@ -436,7 +438,7 @@ def sequence_bounds(run: ExactContext, call: CheckedCall, segment_ids: Bounded) 
 
 
 def nc_matmul(run: ExactContext, call: CheckedCall, *operands: Bounded) -> Bounded:
-    """``stationary.T @ moving``; two rows of the contraction from each partition if it is so."""
+    """Return ``stationary.T @ moving``; ``double_row`` has two contraction rows a partition."""
     if "product" in call.operands:
         return operands[0]
     depth = 2 if call.options["perf_mode"] == "double_row" else 1
@@ -447,7 +449,7 @@ def nc_matmul(run: ExactContext, call: CheckedCall, *operands: Bounded) -> Bound
 
 
 def matrix_product(run: ExactContext, left: Bounded, right: Bounded) -> Bounded:
-    """``left.T @ right`` for [K, M] and [K, N], summed in float32 in whatever order."""
+    """Return ``left.T @ right`` for [K, M] and [K, N], summed in float32 in any order."""
     values = (left.value, right.value)
     errors = (element_bounds(left), element_bounds(right))
     value = values[0].T @ values[1]
@@ -470,11 +472,11 @@ _SCALED_TO = 2.0**50
 
 
 def _sizes_product(left: Float64, right: Float64, times: float = 1.0) -> Any:
-    """``abs(left).T @ abs(right)``, at least, so often: in float32 where that holds them.
+    """Return an upper bound of ``times * abs(left).T @ abs(right)``, in float32 if it fits.
 
-    They are scaled so that few are subnormal: of those a processor takes a hundred times as long.
-    Nothing is scaled down: beside a large number a small one would become 0, and with it the bound
-    of a row that has no large one.
+    Scaling keeps most factors out of the subnormal range, where a processor takes a hundred times
+    as long. Factors are never scaled down. Otherwise small numbers next to large ones would become
+    0, and with them the bound of a row of small numbers.
     """
     sides = [side.astype(np.float32) for side in (left, right)]
     peaks = [float(np.abs(side, out=side).max(initial=0.0)) for side in sides]
@@ -491,14 +493,14 @@ def _sizes_product(left: Float64, right: Float64, times: float = 1.0) -> Any:
 
 
 def quantize_mx(run: ExactContext, call: CheckedCall, src: Bounded) -> tuple[None, None]:
-    """Packed elements and scales, which are the machine's."""
+    """Leave packed elements and scales to the machine; note a doubt if rounding may change them."""
     if src.error is not None and not _is_sure(call, src):
         run.doubt("rounded values are quantized to MX", lost=True)
     return None, None
 
 
 def _is_sure(call: CheckedCall, src: Bounded) -> bool:
-    """Whether the largest and the smallest magnitudes that are possible quantize alike."""
+    """Return whether the largest and the smallest possible magnitudes have equal quantizations."""
     sizes = np.abs(src.value)
     largest, smallest = (
         np.copysign(end, src.value).astype(np.float32)
@@ -515,7 +517,7 @@ def _is_sure(call: CheckedCall, src: Bounded) -> bool:
 
 
 def nc_matmul_mx(run: ExactContext, call: CheckedCall, *tiles: Tile) -> Bounded:
-    """``stationary.T @ moving`` of the elements times their scales."""
+    """Return ``stationary.T @ moving`` of the elements times their scales."""
     stationary, moving, stationary_scale, moving_scale = tiles
     left = _scaled(run, stationary, stationary_scale, "stationary_scale")
     right = _scaled(run, moving, moving_scale, "moving_scale")
@@ -523,7 +525,7 @@ def nc_matmul_mx(run: ExactContext, call: CheckedCall, *tiles: Tile) -> Bounded:
 
 
 def _scaled(run: ExactContext, tile: Tile, scale: Tile, name: str) -> Float64:
-    """Elements times their scales, the contraction first [4 P, F]."""
+    """Return elements times their scales, the contraction axis first: [4 P, F]."""
     run.sure(run.take(scale))
     packed = unpack(rows(tile._engine_values(unwritten=True)), tile.dtype).astype(np.float64)
     exponents = spread_over_groups(scale_codes(scale, len(packed), name))
@@ -542,6 +544,7 @@ RULES: dict[str, Callable[..., Any]] = {
     "quantize_mx": quantize_mx,
     "nc_matmul_mx": nc_matmul_mx,
 }
-"""``rule(run, call, *operands)``, with a :class:`Bounded` for each tile; that of ``nc_matmul_mx``
-takes tiles. It returns the numbers of ``dst``, or those of all destinations, or None where the
-machine's are exact."""
+"""Rules: ``rule(run, call, *operands)``, with a :class:`Bounded` for each tile. The rule of
+``nc_matmul_mx`` takes tiles. A rule returns the numbers of ``dst``, or of all destinations, or None
+where the machine's are exact.
+"""

@@ -1,6 +1,6 @@
-"""Places that an instruction looks up: the exact run's, and how far a machine's may lie from them.
+"""Places that an instruction looks up: the exact run's, and bounds on a machine's.
 
-A rounding can put two values into another order, or make one of them 0. A place is open where the
+A rounding can change the order of two values, or turn a value into 0. A place is open where the
 bounds of the values allow several. Its bound is then the distance between the first and the last of
 them, so that it covers any two choices. All other places are sure, and have the bound 0.
 """
@@ -32,9 +32,9 @@ class PlacesOfEight(NamedTuple):
 
     Attributes
     ----------
-    place : of the exact values, [P, 8]; -1 for a value that is not in the data.
-    apart : between the first and the last possible place, [P, 8]; 0 where the place is sure.
-    possible : which elements an open place may be, [P, N].
+    place : the places of the exact values, [P, 8]; -1 for a value that is not in the data.
+    apart : the distance between the first and the last possible place, [P, 8]; 0 for a sure place.
+    possible : the elements that are possible at open places, [P, N].
     """
 
     place: Array
@@ -44,7 +44,8 @@ class PlacesOfEight(NamedTuple):
 
 def look_up(data: Bounded, vals: Bounded, *, backwards: bool = False) -> PlacesOfEight:
     """Return the places of 8 values in the data, as the machine's ``matches`` finds them."""
-    lines, wanted = rows(data.value), rows(vals.value)
+    lines = rows(data.value)
+    wanted = rows(vals.value)
     near, far = (
         np.zeros(plane.shape) if x.error is None else rows(element_bounds(x))
         for x, plane in ((data, lines), (vals, wanted))
@@ -66,13 +67,13 @@ def look_up(data: Bounded, vals: Bounded, *, backwards: bool = False) -> PlacesO
         first = np.argmax(maybe, axis=1)
         last = lines.shape[1] - 1 - np.argmax(maybe[:, ::-1], 1)
         apart[:, k] = np.where(is_open, last - first, 0)
-        apart[is_open & ~is_there, k] = np.inf  # the machine may find it, or not
+        apart[is_open & ~is_there, k] = np.inf  # the machine may or may not find it
         possible |= maybe & is_open[:, None]
     return PlacesOfEight(place, apart, possible)
 
 
 def find_index8(run: Doubting, call: CheckedCall, data: Bounded, vals: Bounded) -> Bounded | None:
-    """Return the places that ``nc_find_index8`` writes; None where all are sure."""
+    """Return the places that ``nc_find_index8`` writes; None if all are sure."""
     if data.error is None and vals.error is None:
         return None
     found = look_up(data, vals)
@@ -86,7 +87,7 @@ def match_replace8(
 ) -> tuple[Bounded | None, Bounded | None]:
     """Return the numbers and the places that ``nc_match_replace8`` writes.
 
-    An element that an open place may be is replaced or not: its bound holds both.
+    The bound of an element at an open place holds both values: it is replaced or not.
     """
     if data.error is None and vals.error is None:
         return None, None
@@ -108,9 +109,9 @@ def match_replace8(
 
 
 def nonzero(run: Doubting, call: CheckedCall, src: Bounded) -> MaskedValues | None:
-    """Return what ``nonzero_with_count`` writes; None where each element is surely 0 or not.
+    """Return the values that ``nonzero_with_count`` writes; None if no element's truth is open.
 
-    From the first element on that may be either, all places may be others.
+    All places after the first open element may change.
     """
     if src.error is None:
         return None
@@ -143,7 +144,7 @@ def nonzero(run: Doubting, call: CheckedCall, src: Bounded) -> MaskedValues | No
 def order_of(run: Doubting, x: Bounded, kind: Any) -> Bounded:
     """Return the places of the values of each row in ascending order.
 
-    Values whose bounds overlap, one with the next, may stand in any order among themselves.
+    Values whose bounds overlap, each with the next, may be in any order among themselves.
     """
     order = np.argsort(x.value, axis=1, kind=kind)
     if x.error is None:
@@ -173,7 +174,7 @@ def sure_order(x: Bounded) -> tuple[Array, Array]:
 
 
 def _starts(low: Float64, high: Float64) -> Array:
-    """Return where groups of values begin whose bounds overlap, of rows in ascending order."""
+    """Return where groups of values with overlapping bounds begin, for rows in ascending order."""
     reach = np.maximum.accumulate(high, axis=1)
     rest = np.minimum.accumulate(low[:, ::-1], axis=1)[:, ::-1]
     starts = np.ones(low.shape, np.bool_)

@@ -1,9 +1,8 @@
-"""The exact run of a launch: beside each tensor what it would hold if nothing rounded.
+"""The exact run of a launch: next to each tensor, the values that it would have without rounding.
 
-The gate tells a :class:`Shadow` of each instruction before the machine runs it, and after. Before
-it runs, the instruction's error rule (:data:`RULES`) computes the exact values of what it writes
-and the bounds of their errors. A tensor has none of both until an instruction has rounded something
-in it: then the machine's own values are exact.
+The gate calls a :class:`Shadow` before and after the machine runs each instruction. Before, the
+instruction's error rule (:data:`RULES`) computes the exact results and the bounds of their errors.
+A tensor has neither until an instruction rounds into it: until then the machine's values are exact.
 """
 
 from __future__ import annotations
@@ -76,14 +75,14 @@ from difftest.simulator.trace import Engine
 
 
 class Doubt(NamedTuple):
-    """Where the exact run says less than it seems, or nothing.
+    """A reason to trust the exact run less, or not at all.
 
     Attributes
     ----------
-    reason : what happened, as a clause.
+    reason : the event, as a clause.
     location : the kernel's line.
-    lost : whether the exact run has no meaning from here on; else the machine's decision was taken
-        over, and values are right for it.
+    lost : whether the exact run is meaningless from here on. Otherwise it took over a decision of
+        the machine, and its values are right for that decision.
     is_open : whether it is lost because a decision is open: other values may be right too.
     """
 
@@ -94,12 +93,13 @@ class Doubt(NamedTuple):
 
 
 Pending = tuple[Any, Bounded | None, Array | None]
-"""What an instruction is about to write: to all of a tile, or where bools over it are true. There
-are no numbers where the machine's values are exact."""
+"""A pending write: a tile, its new numbers, and bools over the tile that choose elements. None in
+place of numbers means that the machine's values are exact; None in place of bools is all elements.
+"""
 
 
 class Plan:
-    """What is known of a call before its operands' numbers are: it is asked once for each call."""
+    """Properties of a call that do not depend on its operands' numbers, computed once a call."""
 
     def __init__(self, call: CheckedCall) -> None:
         options = call.options
@@ -108,24 +108,24 @@ class Plan:
         self.of_tiles = self.rule is nc_matmul_mx
         products = self.rule in (nc_matmul, nc_matmul_mx) and "product" not in call.operands
         self.feeds_product = products or self.rule is quantize_mx
-        """Whether a matrix product takes its operands, now or once they are quantized."""
+        """True if a matrix product takes its operands, now or after quantization."""
         self.by_dma = call.engine is Engine.DMA
         self.skips = options.get("oob_mode") == "skip"
-        """Whether elements out of bounds are not moved."""
+        """True if elements out of bounds are not moved."""
         self.copies = call.instruction.moves in (moved, turned) and not call.reads_dst
-        """Whether it puts its operand's numbers elsewhere, and computes nothing."""
+        """True if the instruction only moves its operand's numbers."""
         self.in_place = call.instruction.in_place
         written = call.destinations.get("dst") or call.result
         self.computed = is_float(written.dtype)
-        """Whether it makes floats, for which an engine rounds wide integers to float32."""
+        """True if the results are floats. Then an engine rounds wide integers to float32."""
         self.in_bits = any(type(op) is AluOp and op.bitvec for op in options.values())
-        """Whether it makes patterns of bits, which no machine rounds."""
+        """True if the results are bit patterns, which no machine rounds."""
         op = options.get("op") if call.name == "tensor_tensor" else None
         self.multiplies = getattr(op, "name", None) == "multiply"
 
 
 class Shadow(Follower):
-    """What the exact run of one launch knows."""
+    """The state of one launch's exact run."""
 
     name = "shadow"
 
@@ -140,13 +140,13 @@ class Shadow(Follower):
         self._sums = False
         self._next_id = 1
         self._in_registers: frozenset[Stack] = frozenset()
-        """The calls that rounded wider values, of which registers may hold what came of them."""
+        """The calls that rounded wider values whose results may be in registers."""
         self._name = ""
 
     def exact_run(
         self, outputs: Sequence[Tile], arguments: Sequence[tuple[Array, Array, Tile]]
     ) -> ExactRun:
-        """What it has come to when the kernel is over."""
+        """Return the exact run after the kernel has ended."""
         losses = self.losses.found.values() if self.losses is not None else ()
         return ExactRun(
             tuple(exact_output(self, tile) for tile in outputs),
@@ -159,7 +159,7 @@ class Shadow(Follower):
     # -- between the gate and the machine ---------------------------------------------------------
 
     def before(self, call: CheckedCall, issued: InstructionUse) -> None:
-        """Compute what an instruction will write, before the machine overwrites its operands."""
+        """Compute an instruction's results before the machine overwrites its operands."""
         dst = issued.dst
         operands = issued.operands
         others = issued.others
@@ -173,24 +173,15 @@ class Shadow(Follower):
             return
         values = [self._read(plan, call, operand, where) for operand in operands]
         if not plan.in_place:
-            if self.losses is not None:
-                self.losses.take([value for value in values if isinstance(value, Bounded)])
-            if self._sums or plan.multiplies:
-                self._chain = chain_of(operands, plan.multiplies)
+            self._note_operands(plan, operands, values)
         if self.contract.follows:
-            self._follow(plan, call, issued)
-        results: Any = None
-        if plan.in_bits:
-            self.sure(*[value for value in values if isinstance(value, Bounded)])
-        elif plan.rule is not None:
-            results = plan.rule(self, call, *values)
-        else:
-            results = self._lifted(call, values, issued)
+            self._note_narrowed(plan, call, issued)
+        results = self._compute(plan, call, values, issued)
         if call.reads_dst and isinstance(dst, Tile):
-            results = self._added(call, results, dst)
+            results = self._add_to_dst(call, results, dst)
         first, *rest = results if type(results) is tuple else (results,)
         if not call.is_simple:
-            first, where = self._through_indices(plan, call, (first, dst, operands), where)
+            first, where = self._resolve_indices(plan, call, (first, dst, operands), where)
         if plan.by_dma:
             first = first.shaped(lambda array: array.reshape(dst.shape))
         self._pending.append(_pending(dst, first, where))
@@ -198,10 +189,29 @@ class Shadow(Follower):
             rows = zip_longest(others, rest)
             self._pending += [_pending(tile, part, None) for tile, part in rows if tile is not None]
 
-    def _follow(self, plan: Plan, call: CheckedCall, issued: InstructionUse) -> None:
-        """Note the roundings of wider values behind an instruction's operands.
+    def _note_operands(self, plan: Plan, operands: Sequence[Any], values: list[Any]) -> None:
+        """Note the operands for the losses, and the running sums and products among them."""
+        if self.losses is not None:
+            self.losses.take([value for value in values if isinstance(value, Bounded)])
+        if self._sums or plan.multiplies:
+            self._chain = chain_of(operands, plan.multiplies)
 
-        Those behind a matrix product's operands are excused: the operands want one dtype.
+    def _compute(
+        self, plan: Plan, call: CheckedCall, values: list[Any], issued: InstructionUse
+    ) -> Any:
+        """Return the results of an instruction; None for bit patterns, which stay the machine's."""
+        if plan.in_bits:
+            self.sure(*[value for value in values if isinstance(value, Bounded)])
+            return None
+        if plan.rule is not None:
+            return plan.rule(self, call, *values)
+        return self._run_meaning(call, values, issued)
+
+    def _note_narrowed(self, plan: Plan, call: CheckedCall, issued: InstructionUse) -> None:
+        """Note the roundings of wider values that an instruction's operands depend on.
+
+        Roundings behind the operands of a matrix product are excused: it needs operands of one
+        dtype.
         """
         narrowed = narrowed_of(issued.operands)
         if plan.feeds_product:
@@ -215,8 +225,8 @@ class Shadow(Follower):
         finest = finest_of(issued.operands)
         self._chain = self._chain._replace(narrowed=narrowed, finest=finest)
 
-    def _lifted(self, call: CheckedCall, values: list[Any], issued: InstructionUse) -> Any:
-        """What the record's own meaning makes of numbers with bounds."""
+    def _run_meaning(self, call: CheckedCall, values: list[Any], issued: InstructionUse) -> Any:
+        """Return the results of the record's own meaning, applied to numbers with bounds."""
         instruction = call.instruction
         inner = issued.inner
         compute = instruction.moves if instruction.in_place else instruction.meaning
@@ -238,16 +248,18 @@ class Shadow(Follower):
                 registers.accumulators, registers.exact = registers.exact, registers.accumulators
         if type(results) is MaskedValues:
             return self._masked(results, issued.dst)
-        return tuple(map(_numbers, results)) if type(results) is tuple else _numbers(results)
+        return (
+            tuple(map(_held_numbers, results)) if type(results) is tuple else _held_numbers(results)
+        )
 
     def _masked(self, result: MaskedValues, dst: Any) -> MaskedValues:
-        """A result of chosen elements; where the choice is open, a bound that holds both values."""
+        """Return a result of chosen elements; where the choice is open, the bound holds both."""
         chosen: Any = result.chosen
         unsure = doubtful_truth(chosen.held) if isinstance(chosen, Numbers) else None
         if unsure is None or not unsure.any() or not isinstance(dst, Tile):
-            return _numbers(result)  # type: ignore[no-any-return]
+            return _held_numbers(result)  # type: ignore[no-any-return]
         self.doubt("a rounded value decides", lost=False)
-        values = _numbers(result.values)
+        values = _held_numbers(result.values)
         truth = chosen.held.value != 0
         if values is None:
             values = Bounded(result.values.astype(np.float64))
@@ -255,8 +267,8 @@ class Shadow(Follower):
         made: Any = chosen_from(truth, unsure, values, kept)
         return MaskedValues(made, truth | unsure)
 
-    def _added(self, call: CheckedCall, numbers: Bounded, dst: Tile) -> Bounded:
-        """What is added to what ``dst`` holds; of a product to what a product left there."""
+    def _add_to_dst(self, call: CheckedCall, numbers: Bounded, dst: Tile) -> Bounded:
+        """Add ``numbers`` to the values of ``dst``; add a product only to an earlier product."""
         missing = dst._fresh() if "product" in call.operands else None
         if call.options.get("accumulate", True) is None and missing is None:
             missing = None if dst._storage.products is None else ~dst._in_product()
@@ -265,7 +277,7 @@ class Shadow(Follower):
         return added_or_put(self.stored(dst), numbers, missing)
 
     def _read(self, plan: Plan, call: CheckedCall, operand: Any, where: Array | None) -> Any:
-        """An operand as its rule takes it: the numbers of a tile, or what else was given."""
+        """Return an operand as its rule takes it: the numbers of a tile, or the operand itself."""
         if isinstance(operand, Tile):
             if plan.of_tiles:
                 return operand
@@ -276,8 +288,11 @@ class Shadow(Follower):
             return self.stored(operand._base, computed=plan.computed).shaped(operand._take)
         return operand
 
-    def _through_indices(self, plan: Plan, call: CheckedCall, moved: Any, where: Any) -> Any:
-        """What reaches a destination, and where: indices may lead out, or name a place twice."""
+    def _resolve_indices(self, plan: Plan, call: CheckedCall, moved: Any, where: Any) -> Any:
+        """Return the numbers for a destination, and the elements written.
+
+        Indices may be out of bounds, or name a place twice.
+        """
         numbers, dst, operands = moved
         arrays: Any = ()
         if isinstance(dst, IndirectTile):
@@ -286,7 +301,7 @@ class Shadow(Follower):
         for source in operands:
             if isinstance(source, IndirectTile) and not source._inside.all():
                 there = call.instruction.moves(call, source._inside)
-                chosen = there.reshape(dst.shape)  # it lies where the numbers do
+                chosen = there.reshape(dst.shape)  # in the order of the numbers
                 where = chosen if where is None else chosen & where.reshape(dst.shape)
         if isinstance(dst, IndirectTile):
             numbers = numbers.shaped(lambda array: array.reshape(dst.shape))
@@ -298,13 +313,16 @@ class Shadow(Follower):
         return numbers, where
 
     def sent(self, src: Tile) -> Bounded | None:
-        """What a tile holds now, for another core; None where the machine's values are exact."""
+        """Return a tile's numbers for another core; None if the machine's values are exact."""
         held = self.held(src)
         self.contract.excused |= narrowed_of([src])  # the other core may multiply them
         return None if held is None else held.shaped(np.copy)
 
     def foresee_effect(self, opcode: str, dst: Tile, numbers: Bounded | None) -> None:
-        """As :meth:`before`, of what another core :meth:`sent`, or nothing rounds."""
+        """Note that an effect will write ``numbers``, which another core :meth:`sent`.
+
+        ``numbers`` is None if the effect rounds nothing.
+        """
         self._begin(opcode)
         self._pending = [*(self._pending or ()), (dst, numbers, None)]
 
@@ -315,14 +333,14 @@ class Shadow(Follower):
             self.losses.begin(name)
 
     def after(self, call: CheckedCall, issued: InstructionUse) -> None:
-        """Take over what was foreseen, now that the machine has run the instruction."""
+        """Store the foreseen results, now that the machine has run the instruction."""
         pending = self._pending
         self._pending = None
         for written in pending or ():
             self.put(*written)
 
     def happened(self, opcode: str, writes: Sequence[Tile], reads: Sequence[Tile]) -> None:
-        """Take over what effects sent and took."""
+        """Store an effect's foreseen results; note a doubt if rounded values leave."""
         if not writes and any(tile._storage.exact is not None for tile in reads):
             self._begin(opcode)
             self.doubt(f"{opcode} takes rounded values elsewhere", lost=True)
@@ -333,9 +351,10 @@ class Shadow(Follower):
     # -- reading ----------------------------------------------------------------------------------
 
     def take(self, tile: Tile, *, computed: bool = False) -> Bounded:
-        """A tile's numbers as an engine reads them: the partition axis first.
+        """Return a tile's numbers as an engine reads them: the partition axis first.
 
-        ``computed`` says that floats come of them, so that wide integers are rounded to float32.
+        ``computed`` means that the results are floats, so that wide integers are rounded to
+        float32.
         """
         held = self.held(tile)
         if held is None:
@@ -347,11 +366,11 @@ class Shadow(Follower):
         return held.shaped(lambda array: array.reshape(shape))
 
     def stored(self, tile: Tile, *, computed: bool = False) -> Bounded:
-        """A tile's numbers in its own shape, whether or not all were written."""
+        """Return a tile's numbers in its own shape, whether or not all of them were written."""
         return self.held(tile) or as_bounded(raw_values(tile), tile.dtype, computed=computed)
 
     def held(self, tile: Tile) -> Bounded | None:
-        """A tile's numbers in its own shape; None where the machine's values are exact."""
+        """Return a tile's numbers in its own shape; None if the machine's values are exact."""
         storage = tile._storage
         if tile._axes is not None:
             tile._check_bounds()
@@ -366,7 +385,7 @@ class Shadow(Follower):
             self.doubt("the bits of rounded values are read as another dtype", lost=True)
             return None
         planes: Any = exact[:2]
-        if tile._strided and tile._pattern is storage.whole:  # as most are
+        if tile._strided and tile._pattern is storage.whole:  # as most tiles are
             value, error = [plane[...] for plane in planes]
         else:
             value, error = map(tile._gather, planes)
@@ -374,7 +393,8 @@ class Shadow(Follower):
         if own is not None and not own.all():
             value = np.where(own, value, raw_values(tile))
             error = np.where(own, error, 0.0)
-        if not ((error.size and error.item(0)) or error.any()):  # the first tells, of most
+        # the first element decides for most tiles
+        if not ((error.size and error.item(0)) or error.any()):
             error = None
         result = Bounded(value, error, tile.dtype, sums, partial=exact.partial)
         if error is not None and own is None:
@@ -387,7 +407,7 @@ class Shadow(Follower):
     # -- writing ----------------------------------------------------------------------------------
 
     def put(self, tile: Any, numbers: Bounded | None, where: Array | None) -> None:
-        """Note what the machine has just written to a tile, as :data:`Pending` says it."""
+        """Store one :data:`Pending` write, which the machine has just made."""
         storage = tile._storage
         line = product = None
         narrowed = self._chain.narrowed
@@ -422,7 +442,7 @@ class Shadow(Follower):
             self.losses.wrote(tile, raw_values(tile), numbers, where)
 
     def written(self, numbers: Bounded, dtype: DType) -> Bounded | None:
-        """Numbers as a tensor of ``dtype`` holds them; None where the machine's are exact."""
+        """Return numbers as a tensor of ``dtype`` holds them; None if the machine's are exact."""
         if is_float(dtype):
             return self.contract.into(numbers, dtype, self._chain, self._name)
         if numbers.error is None or dtype not in (*INTEGERS, BOOL) or numbers.dtype == dtype:
@@ -433,26 +453,26 @@ class Shadow(Follower):
         return whole
 
     def sure(self, *numbers: Bounded) -> None:
-        """Note a doubt if numbers whose bits count may be others."""
+        """Note a doubt if rounding may change numbers that are used as bits."""
         if _may_differ(numbers):
             self.doubt("the bits of rounded values count", lost=True)
 
     def name_elements(self, *numbers: Bounded) -> None:
-        """Note a doubt if numbers that name elements may be others."""
+        """Note a doubt if rounding may change numbers that are used as indices."""
         if _may_differ(numbers):
             self.doubt("a rounded value names elements", lost=True, is_open=True)
 
-    # -- what arithmetic needs --------------------------------------------------------------------
+    # -- services for arithmetic ------------------------------------------------------------------
 
     def doubt(self, reason: str, *, lost: bool, is_open: bool = False) -> None:
-        """Say that the exact run has less meaning, or none, from this line on."""
+        """Note that the exact run is less certain, or meaningless, from this line on."""
         location = kernel_location()
         self.doubts.setdefault((reason, location), Doubt(reason, location, lost, is_open))
 
     def gamma(self, n: int, elements: int, *, terms: int = 0) -> float:
-        """The relative error of a sum with n roundings, one of ``elements`` such sums.
+        """Return the relative error of a sum with n roundings, one of ``elements`` such sums.
 
-        ``terms`` is how many numbers are added up or multiplied, if not n.
+        ``terms`` is the number of terms or factors, if not n.
         """
         if self.losses is not None:
             self.losses.terms = max(self.losses.terms, terms or n)
@@ -460,10 +480,10 @@ class Shadow(Follower):
 
 
 def _is_plain(call: CheckedCall, src: Tile | IndirectTile, dst: Tile | IndirectTile) -> bool:
-    """Whether a copy changes no value, and neither side has other exact values."""
+    """Return whether a copy changes no value, and neither side has exact values of its own."""
     if is_float(dst.dtype):
         wider = dst.dtype == FLOAT32 and is_float(src.dtype)
-        rounds = src.dtype == TFLOAT32 and call.engine is not Engine.DMA  # bits of the host's
+        rounds = src.dtype == TFLOAT32 and call.engine is not Engine.DMA  # the host's bits
         if rounds or not (wider or src.dtype == dst.dtype):
             return False
     ours = src._storage
@@ -476,21 +496,24 @@ def _may_differ(numbers: Sequence[Bounded]) -> bool:
 
 
 def _spread_over(where: Array, chosen: Array) -> Array:
-    """Values of the elements that bools choose, among all of them."""
+    """Spread the values of the chosen elements over an array of all elements; the rest is 0."""
     full = np.zeros(where.shape)
     full[where] = chosen
     return full
 
 
-def _numbers(result: Any) -> Any:
-    """What a meaning made: None for a plain array, whose elements the machine has too."""
+def _held_numbers(result: Any) -> Any:
+    """Return the numbers of a meaning's result.
+
+    For a plain array return None: the machine has the same elements.
+    """
     if isinstance(result, Numbers):
         return result.held
     if type(result) is not MaskedValues:
         return None
     chosen: Any = result.chosen
     plain = chosen.settled() != 0 if isinstance(chosen, Numbers) else chosen
-    return MaskedValues(_numbers(result.values), plain)
+    return MaskedValues(_held_numbers(result.values), plain)
 
 
 def _pending(tile: Any, result: Any, where: Array | None) -> Pending:
@@ -500,17 +523,17 @@ def _pending(tile: Any, result: Any, where: Array | None) -> Pending:
     return tile, result, where
 
 
-# -- what it gives back ----------------------------------------------------------------------------
+# -- results ---------------------------------------------------------------------------------------
 
 
 class ExactOutput(NamedTuple):
-    """One output of an exact run.
+    """An output of an exact run.
 
     Attributes
     ----------
-    value : what the kernel computes where nothing rounds, float64, of the output's shape.
-    error : how far from it rounding may lead a correct machine, float64, of that shape; None where
-        nothing rounded and the machine's values are exact.
+    value : the kernel's result without rounding, float64, of the output's shape.
+    error : the largest error of a correct machine, float64, of the output's shape; None if the
+        machine's values are exact.
     """
 
     value: Float64
@@ -522,12 +545,12 @@ class ExactRun(NamedTuple):
 
     Attributes
     ----------
-    outputs : the returned tensors, as those of the launch.
-    arguments : of each mutable argument what the kernel left in it, with the caller's array.
-    doubts : where the run says less than it seems, or nothing (``Doubt.lost``).
-    narrowed : roundings into a dtype that no argument or output has, and of long sums. Their
-        errors count as float32's.
-    losses : what each instruction lost, if that was asked for, the worst first.
+    outputs : the returned tensors, in the order of the launch's.
+    arguments : for each mutable argument, the caller's array and the argument's final values.
+    doubts : reasons to trust the run less, or not at all (``Doubt.lost``).
+    narrowed : long sums, and roundings into other dtypes than those of arguments and outputs.
+        Their errors count as float32's.
+    losses : the loss of each instruction, if requested, largest first.
     """
 
     outputs: tuple[ExactOutput, ...]
@@ -538,21 +561,21 @@ class ExactRun(NamedTuple):
 
     @property
     def has_meaning(self) -> bool:
-        """Whether its values can be compared with anything."""
+        """Return whether the values can be compared with anything."""
         return not any(doubt.lost for doubt in self.doubts)
 
     @property
     def is_open(self) -> bool:
-        """Whether it has no meaning because of an open decision."""
+        """Return whether the run is meaningless because of an open decision."""
         return any(doubt.lost and doubt.is_open for doubt in self.doubts)
 
     def of(self, returned: Sequence[int], arrays: Sequence[Array]) -> ExactRun:
-        """The same run, of some of the returned tensors, then of what it left in arguments.
+        """Return the run for some of the returned tensors, followed by values left in arguments.
 
         Parameters
         ----------
-        returned : the numbers of the returned tensors.
-        arrays : the caller's arrays. One that the kernel may not write to is exact as it is.
+        returned : the indices of the returned tensors.
+        arrays : the caller's arrays. An array that the kernel may not write to is exact as it is.
         """
         left = {id(array): output for array, output in self.arguments}
         outputs = [self.outputs[number] for number in returned]
@@ -563,7 +586,7 @@ class ExactRun(NamedTuple):
 
 
 def exact_output(shadow: Shadow, tile: Tile) -> ExactOutput:
-    """What the exact run holds of a tensor in HBM, which nothing writes any more."""
+    """Return the exact run's values of a tensor in HBM that has its final value."""
     held = shadow.held(tile)
     if held is None:
         return ExactOutput(raw_values(tile).astype(np.float64), None)

@@ -12,7 +12,7 @@ from difftest.simulator.instructions.record import EFFECTS, INSTRUCTIONS, Instru
 
 @cache
 def every_record() -> dict[str, Instruction]:
-    """All of them, and all effects, by name: also those whose modules nobody has loaded yet."""
+    """Return all instructions and effects by name; import their modules if needed."""
     for module in pkgutil.iter_modules(__path__, f"{__name__}."):
         importlib.import_module(module.name)
     return {**INSTRUCTIONS, **EFFECTS}

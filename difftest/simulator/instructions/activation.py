@@ -1,7 +1,7 @@
-"""Functions of elements, which are reduced into registers on the way.
+"""Elementwise functions with a reduction into registers.
 
-The Scalar Engine's ``activation`` and ``activate2`` of ``data * scale + bias``, in float32; the
-Vector Engine's ``exponential`` and ``tensor_scalar_cumulative``. Source: AWS ``nki.isa`` at tags
+The Scalar Engine has ``activation`` and ``activate2`` of ``data * scale + bias``, in float32. The
+Vector Engine has ``exponential`` and ``tensor_scalar_cumulative``. Source: AWS ``nki.isa`` at tags
 v2.26.0 (activation) and v2.32.0.
 """
 
@@ -76,10 +76,10 @@ PRELU = "prelu"
 
 
 def _bias(call: CheckedCall) -> None:
-    """``bias`` is a vector of float32, float16 or bfloat16.
+    """Require a ``bias`` that is a vector of float32, float16 or bfloat16.
 
-    Today's dialect takes a bias of other dtypes, and a number from NeuronCore-v3 on (v2.32.0).
-    Before that the Scalar Engine's reciprocal has none (``nki.api.shared.rst`` at v2.26.0).
+    The current dialect takes a bias of other dtypes, and a number from NeuronCore-v3 on (v2.32.0).
+    Before that the Scalar Engine's reciprocal takes none (``nki.api.shared.rst`` at v2.26.0).
     """
     bias = call["bias"]
     if bias is not None and call["op"] == "reciprocal" and call.machine.nc_version < 3:
@@ -101,9 +101,9 @@ def _bias(call: CheckedCall) -> None:
 
 
 def scaled(values: Array, scale: Any, bias: Any) -> Array:
-    """``values * scale + bias``, rounded once.
+    """Return ``values * scale + bias``, rounded once.
 
-    That devices fuse the two is on public record from trn2.
+    Public measurements from trn2 show that devices fuse the two operations.
     """
     factor: Any = None
     if is_array(scale):

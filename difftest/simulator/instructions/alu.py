@@ -1,9 +1,9 @@
-"""The math operators that instructions take as ``op``, the Scalar Engine's functions, and names.
+"""Math operators that instructions take as ``op``, the Scalar Engine's functions, and their names.
 
-Bitvec operators work on integers as bit patterns; arithmetic ones work in float32. The hardware
-approximates the functions with piecewise polynomials; the simulator computes them to float32
-precision. Source: AWS ``nki.isa.activation`` and ``nki.api.shared.rst``, "Supported Math Operators
-for NKI ISA" and "Supported Activation Functions", at tags v2.26.0 and v2.32.0.
+Bitvec operators work on integers as bit patterns; arithmetic operators work in float32. The
+hardware approximates the functions with piecewise polynomials; the simulator computes them to
+float32 precision. Source: AWS ``nki.isa.activation`` and ``nki.api.shared.rst``, "Supported Math
+Operators for NKI ISA" and "Supported Activation Functions", at tags v2.26.0 and v2.32.0.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ VECTOR_ONLY = (Engine.VECTOR,)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AluOp:
-    """One operator: its NumPy meaning and where it may be used."""
+    """An operator: its NumPy meaning, and the engines and instructions that take it."""
 
     name: str
     compute: Callable[..., Any]
     bitvec: bool = False
     unary: bool = False
     reduction: bool = False
-    """Legal as the ``op`` of a reduction."""
+    """True if it may be the ``op`` of a reduction."""
     comparison: bool = False
-    """The result is 1 or 0."""
+    """True if the result is 1 or 0."""
     engines: tuple[Engine, ...] = VECTOR_ONLY
     nc_version: int = 2
-    """The first NeuronCore that has it."""
+    """The first NeuronCore generation that has it."""
 
 
 def _float_logic(name: str) -> Callable[[Array, Array], Array]:
-    """A logical operator on numbers, where anything but 0 is true."""
+    """Return a logical operator on numbers: every number but 0 is true."""
     function = getattr(np, name)
     return lambda x, y: function(np.not_equal(x, 0), np.not_equal(y, 0))
 
 
 def _logical_shift_right(x: Array, y: Array) -> Array:
-    """The hardware has no arithmetic shift to the right: the bits move in as zeros."""
+    """Shift right with zeros: the hardware lacks an arithmetic right shift."""
     unsigned = x.view(f"u{x.dtype.itemsize}") if x.dtype.kind == "i" else x
     shifted: Array = np.right_shift(unsigned, y.astype(unsigned.dtype))
     return shifted.view(x.dtype)
@@ -59,13 +59,13 @@ def _logical_shift_right(x: Array, y: Array) -> Array:
 
 @step
 def rsqrt(x: Array) -> Array:
-    """``1 / sqrt(x)``, each of which rounds."""
+    """Return ``1 / sqrt(x)``; both operations round."""
     result: Array = np.float32(1) / np.sqrt(x)
     return result
 
 
 def _by_magnitude(before: np.ufunc) -> Callable[[Array, Array], Array]:
-    """The operand whose magnitude is larger, or smaller, with its sign; of equal ones the last."""
+    """Return the operator that selects by magnitude, sign kept; of equal ones the second."""
     return lambda x, y: np.where(before(np.abs(x), np.abs(y)), x, y)
 
 
@@ -113,7 +113,7 @@ _NEW_OPS = (
 
 ALU_OPS = {op.name: op for op in _OPS}
 NKI_OPS = {**ALU_OPS, **{op.name: op for op in _NEW_OPS}}
-"""Those of today's dialect (release notes of NKI 0.4)."""
+"""The operators of the current dialect (release notes of NKI 0.4)."""
 
 _REDUCTION_NAMES = {"max": "maximum", "min": "minimum", "sum": "add", "prod": "multiply"}
 
@@ -128,22 +128,22 @@ _NUMPY_NAMES: dict[Any, str] = {
 
 
 def kept_bits(op: AluOp, values: Array, dtype: np.dtype[Any]) -> Array:
-    """A bitvec result in ``dtype``: its low bits, for bitvec operators do not cast.
+    """Cast a bitvec result to ``dtype`` by its low bits.
 
-    Values of other operators stay what they are, to be rounded when they are written.
+    Return values of other operators unchanged: they are rounded when they are written.
     """
     return values.astype(dtype) if op.bitvec and dtype != BOOL else values
 
 
 def name_of_operator(op: object, names: Mapping[Any, str]) -> str | None:
-    """The name of an ``nl`` function, or of one of NumPy's; None for anything else."""
+    """Return the name of an ``nl`` or NumPy function; None for anything else."""
     known = names.get(op) if callable(op) and isinstance(op, Hashable) else None
     name: str | None = getattr(op, "nki_name", None) or known
     return name
 
 
-def _not_one_of(ops: Iterable[str], op: Any, where: str, what: str) -> NkiError:
-    """The error for an operator, by its name: its place in memory says nothing."""
+def _unknown_operator(ops: Iterable[str], op: Any, where: str, what: str) -> NkiError:
+    """Return the error for an operator, with its name instead of its address."""
     name = getattr(op, "nki_name", None) or getattr(op, "__name__", repr(op))
     rule = f"takes an {what} of nki.language (or its NumPy equivalent)"
     did = f"got {name:.40} as its {what.split()[-1]}"
@@ -152,7 +152,7 @@ def _not_one_of(ops: Iterable[str], op: Any, where: str, what: str) -> NkiError:
 
 
 def alu_op(op: object, where: str, ops: Mapping[str, AluOp] = ALU_OPS) -> AluOp:
-    """The operator among ``ops`` that ``op`` (an ``nl`` or NumPy function) stands for.
+    """Return the operator among ``ops`` for ``op``, an ``nl`` or NumPy function.
 
     Raises
     ------
@@ -161,7 +161,7 @@ def alu_op(op: object, where: str, ops: Mapping[str, AluOp] = ALU_OPS) -> AluOp:
     name = name_of_operator(op, _NUMPY_NAMES)
     operation = ops.get(_REDUCTION_NAMES.get(name, name) if name else "")
     if operation is None:
-        raise _not_one_of(ops, op, where, "operator")
+        raise _unknown_operator(ops, op, where, "operator")
     return operation
 
 
@@ -186,7 +186,7 @@ SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
 GELU_CUBIC = 0.044715
 """Hendrycks and Gimpel, Gaussian Error Linear Units (2016), the tanh form."""
 GELU_SIGMOID = 1.702
-"""The same paper, the sigmoid form."""
+"""Same source, the sigmoid form."""
 
 
 def _erf64(x: Array) -> Array:
@@ -194,13 +194,13 @@ def _erf64(x: Array) -> Array:
 
 
 def _normal(x: Array) -> Array:
-    """The normal distribution's share below x, also where ``1 + erf`` loses all digits."""
+    """Return the normal distribution's probability below x, precise where ``1 + erf`` is not."""
     wide = x.astype(np.float64)
     return 0.5 * np.asarray(_erfc(wide * -SQRT_HALF), dtype=np.float64)
 
 
 def _sigmoid(x: Array) -> Array:
-    """``1 / (1 + exp(-x))`` without an overflow, also where ``1 + tanh`` loses all digits."""
+    """Return ``1 / (1 + exp(-x))`` without overflow, precise where ``1 + tanh`` is not."""
     wide = x.astype(np.float64)
     power = np.exp(-np.abs(wide))
     result: Array = np.where(wide < 0, power, 1.0) / (1.0 + power)
@@ -208,7 +208,7 @@ def _sigmoid(x: Array) -> Array:
 
 
 def _gated(x: Array, gate: Array) -> Array:
-    """``x * gate`` for a gate that closes faster than x grows: 0 at infinity too, where it is."""
+    """Return ``x * gate``; 0 at infinity, for a gate that decreases faster than x grows."""
     result: Array = np.where(gate == 0, np.clip(x, -1, 1), x) * gate
     return result
 
@@ -296,30 +296,31 @@ VALID_RANGES = {
     "rsqrt": (2.0**-87, 2.0**97),
     "reciprocal": (2.0**-42, 2.0**42),
 }
-"""Outside these the hardware's result is invalid (AWS nki.api.shared.rst); for reciprocal they
-hold for the magnitude. Zero is let through for sqrt, where the table's lower end would forbid
-it."""
+"""Outside these ranges the hardware's result is invalid (AWS nki.api.shared.rst). For reciprocal
+the range is of the magnitude. Zero is accepted for sqrt, although the table's lower end excludes
+it.
+"""
 
 
 def activation_name(op: object, where: str) -> str:
-    """The activation function that ``op`` (an ``nl`` or NumPy function) stands for."""
+    """Return the name of the activation function for ``op``, an ``nl`` or NumPy function."""
     name = name_of_operator(op, _FUNCTION_NAMES)
     if name not in ACTIVATIONS:
-        raise _not_one_of(ACTIVATIONS, op, where, "activation function")
+        raise _unknown_operator(ACTIVATIONS, op, where, "activation function")
     return str(name)
 
 
 @step
 def activated(values: Array, name: str) -> Array:
-    """What the function of this name makes of float32 values."""
+    """Return the named function of float32 values."""
     return np.asarray(ACTIVATIONS[name](values), dtype=values.dtype)
 
 
 @step
 def check_range(values: Array, name: str) -> None:
-    """Note a call whose function is not valid for some of the values.
+    """Report values outside a function's valid range.
 
-    They may lie in a padded row, which a device would run all the same.
+    They may be in a padded row, which a device would run all the same.
     """
     if name not in VALID_RANGES:
         return

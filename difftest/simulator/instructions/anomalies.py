@@ -1,10 +1,10 @@
-"""Values that stand out in an instruction, for whoever reads the trace afterwards.
+"""Anomalies: conspicuous values in an instruction, recorded in the trace.
 
-NaN and infinities are found at no cost: the processor raises a flag where an operation makes one,
-NumPy looks at the flags anyway, and only then are the values looked at
-(:meth:`Observer.ring`). Matrix products, whose flags may be raised in other
-threads, and casts to narrow floats, which raise none, are asked for their largest value. What else
-is looked at costs nothing where the dtypes say that there is nothing to see.
+NaN and infinities are found at no cost. The processor sets a flag when an operation produces one,
+and NumPy checks the flags anyway. The values are searched only after an alarm
+(:meth:`Observer.ring`). Two cases are checked by their largest value: matrix products, whose flags
+may be set in other threads, and casts to narrow floats, which set none. The other checks cost
+nothing where the dtypes exclude an anomaly.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Anomaly, AnomalyKind, Origin
 
 EXACT_INTEGER = 2**24
-"""Integers up to here are float32 numbers."""
+"""The limit up to which float32 holds all integers."""
 LARGEST_INTEGER = 2.0**32
 """No integer dtype holds more."""
 LARGEST_E4M3 = 240.0
-"""Of NeuronCore-v2 and v3: the codes that are 256 to 448 in float8_e4m3fn are none of theirs."""
+"""The largest float8_e4m3 of NeuronCore-v2 and v3, which lack float8_e4m3fn's codes 256 to 448."""
 _ORDERINGS = ("greater", "greater_equal", "less", "less_equal")
-"""Comparisons that no NaN keeps; that of a number with itself asks for one."""
+"""Comparisons that are false for NaN. An equality of a number with itself is a test for NaN."""
 
 Watch = Callable[[Core, CheckedCall, InstructionUse], None]
-"""Looks at the operands of an instruction before it runs."""
+"""A function that looks at the operands of an instruction before it runs."""
 
 
 class Observer(Follower):
-    """What looks for such values in a launch that is recorded.
+    """The follower that looks for anomalies in a recorded launch.
 
     Attributes
     ----------
-    sights : what stands out in the instruction that is being issued.
-    made : what instructions made so far of NaN and infinities.
-    alarm : whether arithmetic made one of those since the instruction began.
+    anomalies : the anomalies of the instruction that is being issued.
+    made : the kinds, NaN and infinity, that instructions have produced so far.
+    alarm : whether arithmetic produced either since the instruction began.
     """
 
     name = "observer"
@@ -58,30 +58,30 @@ class Observer(Follower):
         self.alarm = False
 
     def ring(self, kind: str, flag: int) -> None:
-        """NumPy tells of a NaN or an infinity."""
+        """Note NumPy's report of a NaN or an infinity."""
         self.alarm = True
 
     def beside(self, core: Core) -> Observer:
         return Observer()
 
     def look(self, call: CheckedCall, issued: InstructionUse, results: Any) -> None:
-        """Look at results that have what operands have not, and at integers that were rounded."""
+        """Look for new NaN and infinities in results, and for rounded integers."""
         if self.alarm and issued.inner is None:
             self.alarm = False
-            _look(current(), issued, results, in_place=call.instruction.in_place)
+            _find_new(current(), issued, results, in_place=call.instruction.in_place)
         if call.counts and issued.undefined is None and (self.anomalies or is_rounded(results)):
             look_for_rounding(current(), call, issued, results)
 
     def note(self, what: AnomalyKind) -> None:
-        """An instruction made such values: from now on what is stored is looked at."""
+        """Note that an instruction produced such values: from now on stores are checked."""
         if not self.made:
-            self.after = self._stored
+            self.after = self._check_store
             core = current()
             core.followers = Followers(*core.followers.all)
         self.made.add(what)
 
-    def _stored(self, call: CheckedCall, issued: InstructionUse) -> None:
-        """Whether something that instructions made goes to HBM."""
+    def _check_store(self, call: CheckedCall, issued: InstructionUse) -> None:
+        """Record NaN and infinities from instructions that go to HBM."""
         dst = issued.dst
         if not (dst._in_hbm and is_float(dst.dtype)):
             return
@@ -94,7 +94,7 @@ class Observer(Follower):
 
 
 def anomaly_checks(call: CheckedCall) -> tuple[Watch, ...]:
-    """The looks that each use of a call is worth, by its name and dtypes."""
+    """Return the checks for each use of a call, by its name and dtypes."""
     watches: list[Watch] = []
     if call.instruction.orders:
         watches.append(_search)
@@ -116,7 +116,7 @@ def record_anomaly(
     values: Array | None = None,
     origin: Origin | None = None,
 ) -> None:
-    """Note the elements of an operand that ``chosen`` has, if it has any."""
+    """Record the elements of an operand that ``chosen`` marks, if there are any."""
     observer = core.followers.observer
     count = 0 if observer is None else int(np.count_nonzero(chosen))
     if not count:
@@ -129,26 +129,26 @@ def record_anomaly(
 # -- NaN and infinities ----------------------------------------------------------------------------
 
 
-def _look(core: Core, issued: InstructionUse, results: Any, *, in_place: bool) -> None:
-    """After an alarm: whether an instruction's results have what its operands have not.
+def _find_new(core: Core, issued: InstructionUse, results: Any, *, in_place: bool) -> None:
+    """Look, after an alarm, for NaN and infinities in the results but not in the operands.
 
-    Of one that has written its result already, nothing is told apart.
+    If the result is already written (``in_place``), it is checked only if all operands are finite.
     """
     tiles = [tile for tile in issued.operands if isinstance(tile, Tile)]
     read = [tile._engine_values(unwritten=True) for tile in tiles]
     if in_place:
         finite = all(np.isfinite(held).all() for held in read)
         if isinstance(issued.dst, Tile) and is_float(issued.dst.dtype) and finite:
-            _judge(core, issued.dst._values(unwritten=True), [])
+            _record_new(core, issued.dst._values(unwritten=True), [])
         return
     first = results[0] if type(results) is tuple else results
     values = first.values if type(first) is MaskedValues else first
     if isinstance(values, np.ndarray) and values.dtype.kind == "f":
-        _judge(core, values, [held for held in read if held.dtype.kind == "f"])
+        _record_new(core, values, [held for held in read if held.dtype.kind == "f"])
 
 
 def overflowed(values: Array, rounded: Array) -> None:
-    """Note the infinities of a narrow float that were none before they were rounded to it."""
+    """Record infinities that result from rounding finite values to a narrow float."""
     core = current()
     mask = np.isinf(rounded) & np.isfinite(values)
     if core.followers.observer is not None and mask.any():
@@ -158,8 +158,8 @@ def overflowed(values: Array, rounded: Array) -> None:
         core.followers.observer.note(AnomalyKind.INFINITY_MADE)
 
 
-def _judge(core: Core, values: Array, read: list[Array]) -> None:
-    """Note the NaN and infinities of ``values`` that those of what was read do not explain."""
+def _record_new(core: Core, values: Array, read: list[Array]) -> None:
+    """Record the NaN and infinities of ``values`` that the operands do not explain."""
     for what, test in ((AnomalyKind.NAN_MADE, np.isnan), (AnomalyKind.INFINITY_MADE, np.isinf)):
         mask = test(values)
         if not mask.any():
@@ -169,7 +169,7 @@ def _judge(core: Core, values: Array, read: list[Array]) -> None:
             if not causes.any():
                 continue
             if causes.shape != mask.shape:
-                break  # which of its elements each result follows from is not told apart
+                break  # the shapes do not show which operand element a result depends on
             mask = mask & ~causes
         else:
             if mask.any():
@@ -178,7 +178,7 @@ def _judge(core: Core, values: Array, read: list[Array]) -> None:
 
 
 def _search(core: Core, call: CheckedCall, issued: InstructionUse) -> None:
-    """Note NaN among what a search orders: it is no number."""
+    """Record NaN among the values that a search orders."""
     for name, tile in _tiles(call, issued.operands):
         if is_float(tile.dtype):
             record_anomaly(
@@ -187,7 +187,7 @@ def _search(core: Core, call: CheckedCall, issued: InstructionUse) -> None:
 
 
 def _compare(core: Core, call: CheckedCall, issued: InstructionUse) -> None:
-    """Note NaN that is compared: the result is a number, in which nobody sees it."""
+    """Record NaN among compared values: it does not show in the result."""
     kinds = core.followers.observer.made
     for name, tile in _tiles(call, issued.operands) if AnomalyKind.NAN_MADE in kinds else ():
         if is_float(tile.dtype):
@@ -197,7 +197,7 @@ def _compare(core: Core, call: CheckedCall, issued: InstructionUse) -> None:
 
 
 def _tiles(call: CheckedCall, operands: tuple[Any, ...]) -> Iterator[tuple[str, Tile]]:
-    """The tiles among operands, by role; of an indirect one its base."""
+    """Yield the operands that are tiles, by role; for an indirect operand, its base."""
     for role, operand in zip(call.instruction.operands, operands, strict=True):
         tile = operand._base if isinstance(operand, IndirectTile) else operand
         if isinstance(tile, Tile):
@@ -218,7 +218,7 @@ def _float8(core: Core, call: CheckedCall, issued: InstructionUse) -> None:
 
 @step
 def rounded_integers(values: Array) -> None:
-    """32-bit integers on their way into float32: those that it does not have."""
+    """Record 32-bit integers that float32 cannot hold, on their way into float32."""
     if not is_running():
         return
     core = current()
@@ -234,7 +234,7 @@ def rounded_integers(values: Array) -> None:
 
 
 def rounded_sum(total: Array, exact: Array) -> None:
-    """Integers that were added up in float32, and what they are."""
+    """Record integers whose float32 sum differs from the exact one."""
     if is_running() and total.size and np.abs(exact).max() > EXACT_INTEGER:
         record_anomaly(
             current(), AnomalyKind.INTEGER_ROUNDED, "dst", total.astype(np.float64) != exact, exact
@@ -242,9 +242,9 @@ def rounded_sum(total: Array, exact: Array) -> None:
 
 
 def may_count(product: Array) -> bool:
-    """Return whether a matrix product looks like one of integers that somebody looks at.
+    """Return whether a matrix product may be of integers, and an observer is active.
 
-    The first element tells, of most others.
+    The first element decides in most other cases.
     """
     if not product.size or not float(product.item(0)).is_integer() or not is_running():
         return False
@@ -252,19 +252,19 @@ def may_count(product: Array) -> bool:
 
 
 def look_at_counts(total: Array, exact: Array) -> None:
-    """Note integers that a matrix product has summed in float32, which does not have them.
+    """Record integers that a matrix product has summed in float32, which cannot hold them.
 
     Parameters
     ----------
     total : the sums in float32.
-    exact : the same in float64, of operands that are integers.
+    exact : the sums in float64, for integer operands.
     """
     lost = (np.abs(exact) > EXACT_INTEGER) & (np.abs(exact) <= LARGEST_INTEGER) & (total != exact)
     record_anomaly(current(), AnomalyKind.INTEGER_ROUNDED, "dst", lost, exact)
 
 
 def counts(call: CheckedCall) -> bool:
-    """Whether a call makes 32-bit integers of integers, and may compute in float32."""
+    """Return whether a call computes 32-bit integers from integers, possibly in float32."""
     written = (call.result.dtype, *(dst.dtype for dst in call.destinations.values()))
     read = [tile.dtype for tile in call.tiles.values()]
     wide = any(dtype in WIDE_INTEGERS for dtype in written)
@@ -272,7 +272,7 @@ def counts(call: CheckedCall) -> bool:
 
 
 def is_rounded(results: Any) -> bool:
-    """Whether numbers were computed in float32 that are beyond what integers it has."""
+    """Return whether numbers in float32 exceed the range of its exact integers."""
     outputs = results if type(results) is tuple else (results,)
     values = [output.values if type(output) is MaskedValues else output for output in outputs]
     return any(
@@ -288,7 +288,10 @@ def is_rounded(results: Any) -> bool:
 
 
 def origin_of(call: CheckedCall, *tiles: Tile | IndirectTile) -> Origin | None:
-    """The origin of undefined elements in one of them; of those left out, who reads it first."""
+    """Return the origin of undefined elements in one of the tiles.
+
+    For masked-out elements, this is their first reader.
+    """
     for tile in tiles:
         gaps = tile._storage.validity
         if gaps is not None and gaps.origin is None and gaps.masked:
@@ -299,7 +302,7 @@ def origin_of(call: CheckedCall, *tiles: Tile | IndirectTile) -> Origin | None:
 
 
 def _indices(core: Core, call: CheckedCall, issued: InstructionUse) -> None:
-    """Note indices that depend on what a mask left out, of the rows that a mask leaves."""
+    """Record indices, in the unmasked rows, that depend on masked-out elements."""
     where = issued.where
     accesses = (issued.dst, *issued.operands)
     indirect = [access for access in accesses if isinstance(access, IndirectTile)]
@@ -318,11 +321,11 @@ def _indices(core: Core, call: CheckedCall, issued: InstructionUse) -> None:
 
 
 def record_lost_update(core: Core, dst: IndirectTile, held: Array, moved: Array) -> None:
-    """Note values that others took the place of, where a scatter's indices name one place twice.
+    """Record values that a scatter overwrote because its indices name one place twice.
 
     Parameters
     ----------
-    held, moved : what is there, and what was written there, of the elements that it moved.
+    held, moved : the final values, and the values that the scatter wrote, of its elements.
     """
     if core.followers.observer is None:
         return
@@ -339,27 +342,32 @@ def record_lost_update(core: Core, dst: IndirectTile, held: Array, moved: Array)
         )
 
 
-# -- computed again in other numbers, which leaves no trace ----------------------------------------
+# -- computed again in float64, without a trace ----------------------------------------------------
 
 
-def look_for_rounding(core: Core, call: CheckedCall, issued: InstructionUse, results: Any) -> None:
-    """Note the integers that an instruction computed in float32, which does not have them.
-
-    Its meaning for the same numbers in float64 says what they are. An operand that was rounded on
-    its way, without a trace in a result, does no harm: so it is where large integers are clipped.
-    """
-    if call.kind.options.get("reduce_cmd") == "reduce":
-        return  # the registers have gone on
+def _results_in_float64(core: Core, call: CheckedCall, issued: InstructionUse) -> Any:
+    """Return the results of the meaning for the same operands in float64, without a trace."""
     values = [
         tile._engine_values(unwritten=True).astype(np.float64) if isinstance(tile, Tile) else tile
         for tile in (*issued.operands, *([issued.dst] if call.reads_dst else []))
     ]
-    with _as_before(core):
+    with _without_trace(core):
         registers = core.registers
         registers.accumulators = {
             name: held.copy() for name, held in registers.accumulators.items()
         }
-        exactly = call.instruction.meaning(call, *values)
+        return call.instruction.meaning(call, *values)
+
+
+def look_for_rounding(core: Core, call: CheckedCall, issued: InstructionUse, results: Any) -> None:
+    """Record the integers that an instruction computed in float32, which cannot hold them.
+
+    The meaning, applied to the same numbers in float64, gives the exact integers. An operand that
+    was rounded without an effect on a result is harmless: for example, large integers are clipped.
+    """
+    if call.kind.options.get("reduce_cmd") == "reduce":
+        return  # the registers have changed already
+    exactly = _results_in_float64(core, call, issued)
     sights = core.followers.observer.anomalies
     harmless = [sight for sight in sights if sight.what is AnomalyKind.INTEGER_ROUNDED]
     both = (results, exactly) if type(results) is tuple else ((results,), (exactly,))
@@ -379,8 +387,8 @@ def look_for_rounding(core: Core, call: CheckedCall, issued: InstructionUse, res
 
 
 @contextlib.contextmanager
-def _as_before(core: Core) -> Iterator[None]:
-    """Leave no trace of what is computed meanwhile."""
+def _without_trace(core: Core) -> Iterator[None]:
+    """Run a block without a trace: restore registers and followers afterwards."""
     registers = core.registers.accumulators
     followers = core.followers
     core.followers = NOBODY
@@ -388,4 +396,5 @@ def _as_before(core: Core) -> Iterator[None]:
         with muted():
             yield
     finally:
-        core.registers.accumulators, core.followers = registers, followers
+        core.registers.accumulators = registers
+        core.followers = followers

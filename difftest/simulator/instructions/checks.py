@@ -1,6 +1,6 @@
-"""The checks that every instruction shares, read off its record: roles, buffers, dtypes, shapes.
+"""The checks that all instructions share, by their records: roles, buffers, dtypes, shapes.
 
-They run once for each signature; :func:`check` is called by the gate alone.
+They run once for each signature. Only the gate calls :func:`check_call`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,14 @@ import numpy as np
 from difftest.simulator.core import Core
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import DTYPES, dtype_name
-from difftest.simulator.errors import BufferError, DtypeError, KernelError, ShapeError, call_error
+from difftest.simulator.errors import (
+    BufferError,
+    DtypeError,
+    KernelError,
+    NkiError,
+    ShapeError,
+    call_error,
+)
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import AluOp, check_generation
@@ -44,7 +51,7 @@ def _names(spaces: tuple[Space, ...]) -> str:
 
 
 def is_number(value: object) -> TypeGuard[Number]:
-    """Whether ``value`` is a real number: Python's, NumPy's or ml_dtypes'."""
+    """Return whether ``value`` is a real number: Python's, NumPy's or ml_dtypes'."""
     if isinstance(value, np.generic):
         return value.dtype.kind in "biuf" or value.dtype in DTYPES
     return isinstance(value, (bool, int, float))
@@ -53,7 +60,7 @@ def is_number(value: object) -> TypeGuard[Number]:
 def wrong_kind(
     value: object, takes: str, where: str, name: str = "", remedy: str | None = None
 ) -> KernelError:
-    """The error for a value of another kind than a call, or its argument ``name``, takes."""
+    """Return the error for a value of the wrong kind in a call, or in its argument ``name``."""
     kind = type(value).__name__
     return KernelError(
         f"{where} takes {name} as {takes}" if name else f"{where} takes {takes}",
@@ -64,18 +71,19 @@ def wrong_kind(
 
 
 def need_number(value: object, name: str, where: str) -> Number:
-    """``value`` if it is a real number; raises :class:`KernelError` if not."""
+    """Return ``value`` if it is a real number; otherwise raise :class:`KernelError`."""
     if not is_number(value):
         raise wrong_kind(value, "a number", where, name)
     return value
 
 
 def need_tile(value: object, name: str, where: str, spaces: tuple[Space, ...] = ON_CHIP) -> Tile:
-    """``value`` as a tile in one of ``spaces``.
+    """Return ``value`` if it is a tile in one of ``spaces``.
 
     Raises
     ------
-    KernelError : it is no tensor. BufferError : it is in another memory.
+    KernelError : it is not a tensor.
+    BufferError : it is in another memory.
     """
     if not isinstance(value, Tile):
         rule = f"takes a tile as {name}"
@@ -87,7 +95,7 @@ def need_tile(value: object, name: str, where: str, spaces: tuple[Space, ...] = 
 
 
 def check_indices(tile: Tile, what: str) -> None:
-    """Raise :class:`DtypeError` unless a tile that ``what`` names holds integers."""
+    """Raise :class:`DtypeError` unless a tile holds integers; ``what`` names it."""
     if tile.dtype.kind not in "iu":
         rule = "holds integers"
         did = f"holds {dtype_name(tile.dtype)}"
@@ -98,7 +106,7 @@ def check_indices(tile: Tile, what: str) -> None:
 def wrong_buffer(
     tile: Tile | IndirectTile | Descriptor, name: str, where: str, spaces: tuple[Space, ...]
 ) -> BufferError:
-    """The error for a tile in the wrong memory."""
+    """Return the error for a tile in the wrong memory."""
     space = tile.space if isinstance(tile, Descriptor) else tile._space
     if space.is_hbm:
         remedy = "load it into SBUF first (nisa.dma_copy or nl.load)"
@@ -126,7 +134,9 @@ _VECTORS = (OperandKind.VECTOR, OperandKind.VECTOR_OR_NUMBER)
 
 
 def check_call(core: Core, issued: InstructionUse, alike: CheckedCall | None = None) -> CheckedCall:
-    """The call that these operands make; of one ``alike`` but for shapes, they alone are asked.
+    """Return the checked call for these operands.
+
+    If a call that differs only in shapes passed before (``alike``), only the shapes are checked.
 
     Raises
     ------
@@ -136,22 +146,44 @@ def check_call(core: Core, issued: InstructionUse, alike: CheckedCall | None = N
     operands = list(zip(instruction.operands, issued.operands, strict=True))
     targets = list(zip(instruction.destinations, (issued.dst, *issued.others), strict=False))
     targets = [(role, tile) for role, tile in targets if tile is not None]
-    from_hbm = []
-    for role, tile in operands:
-        if _is_taken_from_hbm(core, role, tile):
-            from_hbm.append(role)
-        elif alike is None or alike.from_hbm:  # one alike may have been taken from there
-            _need(instruction, role, tile)
-    for role, tile in targets if alike is None else ():
-        _need(instruction, role, tile)
-    sides = [{r.name: _described(r, tile) for r, tile in side} for side in (operands, targets)]
-    call = _begun(core, issued, *sides) if alike is None else alike.alike(*sides)
+    # a call that differs in shapes may have read from HBM
+    is_new = alike is None or alike.from_hbm
+    from_hbm = _roles_from_hbm(core, instruction, operands, is_new=is_new)
+    if alike is None:
+        for role, tile in targets:
+            _check_operand(instruction, role, tile)
+    sides = [{r.name: _descriptor_of(r, tile) for r, tile in side} for side in (operands, targets)]
+    call = _new_call(core, issued, *sides) if alike is None else alike.alike(*sides)
     call.from_hbm = bool(from_hbm)
     for role in from_hbm:
         call.remark(functools.partial(_from_hbm, call, role), report_undefined)
     _check_vectors(call)
     for rule in (*instruction.only.get(call.dialect, ()), *instruction.rules):
         rule(call)
+    _set_result(call)
+    if alike is None:
+        call.reads_dst = instruction.reads_dst(call)
+        call.reduces = _may_reduce(call)
+        _prepare_event(call, issued)
+    return call
+
+
+def _roles_from_hbm(
+    core: Core, instruction: Instruction, operands: Sequence[tuple[Role, Any]], *, is_new: bool
+) -> list[Role]:
+    """Return the roles of operands in HBM; check the other operands if the call is new."""
+    from_hbm = []
+    for role, tile in operands:
+        if _is_taken_from_hbm(core, role, tile):
+            from_hbm.append(role)
+        elif is_new:
+            _check_operand(instruction, role, tile)
+    return from_hbm
+
+
+def _set_result(call: CheckedCall) -> None:
+    """Set the call's result, and check the shapes of operands and destinations."""
+    instruction = call.instruction
     for role in instruction.operands:
         if role.shape is not None:
             _check_shape(call, role, call.operands[role.name], "takes")
@@ -159,20 +191,20 @@ def check_call(core: Core, issued: InstructionUse, alike: CheckedCall | None = N
     _check_result(call)
     for role in instruction.destinations:
         _check_shape(call, role, call.destinations.get(role.name), "writes")
-    if alike is None:
-        call.reads_dst = instruction.reads_dst(call)
-        command = call.options.get("reduce_cmd")
-        takes_part = command is not Accumulate.IDLE or "reduce_res" in call.destinations
-        call.reduces = command is not None and takes_part
-        _foresee_event(call, issued)
-    return call
+
+
+def _may_reduce(call: CheckedCall) -> bool:
+    """Return whether the engine's registers may take part."""
+    command = call.options.get("reduce_cmd")
+    takes_part = command is not Accumulate.IDLE or "reduce_res" in call.destinations
+    return command is not None and takes_part
 
 
 def _is_taken_from_hbm(core: Core, role: Role, operand: Any) -> bool:
-    """Return whether an operand lies in HBM, which AWS's simulator takes and its compiler does not.
+    """Return whether an operand is in HBM, which AWS's simulator accepts and its compiler does not.
 
-    That is so in today's dialect, for what no descriptor moves. A tensor of one dimension has no
-    partitions, and a dtype that the role does not take is refused.
+    This holds in the current dialect, unless a descriptor moves the operand. A tensor of one
+    dimension lacks partitions, and a dtype outside the role's is rejected.
     """
     if core.trace.dialect != "nki" or not isinstance(operand, Tile) or not operand._in_hbm:
         return False
@@ -181,12 +213,12 @@ def _is_taken_from_hbm(core: Core, role: Role, operand: Any) -> bool:
 
 
 def _from_hbm(call: CheckedCall, role: Role) -> BufferError:
-    """Return the error of an engine's operand in HBM."""
+    """Return the error for an engine's operand in HBM."""
     return wrong_buffer(call.operands[role.name], role.name, call.name, role.buffers)
 
 
-def _begun(core: Core, issued: InstructionUse, operands: Any, destinations: Any) -> CheckedCall:
-    """A call with its options, and the engine that runs it."""
+def _new_call(core: Core, issued: InstructionUse, operands: Any, destinations: Any) -> CheckedCall:
+    """Return a call with its options and the engine that runs it."""
     instruction = issued.instruction
     table = {**instruction.defaults, **dict(zip(instruction.options, issued.options, strict=False))}
     options = {name: table[name] for name in instruction.options}
@@ -200,8 +232,8 @@ def _begun(core: Core, issued: InstructionUse, operands: Any, destinations: Any)
     return call
 
 
-def _foresee_event(call: CheckedCall, issued: InstructionUse) -> None:
-    """Note what the event of a simple call says of its operands."""
+def _prepare_event(call: CheckedCall, issued: InstructionUse) -> None:
+    """Store the parts of a simple call's event that do not depend on a use."""
     operands = issued.operands
     call.is_indirect = any(isinstance(tile, IndirectTile) for tile in (issued.dst, *operands))
     further = any(other is not None for other in issued.others)
@@ -211,7 +243,7 @@ def _foresee_event(call: CheckedCall, issued: InstructionUse) -> None:
     names = issued.sources or list(compress(roles, call.are_tiles))
     call.roles = ("dst", *names, *(("dst",) if call.reads_dst else ()))
     places = [k for k, value in enumerate(operands) if is_number(value) or isinstance(value, Index)]
-    call.numbers = _chooser(places, operands)
+    call.numbers = _number_getter(places, operands)
     numbers = tuple(roles[place] for place in places)
     facts = {**call.instruction.facts(call), **dict(issued.said)}
     attributes = Attributes(**facts)
@@ -221,10 +253,10 @@ def _foresee_event(call: CheckedCall, issued: InstructionUse) -> None:
     )
 
 
-def _chooser(
+def _number_getter(
     places: Sequence[int], operands: Sequence[Any]
 ) -> Callable[[tuple[Any, ...]], tuple[Any, ...]] | None:
-    """The operands at these places, of numbers as they are: it runs for each event."""
+    """Return a function for the operands at these places; it runs for each event."""
     if any(type(operands[place]) not in (int, float) for place in places):
         return lambda values: tuple([plain_value(values[place]) for place in places])
     if not places:
@@ -233,12 +265,12 @@ def _chooser(
 
 
 def traced_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options as the trace has them, without those that are None."""
+    """Return options as the trace holds them, without None."""
     return {name: plain_value(value) for name, value in options.items() if value is not None}
 
 
 def plain_value(value: Any) -> Any:
-    """A number, a text, a pattern, or a tuple of such: what an argument says, and no object.
+    """Return an argument as plain data: a number, a text, a pattern, or a tuple of such.
 
     Raises
     ------
@@ -257,8 +289,8 @@ def plain_value(value: Any) -> Any:
     raise wrong_kind(value, "options that are numbers, names or tuples of them", "an instruction")
 
 
-def _need(instruction: Instruction, role: Role, operand: Any) -> None:
-    """Something of the kind, the memory and the dtype that the role takes."""
+def _check_operand(instruction: Instruction, role: Role, operand: Any) -> None:
+    """Require an operand of the role's kind, memory and dtype."""
     where = instruction.name
     name = role.name
     if operand is None and role.optional:
@@ -269,31 +301,37 @@ def _need(instruction: Instruction, role: Role, operand: Any) -> None:
         return
     kind = _KINDS.get(role.takes, Tile)
     if not isinstance(operand, kind) or role.takes in (OperandKind.NUMBER, OperandKind.INDEX):
-        rule = f"takes {role.takes.value} as {name}"
-        did = f"got a {type(operand).__name__} as {name}"
-        remedy = "make it first, with nl.ndarray(shape, dtype)" if name == "dst" else None
-        received = f"{type(operand).__name__} {operand!r:.80}"
-        raise call_error(where, rule, did, received, remedy=remedy)
+        raise _wrong_operand(where, role, operand)
     if operand._space not in role.buffers:
         raise wrong_buffer(operand, name, where, role.buffers)
     if role.dtypes is not None and operand.dtype not in role.dtypes:
         rule = f"takes {name} of certain dtypes"
         did = f"got {name} of {dtype_name(operand.dtype)}"
-        limit = ", ".join(dtype_name(dtype) for dtype in role.dtypes)
+        limit = ", ".join(map(dtype_name, role.dtypes))
         remedy = "cast it by nisa.tensor_copy"
         received = f"{name} = {operand!r}"
         raise call_error(where, rule, did, received, error=DtypeError, limit=limit, remedy=remedy)
 
 
-def _described(role: Role, operand: Any) -> Any:
-    """A descriptor for a tile, the type for a number, None for an operand left out."""
+def _wrong_operand(where: str, role: Role, operand: object) -> NkiError:
+    """Return the error for an operand of another kind than the role's."""
+    name = role.name
+    rule = f"takes {role.takes.value} as {name}"
+    did = f"got a {type(operand).__name__} as {name}"
+    remedy = "make it first, with nl.ndarray(shape, dtype)" if name == "dst" else None
+    received = f"{type(operand).__name__} {operand!r:.80}"
+    return call_error(where, rule, did, received, remedy=remedy)
+
+
+def _descriptor_of(role: Role, operand: Any) -> Any:
+    """Return a descriptor for a tile, the type for a number, None for an absent operand."""
     if isinstance(operand, (Tile, IndirectTile)):
         return operand._descriptor(role.name, blocks=role.blocks)
     return operand if operand is None or isinstance(operand, Index) else type(operand)
 
 
 def _check_vectors(call: CheckedCall) -> None:
-    """Vector operands have one element in each partition of the first operand, or of ``dst``."""
+    """Require one element of each vector for each partition of the first operand, or of ``dst``."""
     roles = call.instruction.operands
     for role in roles:
         vector = call.operands[role.name]
@@ -311,7 +349,7 @@ def _check_vectors(call: CheckedCall) -> None:
 
 
 def _check_result(call: CheckedCall) -> None:
-    """A new tile has one of the dtypes that the first destination may have."""
+    """Require one of the first destination's dtypes for a new tile."""
     dtype = call.result.dtype
     allowed = next((role.dtypes for role in call.instruction.destinations), None)
     if allowed is not None and dtype not in allowed:
@@ -324,7 +362,7 @@ def _check_result(call: CheckedCall) -> None:
 
 
 def _check_shape(call: CheckedCall, role: Role, tile: Descriptor | None, verb: str) -> None:
-    """What stands at a role has the shape that the record says, if there is something."""
+    """Require the record's shape for the tile at a role, if there is one."""
     if tile is None:
         return
     wanted = call.result.shape if role.shape is None else role.shape(call)

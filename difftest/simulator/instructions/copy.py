@@ -1,4 +1,4 @@
-"""Copies on chip, and tiles made of constants: tensor_copy and kin, memset, iota.
+"""On-chip copies (tensor_copy and its variants), and constant tiles: memset, iota.
 
 Source: AWS ``nki.isa`` at tag v2.26.0.
 """
@@ -49,14 +49,14 @@ from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Purpose
 
 COPY_ENGINES = (Engine.UNKNOWN, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD)
-"""The compiler chooses, unless the kernel names one."""
+"""The compiler chooses the engine, unless the kernel names one."""
 PREDICATE_DTYPES = tuple(map(np.dtype[Any], ("uint8", "uint16", "uint32", "bool")))
 
 
 def through_engine(call: CheckedCall, values: Array, dtype: np.dtype[Any]) -> Array:
-    """What an engine's copy does to the values: bit exact only where it need not cast.
+    """Return the values after an engine's copy: bit exact if no cast is needed.
 
-    The Scalar Engine always goes through float32; the others only if the dtypes differ.
+    The Scalar Engine always converts through float32; the others only if the dtypes differ.
     """
     if dtype == call.result.dtype and call.engine is not Engine.SCALAR:
         return values
@@ -129,18 +129,18 @@ def tensor_copy_dynamic_dst(
 
 
 def holds(call: CheckedCall, predicate: Array) -> Array:
-    """Where a predicate is true, or not if the call reverses it."""
+    """Return where a predicate is true, or false if the call reverses it."""
     chosen: Array = predicate == 0 if call["reverse_pred"] else predicate != 0
     return chosen
 
 
 def constant(value: Any, dtype: np.dtype[Any]) -> Array:
-    """A number before it is rounded into ``dtype``: an integer for integers stays exact.
+    """Return a number to be rounded into ``dtype``; an integer for integers stays exact.
 
-    One of more than 64 bits is the largest or smallest of those: it saturates anyway.
+    An integer of more than 64 bits is clipped to 64 bits: it saturates anyway.
     """
     if dtype == FLOAT8_E8M0FNU or (dtype.names and value == 0):
-        return as_constant(value).astype(dtype)  # as a host casts: E8M0 has no zero, and gets NaN
+        return as_constant(value).astype(dtype)  # as a host casts: E8M0 lacks a zero, and gets NaN
     exact = isinstance(value, (int, np.integer)) and not is_float(dtype)
     if not exact:
         return as_constant(value)
@@ -174,7 +174,7 @@ def tensor_copy_predicated(call: CheckedCall, src: Any, predicate: Array) -> Mas
 
 
 def _of_shape(call: CheckedCall) -> Result:
-    """A tile that exists, or one of the shape that the kernel names."""
+    """Return an existing tile's result, or a result of the shape that the kernel names."""
     dst = call.destinations.get("dst")
     return Result(call["shape"] if dst is None else dst.shape, call.wanted_dtype(FLOAT32))
 

@@ -1,16 +1,16 @@
-"""Undefined elements on their way through instructions: never written, or left out by a mask.
+"""Undefined elements on their way through instructions: never written, or masked out.
 
-Kernels compute on whole tiles of which they fill and use a part, so reading such elements is no
-harm as long as nobody uses what follows from them. What does, the record's own meaning says
+Kernels compute on whole tiles and use only a part, so reading such elements is harmless if their
+results are not used. The record's own meaning shows which results depend on them
 (:mod:`difftest.simulator.instructions.taint`).
 
-- *Never written*: whoever uses it raises. A DMA that writes to an array of the host's, a kernel
-  that returns it, an index, a register; and so does an instruction of whose result nothing is left,
-  or that reads a tile of which nothing was written. Into a tensor of which a mask left elements out
-  nothing is carried.
-- *Left out by a mask*: it holds poison here, and on a device whatever lay there. What follows from
-  it goes on, also through a search or a select that shows no NaN, and for integers, which have
-  none. What goes to HBM, or is an index, is seen.
+- *Never written*: using such an element is an error. Uses are a DMA to an array of the host, a
+  returned tensor, an index and a register. An instruction also raises if all of its results depend
+  on such elements, or if no element of an operand was written. A tensor with masked-out elements
+  accepts no unwritten ones.
+- *Masked out*: the element holds poison here, and arbitrary data on a device. Its results
+  propagate, also through a search or a select that hides NaN, and for integers, which lack NaN.
+  They are recorded when they reach HBM, or are used as an index.
 """
 
 from __future__ import annotations
@@ -46,18 +46,19 @@ from difftest.simulator.strictness import report_undefined
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import AnomalyKind, Origin
 
-UNWRITTEN, UNDEFINED = "unwritten", "undefined"
-"""What is not defined, as the reduction registers have origins of it."""
+UNWRITTEN = "unwritten"
+UNDEFINED = "undefined"
+"""Kinds of undefined elements, as the reduction registers' origins name them."""
 KINDS = {UNDEFINED: MASKED_BITS, UNWRITTEN: UNWRITTEN_BITS}
-"""The marks of each."""
-_ACCOUNT = " marks"
-"""Follows an engine's name in that of its registers' marks."""
+"""The marks of each kind."""
+_MARKS_SUFFIX = " marks"
+"""The suffix of an engine's name for its registers' marks."""
 _NO_VALUE = np.float32(0)
-"""Of what is moved, which goes wherever it goes by its place."""
+"""The value of elements that are only moved: their places alone matter."""
 
 
 class UndefinedOperands:
-    """An instruction that reads elements that are not defined, and what follows of its results."""
+    """The undefined elements that an instruction reads, and the results that depend on them."""
 
     def __init__(self, core: Core, call: CheckedCall, issued: InstructionUse) -> None:
         self.core = core
@@ -67,11 +68,11 @@ class UndefinedOperands:
         dst = issued.dst
         operands = issued.operands
         self.accesses = (*operands, dst)
-        """By place: operands, and ``dst`` last."""
+        """By place: the operands, then ``dst``."""
         self.never: dict[int, Array] = {}
-        """By place which elements nothing wrote, in the tile shape."""
+        """By place: the unwritten elements, in the tile shape."""
         self.left: dict[int, Array] = {}
-        """The same of what masks left out."""
+        """By place: the masked-out elements, in the tile shape."""
         self.named = self.decided = 0
         self.planes: list[Any] = []
         """The marks of each destination's new elements."""
@@ -82,15 +83,15 @@ class UndefinedOperands:
         for place, operand in enumerate(operands):
             if isinstance(operand, IndirectTile):
                 index_tiles = operand._index_tiles
-                self._leave_out(place, undefined_places(operand), operand._base, *index_tiles)
+                self._add_masked(place, undefined_places(operand), operand._base, *index_tiles)
             if isinstance(operand, (Tile, IndirectTile)) and operand._storage.validity is not None:
                 operand._check_bounds()
                 never = self._kept(place, operand._unwritten(NOT_WRITTEN))
                 if never is not None:
                     self.never[place] = never
-                self._leave_out(place, operand._unwritten(FROM_MASKED, LEFT_OUT), operand)
+                self._add_masked(place, operand._unwritten(FROM_MASKED, LEFT_OUT), operand)
         if call.reads_dst and isinstance(dst, Tile):
-            self._leave_out(len(operands), dst._unwritten(FROM_MASKED, FROM_MASKED), dst)
+            self._add_masked(len(operands), dst._unwritten(FROM_MASKED, FROM_MASKED), dst)
         for masks in (self.never, self.left):
             for place, mask in masks.items():
                 access = self.accesses[place]
@@ -98,7 +99,7 @@ class UndefinedOperands:
                     masks[place] = mask.reshape(access._tile_shape())
 
     def _kept(self, place: int, missing: Array | None) -> Array | None:
-        """The elements of an operand that a mask which is no box leaves; None for none."""
+        """Return the missing elements that a non-box mask keeps; None for none."""
         inner = self.issued.inner
         access = self.accesses[place]
         if missing is None or inner is None or not isinstance(access, Tile):
@@ -107,14 +108,14 @@ class UndefinedOperands:
         kept = missing & operand_mask(role, access._tile_shape(), inner).reshape(missing.shape)
         return kept if kept.any() else None
 
-    def _leave_out(self, place: int, left: Array | None, *tiles: Tile | IndirectTile) -> None:
+    def _add_masked(self, place: int, left: Array | None, *tiles: Tile | IndirectTile) -> None:
         left = self._kept(place, left)
         if left is not None and left.any():
             self.left[place] = left | self.left.get(place, False)
             self.origins[UNDEFINED] = self.origins[UNDEFINED] or origin_of(self.call, *tiles)
 
     def _marked(self, place: int, values: Any) -> Any:
-        """An operand's values with the marks of what is not defined of them."""
+        """Return an operand's values with marks on its undefined elements."""
         if not isinstance(values, np.ndarray):
             return values
         plane = np.zeros(values.shape, TAINT_DTYPE)
@@ -126,15 +127,15 @@ class UndefinedOperands:
     # -- the instruction computes ------------------------------------------------------------------
 
     def results(self, compute: Callable[..., Any]) -> Any:
-        """What the meaning makes of the operands' values.
+        """Return the results of the meaning for the operands' values.
 
-        What was never written has the value of an element that was: it decides nothing, and cannot
-        be out of an operator's range.
+        An unwritten element has the value of a written one. So it decides nothing, and is never out
+        of an operator's range.
 
         Raises
         ------
-        UnwrittenError : nothing of an operand was written, or of what a mask leaves of the result
-            nothing follows from what was; or the call is none that carries the mark on.
+        UnwrittenError : no element of an operand was written, or all unmasked results depend on
+            unwritten elements, or the instruction does not propagate marks.
         """
         values = list(map(self._values, range(len(self.issued.operands))))
         if not self.call.instruction.carries:
@@ -143,7 +144,7 @@ class UndefinedOperands:
         observer = self.core.followers.observer
         if not (self.never or self.left or (registers.origins and self.call.reduces)):
             return compute(self.call, *values)
-        if not self._has_some():
+        if not self._are_written():
             return self.results(compute)
         before = {name: held.copy() for name, held in registers.accumulators.items()}
         sights = observer and len(observer.anomalies)
@@ -152,13 +153,13 @@ class UndefinedOperands:
             self._mark_registers()
             try:
                 outcome = compute(self.call, *map(self._marked, range(len(values)), values))
-            except OutOfBoundsError:  # what nothing wrote is the fault, where it names elements
+            except OutOfBoundsError:  # unwritten elements are the fault if they are indices
                 if not self.named & UNWRITTEN_BITS:
                     raise
                 outcome = None
-            apart = list(map(_apart, outcome if type(outcome) is tuple else (outcome,)))
+            apart = list(map(_split_marks, outcome if type(outcome) is tuple else (outcome,)))
             self.planes = [plane for _, plane in apart]
-            done = self._may_go_on()
+            done = self._may_propagate()
         finally:
             if not done:
                 registers.accumulators = before
@@ -186,7 +187,8 @@ class UndefinedOperands:
 
         Raises
         ------
-        UnwrittenError : as :meth:`results`; or it goes to an array of the host's.
+        UnwrittenError : as :meth:`results`, or if an unwritten element goes to an array of the
+        host.
         """
         call = self.call
         dst = self.issued.dst
@@ -194,12 +196,12 @@ class UndefinedOperands:
             self.never = {}
         old = dst._unwritten(FROM_UNWRITTEN) if call.reads_dst else None
         if old is not None and call.options.get("accumulate", True) is None:
-            # it adds where a matmul wrote alone
+            # it adds only where a matmul wrote
             old = old & (False if dst._storage.products is None else dst._in_product())
-        self._has_some()
-        self._move()
-        if not self._may_go_on():
-            self._move()
+        self._are_written()
+        self._mark_moves()
+        if not self._may_propagate():
+            self._mark_moves()
         own = len(self.issued.operands)
         for kind, missing in ((MASKED_BITS, self.left.get(own)), (UNWRITTEN_BITS, old)):
             if missing is not None and missing.any():
@@ -208,8 +210,8 @@ class UndefinedOperands:
                 if kind == UNWRITTEN_BITS:
                     self.origins[UNWRITTEN] = self.origins[UNWRITTEN] or dst._origin("")
 
-    def _move(self) -> None:
-        """Note the marks of what goes to ``dst``."""
+    def _mark_moves(self) -> None:
+        """Set the marks of the new elements of ``dst``."""
         call = self.call
         shape = self.call.result.shape
         self.planes = [np.zeros(shape, TAINT_DTYPE)]
@@ -222,30 +224,36 @@ class UndefinedOperands:
             ]
             self.planes = [over(shape, call.instruction.moves(call, *operands).taint)]
 
-    # -- what nothing wrote ------------------------------------------------------------------------
+    # -- unwritten elements ------------------------------------------------------------------------
 
-    def _has_some(self) -> bool:
-        """Whether something was written of each operand; if not, and that is no error, go on."""
+    def _are_written(self) -> bool:
+        """Return whether each operand has a written element; if not, report the error.
+
+        If the report does not raise, the operand counts as written.
+        """
         if self.where is None or self.issued.inner is not None:
             for place, missing in self.never.items():
                 if self._whole(place, missing):
-                    self._refuse(place)
+                    self._report_unwritten(place)
                     return False
         return True
 
     def _whole(self, place: int, missing: Array) -> bool:
         return bool((missing == self._kept(place, np.ones_like(missing))).all())
 
-    def _refuse(self, place: int) -> None:
-        """Compute with what looks unwritten, where that is no error."""
+    def _report_unwritten(self, place: int) -> None:
+        """Report an unwritten operand; if the report does not raise, count it as written."""
         report_undefined(unwritten_error(self.accesses[place], self.never[place]))
         for other in self.never:
             self.accesses[other]._storage.poison()
         self.never = {}
         self.named = 0
 
-    def _may_go_on(self) -> bool:
-        """Whether what nothing wrote may be carried on; if not, and that is no error, go on."""
+    def _may_propagate(self) -> bool:
+        """Return whether unwritten elements may propagate; if not, report the error.
+
+        If the report does not raise, the elements count as written.
+        """
         if not self.never:
             return True
         dst = self.issued.dst
@@ -262,7 +270,7 @@ class UndefinedOperands:
                 if not lost.any() and not (whole and self.issued.inner is not None):
                     continue
             if bit & self.named or lost.all() or whole or (is_kept and lost.any()):
-                self._refuse(place)
+                self._report_unwritten(place)
                 return False
             origin = self.origins[UNWRITTEN]
             self.origins[UNWRITTEN] = origin or self.accesses[place]._origin(
@@ -273,17 +281,17 @@ class UndefinedOperands:
     # -- the engine's registers --------------------------------------------------------------------
 
     def _mark_registers(self) -> None:
-        """Let registers have the marks that they are known to have."""
+        """Attach the registers' known marks to them."""
         if not self.call.reduces:
             return
         held: dict[str, Any] = self.core.registers.accumulators
-        for engine in [name for name in held if not name.endswith(_ACCOUNT)]:
-            plane = held.pop(engine + _ACCOUNT, None)
+        for engine in [name for name in held if not name.endswith(_MARKS_SUFFIX)]:
+            plane = held.pop(engine + _MARKS_SUFFIX, None)
             plane = np.zeros(held[engine].shape, TAINT_DTYPE) if plane is None else plane
             held[engine] = TaintedArray(self, held[engine], plane)
 
     def _unmark_registers(self) -> None:
-        """Keep the registers' marks apart from them, and whence they came."""
+        """Store the registers' marks and origins apart from their values."""
         registers = self.core.registers
         for engine, held in list(registers.accumulators.items()):
             if not isinstance(held, TaintedArray):
@@ -298,12 +306,12 @@ class UndefinedOperands:
                     registers.origins[name] = origin
                     plane |= np.where(chosen, taint_bit(REGISTERS, marks), 0)
             if plane.any():
-                registers.accumulators[engine + _ACCOUNT] = plane
+                registers.accumulators[engine + _MARKS_SUFFIX] = plane
 
-    # -- when its results are there ----------------------------------------------------------------
+    # -- after the results are written -------------------------------------------------------------
 
     def commit(self, where: Array | None) -> None:
-        """Note of what was just written, of ``dst`` where ``where`` says, what is not defined."""
+        """Note the undefined elements of the results; ``where`` limits those of ``dst``."""
         core = self.core
         call = self.call
         dst = self.issued.dst
@@ -338,10 +346,10 @@ class UndefinedOperands:
                 self._note(tile, elements, kind, first=not at)
 
     def _note(self, dst: Tile, elements: Array, kind: str, *, first: bool) -> None:
-        """Note what of a destination is not defined.
+        """Note the undefined elements of a destination.
 
-        What a mask left out is seen if it goes to HBM; first what does not look like it, which no
-        comparison would tell.
+        Masked-out elements are recorded if they go to HBM. Elements that do not look undefined come
+        first, because no comparison would detect them.
         """
         if not elements.any():
             return
@@ -398,21 +406,22 @@ class UndefinedOperands:
             dst._doubt(unsure, origin)
 
 
-def _apart(result: Any) -> tuple[Any, Any]:
-    """Plain results, and their marks."""
+def _split_marks(result: Any) -> tuple[Any, Any]:
+    """Return plain results and their marks."""
     if isinstance(result, TaintedArray):
         return result.values, result.taint
     if type(result) is not MaskedValues:
         return result, np.zeros((), TAINT_DTYPE)
-    (values, plane), (chosen, whether) = _apart(result.values), _apart(result.chosen)
-    return MaskedValues(values, chosen), np.where(chosen, plane, 0) | whether
+    values, plane = _split_marks(result.values)
+    chosen, chosen_plane = _split_marks(result.chosen)
+    return MaskedValues(values, chosen), np.where(chosen, plane, 0) | chosen_plane
 
 
-# -- indices that nothing wrote --------------------------------------------------------------------
+# -- unwritten indices -----------------------------------------------------------------------------
 
 
 def undefined_places(access: IndirectTile) -> Array | None:
-    """Which elements of an access have an index that depends on what a mask left out."""
+    """Return the elements of an access whose index depends on masked-out elements."""
     places: Array | None = None
     for tile in access._index_tiles:
         missing = tile._unwritten(FROM_MASKED, LEFT_OUT)
@@ -426,11 +435,11 @@ def undefined_places(access: IndirectTile) -> Array | None:
 
 
 def resolve(access: IndirectTile, call: CheckedCall, where: Array | None) -> None:
-    """As :meth:`IndirectTile._resolve`, whose error says so where nothing wrote the index.
+    """Resolve an access; the error says so if its index was never written.
 
     Raises
     ------
-    OutOfBoundsError : an index is out of bounds, and those are not skipped.
+    OutOfBoundsError : an index is out of bounds, and such indices are not skipped.
     """
     where = where if call.instruction.walk is None else None
     try:

@@ -63,17 +63,17 @@ from difftest.simulator.tile import Tile
 from difftest.simulator.trace import AnomalyKind, Engine, Purpose, Space
 
 TRANSPOSE_AXES = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
-"""The permutations that dma_transpose makes, by number of dimensions."""
+"""The permutations of dma_transpose, by number of dimensions."""
 
 _CAST_BY_ASSIGNMENT = (FLOAT32, FLOAT16, BFLOAT16)
-"""Dtypes that NumPy itself converts to float32 and back while it copies, without a detour."""
+"""Dtypes that NumPy itself converts to float32 and back during a copy."""
 
 DST = Role(name="dst", buffers=DMA_SPACES)
 EITHER = Role(name="src", takes=OperandKind.TILE_OR_INDIRECT, buffers=DMA_SPACES)
 
 
 def loaded_shape(shape: Shape) -> Shape:
-    """The shape of a tile loaded from HBM: at least two dimensions."""
+    """Return the shape of a tile loaded from HBM: at least two dimensions."""
     if len(shape) > 1:
         return shape
     if shape:
@@ -82,7 +82,7 @@ def loaded_shape(shape: Shape) -> Shape:
 
 
 def _cast(values: Array, src: Tile | IndirectTile, dst: Tile | IndirectTile) -> Array:
-    """Elements as stored in ``src``'s memory, as ``dst``'s memory stores them."""
+    """Convert elements from the storage form of ``src``'s memory to the form of ``dst``'s."""
     if src.dtype == dst.dtype:
         if src.dtype in _CAST_BY_ASSIGNMENT or src._holds_bits == dst._holds_bits:
             return values
@@ -95,12 +95,12 @@ def _cast(values: Array, src: Tile | IndirectTile, dst: Tile | IndirectTile) -> 
 
 
 def _plain(values: Array, src: Tile | IndirectTile) -> Array:
-    """Elements as stored in ``src``'s memory, as an engine sees them."""
+    """Convert elements from the storage form of ``src``'s memory to an engine's values."""
     return from_bits(values, src.dtype) if src._holds_bits else values
 
 
 def _hardware_descriptors(call: CheckedCall) -> None:
-    """Only NeuronCore-v3 and later generate descriptors in hardware."""
+    """Require NeuronCore-v3 or later for hardware descriptor generation."""
     if call["dge_mode"] == "hwdge" and call.machine.nc_version < 3:
         raise KernelError(
             "hardware descriptor generation needs NeuronCore-v3",
@@ -110,7 +110,7 @@ def _hardware_descriptors(call: CheckedCall) -> None:
 
 
 def _hardware_casts_nothing(call: CheckedCall) -> None:
-    """Hardware descriptors move bytes (stub of dma_copy, v2.32.0)."""
+    """Reject casts with hardware descriptors, which move bytes (stub of dma_copy, v2.32.0)."""
     src = call["src"]
     dst = call.destinations["dst"]
     if call["dge_mode"] == "hwdge" and src.dtype != dst.dtype:
@@ -121,18 +121,18 @@ def _hardware_casts_nothing(call: CheckedCall) -> None:
 
 
 def _moved(call: CheckedCall) -> Result:
-    """What a copy into a new tile makes."""
+    """Return the result of a copy into a new tile."""
     src: Descriptor = call["src"]
     return Result(loaded_shape(src.shape), call.wanted_dtype(src.dtype))
 
 
 def _skips(call: CheckedCall) -> bool:
-    """Whether elements out of bounds are not moved; else they are an error."""
+    """Return whether elements out of bounds are skipped; otherwise they are an error."""
     return bool(call["oob_mode"] == "skip")
 
 
 def _software_descriptors(call: CheckedCall) -> None:
-    """Software makes the descriptors where each row has an offset."""
+    """Require software descriptors for an offset in each row."""
     mode = call["dge_mode"]
     sides = (call["src"], call.destinations["dst"])
     if mode in ("none", "hwdge") and any(side.indirect == "rows" for side in sides):
@@ -145,7 +145,7 @@ def _software_descriptors(call: CheckedCall) -> None:
 
 
 def _one_thing(call: CheckedCall) -> None:
-    """In the classic dialect a copy with indices gathers, or scatters, or adds to what it skips."""
+    """Let a classic copy with indices either gather or scatter, and add only without skips."""
     gathers = call["src"].indirect
     adds = call["dst_rmw_op"] is not None
     if adds and _skips(call):
@@ -159,7 +159,7 @@ def _one_thing(call: CheckedCall) -> None:
 
 
 def _gathers_or_scatters(call: CheckedCall) -> tuple[str, Purpose]:
-    """The event's name and purpose: by which side has indices."""
+    """Return the event's name and purpose, by the side that has indices."""
     if call.destinations and call.destinations["dst"].indirect:
         return "dma_scatter", Purpose.SCATTER
     return ("dma_gather", Purpose.GATHER) if call["src"].indirect else (call.name, Purpose.COPY)
@@ -191,7 +191,7 @@ def dma_copy(
 ) -> None:
     """``dst = src``, or ``dst += src``, between HBM and SBUF, in row-major order.
 
-    Indices may name the rows of either side; an element that one of them skips is not moved.
+    Indices may name the rows of either side. An element that one of them skips is not moved.
     """
     if isinstance(dst, IndirectTile):
         _scatter(call, dst, src, where)
@@ -259,7 +259,7 @@ def _scatter(
 
 
 def _permutation(call: CheckedCall) -> None:
-    """One permutation for each number of dimensions."""
+    """Require the one permutation for the number of dimensions."""
     src: Descriptor = call["src"]
     rank = len(src.shape)
     if rank not in TRANSPOSE_AXES:
@@ -284,12 +284,45 @@ def _permutation(call: CheckedCall) -> None:
         )
 
 
+def _offset_rules(call: CheckedCall, src: Descriptor) -> dict[str, bool]:
+    """Return the rules for a source with an offset for each row, and whether they hold."""
+    shape = src.shape
+    rank = len(shape)
+    index = src.index
+    mode = call["dge_mode"]
+    most = call.machine.partitions
+    few = call.machine.dge_rows
+    rows = index.shape[0]
+    return {
+        "dge_mode is unknown or swdge": mode in ("unknown", "swdge"),
+        "it runs on NeuronCore-v3 and newer": call.machine.nc_version >= 3,
+        "src[1] or src[2] has one element if src has four dimensions": rank != 4 or 1 in shape[1:3],
+        f"src.shape[0] is a multiple of {few}": shape[0] % few == 0,
+        "the indices have two dimensions": len(index.shape) == 2,
+        "the indices are uint32": index.dtype == np.uint32,
+        f"the indices' shape[0] is {few} to {most} and a multiple of {few}": few <= rows <= most
+        and rows % few == 0,
+        f"the indices' shape[0] is {most} if they have several columns": rows == most
+        or index.shape[-1] == 1,
+    }
+
+
+def _hardware_rules(shape: Shape, few: int) -> dict[str, bool]:
+    """Return the rules of hardware descriptors for a source's shape, and whether they hold."""
+    rank = len(shape)
+    halves = [few >> k for k in reversed(range(few.bit_length()))]
+    return {
+        f"src.shape[0] is {few} for two dimensions": rank != 2 or shape[0] == few,
+        f"src.shape[0] is one of {', '.join(map(str, halves))}, and src.shape[0] * "
+        f"src.shape[-2] a multiple of {few}": rank <= 2
+        or (shape[0] in halves and shape[0] * shape[-2] % few == 0),
+    }
+
+
 def _descriptors_transpose(call: CheckedCall) -> None:
-    """What descriptors of hardware transpose, and of software (stub of dma_transpose, v2.32.0)."""
+    """Limit transposes by the kind of their descriptors (stub of dma_transpose, v2.32.0)."""
     src: Descriptor = call["src"]
     shape = src.shape
-    rank = len(src.shape)
-    index = src.index
     mode = call["dge_mode"]
     most = call.machine.partitions
     few = call.machine.dge_rows
@@ -300,28 +333,9 @@ def _descriptors_transpose(call: CheckedCall) -> None:
     with_what = f"dge_mode.{mode}"
     if src.indirect == "rows":
         with_what = "an offset for each row"
-        rows = index.shape[0]
-        rules |= {
-            "dge_mode is unknown or swdge": mode in ("unknown", "swdge"),
-            "it runs on NeuronCore-v3 and newer": call.machine.nc_version >= 3,
-            "src[1] or src[2] has one element if src has four dimensions": rank != 4
-            or 1 in shape[1:3],
-            f"src.shape[0] is a multiple of {few}": shape[0] % few == 0,
-            "the indices have two dimensions": len(index.shape) == 2,
-            "the indices are uint32": index.dtype == np.uint32,
-            f"the indices' shape[0] is {few} to {most} and a multiple of {few}": few <= rows <= most
-            and rows % few == 0,
-            f"the indices' shape[0] is {most} if they have several columns": rows == most
-            or index.shape[-1] == 1,
-        }
+        rules |= _offset_rules(call, src)
     elif mode == "hwdge":
-        halves = [few >> k for k in reversed(range(few.bit_length()))]
-        rules |= {
-            f"src.shape[0] is {few} for two dimensions": rank != 2 or shape[0] == few,
-            f"src.shape[0] is one of {', '.join(map(str, halves))}, and src.shape[0] * "
-            f"src.shape[-2] a multiple of {few}": rank <= 2
-            or (shape[0] in halves and shape[0] * shape[-2] % few == 0),
-        }
+        rules |= _hardware_rules(shape, few)
     else:
         rules = {"it is for a src with an offset for each row": mode != "swdge"}
     broken = next((rule for rule, holds in rules.items() if not holds), None)
@@ -337,8 +351,8 @@ def _into_sbuf(call: CheckedCall) -> None:
         raise wrong_buffer(dst, "dst", call.name, SBUF_ONLY)
 
 
-def _of_the_source(call: CheckedCall) -> IterationSpace:
-    """A mask ranges over the source."""
+def _source_iterations(call: CheckedCall) -> IterationSpace:
+    """Return the source as a mask's range."""
     shape: Shape = call["src"].shape
     return IterationSpace(
         shape, shape, {"src": tuple(range(len(shape))), "dst": TRANSPOSE_AXES[len(shape)]}
@@ -352,8 +366,8 @@ def _turned(call: CheckedCall) -> Result:
 
 
 def turned(call: CheckedCall, plane: Array) -> Array:
-    """Elements of the source, or what is known of each, where they come to lie."""
-    shape: Shape = call["src"].shape  # of a row or an element of a tile it has two dimensions
+    """Return elements of the source, or properties of them, in the order of the result."""
+    shape: Shape = call["src"].shape  # for a row or an element of a tile it has two dimensions
     return plane.reshape(shape).transpose(TRANSPOSE_AXES[len(shape)])
 
 
@@ -367,7 +381,7 @@ def turned(call: CheckedCall, plane: Array) -> Array:
     only={"nki": (_into_sbuf, one_dtype("src", "dst"), _descriptors_transpose)},
     result=_turned,
     in_place=True,
-    walk=_of_the_source,
+    walk=_source_iterations,
     moves=turned,
     fit=DestinationFit.EXACT,
     purpose=Purpose.TRANSPOSE,
@@ -377,7 +391,7 @@ def dma_transpose(
 ) -> None:
     """``dst = src`` with its axes permuted by the DMA engines.
 
-    The source's rows may be named by indices; those that are skipped leave dst as it was.
+    Indices may name the source's rows. Skipped rows leave ``dst`` unchanged.
     """
     check_destination(dst)
     if isinstance(src, IndirectTile):
@@ -392,7 +406,7 @@ def dma_transpose(
     store(dst, _cast(turned(call, values), src, dst), where)
 
 
-# -- the sum of several tensors on their way -------------------------------------------------------
+# -- the sum of several tensors during a transfer --------------------------------------------------
 # Its indirect forms are a gather or a scatter that adds: ``dma_copy`` with ``dst_rmw_op``.
 
 
@@ -404,7 +418,7 @@ SOURCES = tuple(
 
 
 def _scales(call: CheckedCall) -> None:
-    """It scales by 1 only."""
+    """Require scales of 1."""
     scales = call["scales"]
     if scales is not None and (
         len(scales) != len(call.tiles) or any(scale != 1.0 for scale in scales)

@@ -1,15 +1,14 @@
-"""Effects: records of what an instruction does beside making a result of its operands.
+"""Effects: records of actions other than computing a result from operands.
 
-Other cores and ranks send and receive, registers hold scalars, random states begin anew. Their
-rules are checked at the gate like all others, and what nothing wrote is carried on. A meaning does
-its work on a :class:`EffectUse`, which knows what each member of an exchange gave.
+Cores and ranks exchange data, registers hold scalars, and random states restart. The gate checks
+their rules like all others, and unwritten elements propagate. A meaning works on an
+:class:`EffectUse`, which holds the messages of all members of an exchange.
 
-Random numbers come from NumPy's generator of the launch, and not from the machine's: the same in
-every run, and never the bits that a device would make. Engines have states of 6 words a lane
-(GpSimd) or 24 (Vector), which kernels set and read (AWS ``nki.isa`` at tag v2.32.0). Here all
-engines draw from the one generator. A state that is set begins it anew, and one that is read is
-made up of fresh words from which it then goes on: to set that state later repeats the numbers that
-followed the reading.
+Random numbers come from NumPy's generator of the launch, not from the machine's. They are the same
+in every run, and never a device's bits. Engines have states of 6 words a lane (GpSimd) or 24
+(Vector), which kernels set and read (AWS ``nki.isa`` at tag v2.32.0). Here all engines draw from
+one generator. Setting a state restarts it. Reading a state returns fresh words and restarts the
+generator from them. So setting that state later repeats the numbers that followed the reading.
 """
 
 from __future__ import annotations
@@ -60,10 +59,10 @@ from difftest.simulator.trace import Engine, Origin, Purpose
 
 
 class Message(NamedTuple):
-    """What a tile held when it was sent.
+    """The values of a tile when it was sent.
 
-    ``missing`` is what of it nothing had written, None if all was, with its origin; ``exact`` what
-    it would be without rounding, None where that is the same.
+    ``missing`` marks unwritten elements, None for none; ``origin`` is their origin. ``exact`` has
+    the values without rounding, None if they are the same.
     """
 
     values: Array
@@ -74,32 +73,32 @@ class Message(NamedTuple):
 
 
 class Rendezvous(NamedTuple):
-    """An exchange as one of its members, numbered as its baton has them, comes to it."""
+    """An exchange from the point of view of one member, by the scheduler's numbers."""
 
     scheduler: ProgramScheduler
     me: int
     members: tuple[int, ...]
     point: Hashable
-    """What the members have to agree on."""
+    """The data on which the members have to agree."""
     call: str
-    """For the error if they never meet."""
+    """The call, for the error if the members never meet."""
     member: str
-    """What each of them is: "rank"."""
+    """The kind of member, such as "rank"."""
     steps: int = 0
     alike: bool = False
-    """Whether all send the same shapes and dtypes."""
+    """True if all members send the same shapes and dtypes."""
 
 
 class EffectUse:
-    """One act of an effect, with what stands at each role.
+    """An act of an effect, with the tensors and numbers at its roles.
 
     Attributes
     ----------
     numbers : the operands that are numbers.
-    reads, writes : the tensors by role, as its event names them; a meaning may name others.
-    parts : those of them that are touched in part, and what of them.
-    meeting : where the members of its exchange meet.
-    messages : what each of them gave of this act, in their order.
+    reads, writes : the tensors by role, as the event names them; a meaning may replace them.
+    parts : the tensors that are touched in part, with the touched elements.
+    meeting : the meeting point of the exchange.
+    messages : the members' messages for this act, in their order.
     """
 
     meeting: Rendezvous
@@ -117,11 +116,11 @@ class EffectUse:
         self.parts: list[Part] = []
 
     def send(self, tile: Tile) -> Message:
-        """What a tile holds now.
+        """Return a message with a tile's current values.
 
         Raises
         ------
-        UnwrittenError : nothing of it was written.
+        UnwrittenError : no element of the tile was written.
         """
         missing = tile._unwritten(UNWRITTEN)
         some = missing is not None and not missing.all()
@@ -132,11 +131,11 @@ class EffectUse:
         return Message(values, missing, origin, None if shadow is None else shadow.sent(tile), tile)
 
     def send_all(self) -> list[Message]:
-        """What its operands hold now."""
+        """Return messages with the current values of the operands."""
         return [self.send(tile) for tile in self.reads.values()]
 
     def take(self, result: Message, dst: Any = None) -> None:
-        """Write what came, or was made, to a tile: ``dst`` if no other one is named."""
+        """Write a received or computed message to a tile, by default to ``dst``."""
         dst = self.writes["dst"] if dst is None else dst
         shadow = current().followers.shadow
         if shadow is not None:
@@ -149,11 +148,12 @@ class EffectUse:
 def combined(
     messages: Sequence[Message], make: Callable[[list[Array], Any], Array], op: Any
 ) -> Message:
-    """What ``make`` makes of several; what of it follows from elements that one misses, it misses.
+    """Combine messages with ``make``; unwritten elements propagate to the results.
 
     Parameters
     ----------
-    make : moves and repeats elements, and joins them by an operator that it is given: ``op``.
+    make : moves and repeats elements, and joins them by its second argument, an operator.
+    op : the operator for the values.
     """
     none = np.zeros(messages[0].values.shape, np.bool_)
     missing = None
@@ -169,20 +169,20 @@ def combined(
 
 
 class Exchange(NamedTuple):
-    """How an effect meets others: where, and what a member gives there of each act."""
+    """The exchange of an effect: its meeting point, and each member's message for an act."""
 
     meet: Callable[[Sequence[EffectUse]], Rendezvous]
     give: Callable[[EffectUse], Any] = EffectUse.send_all
 
 
 def of_dst(call: CheckedCall) -> Result:
-    """What fills ``dst``; of an effect without one nothing is made."""
+    """Return the result for ``dst``; an empty result for an effect without ``dst``."""
     dst = call.destinations.get("dst")
     return Result((), INT32) if dst is None else Result(dst.shape, dst.dtype)
 
 
 def effect(*engines: Engine, **record: Any) -> Callable[[Callable[..., Any]], Instruction]:
-    """Make a function the meaning of an effect: ``meaning(act)``, which writes by itself."""
+    """Register a function as the meaning of an effect: ``meaning(act)``, which writes by itself."""
     fields = {
         "operands": (),
         "destinations": (),
@@ -193,7 +193,7 @@ def effect(*engines: Engine, **record: Any) -> Callable[[Callable[..., Any]], In
     return partial(instruction, table=EFFECTS, classic=False, **fields)(*engines)
 
 
-# -- the one way to do one -------------------------------------------------------------------------
+# -- issuing an effect -----------------------------------------------------------------------------
 
 
 @entry("effect")
@@ -204,18 +204,18 @@ def issue_effect(
     options: tuple[Any, ...] = (),
     engine: Engine = Engine.UNKNOWN,
 ) -> Any:
-    """Do what an effect does to the tensors of its acts, and record one event of all of them.
+    """Run an effect on the tensors of its acts, and record one event for all of them.
 
-    Returns what the meaning gives for the last act: what a register is to hold.
+    Returns the meaning's result for the last act: a register's new value.
 
     Parameters
     ----------
-    acts : of each the operands and the destinations.
+    acts : the operands and the destinations of each act.
 
     Raises
     ------
-    NkiError : a rule of the record is broken; nothing is written then. DeadlockError : another
-        member of its exchange never comes.
+    NkiError : a rule of the record is broken; nothing is written.
+    DeadlockError : another member of its exchange never comes.
     """
     checked = [_act(core, record, *act, (options, engine)) for act in acts]
     if record.exchange is not None and not _meet(record.exchange, checked):
@@ -223,7 +223,7 @@ def issue_effect(
     results = [record.meaning(act) for act in checked]
     writes = _by_role([act.writes for act in checked])
     reads = _by_role([act.reads for act in checked])
-    if writes or reads:  # who only sends what others name has no event
+    if writes or reads:  # only receivers have an event
         roles = [role for role, _ in (*writes, *reads)]
         tiles = [tile for _, tile in writes]
         sources = [tile for _, tile in reads]
@@ -244,7 +244,7 @@ def _act(
     dsts: Sequence[Any],
     chosen: tuple[tuple[Any, ...], Engine],
 ) -> EffectUse:
-    """An act that keeps the rules, into destinations that can be written."""
+    """Return an act that keeps the rules, with writable destinations."""
     for role, dst in zip(record.destinations, dsts, strict=True):
         if dst is None:
             raise wrong_kind(dst, "a tile", record.name, role.name)
@@ -258,7 +258,7 @@ def _act(
 
 
 def _meet(exchange: Exchange, acts: Sequence[EffectUse]) -> bool:
-    """Tell each act what the members have given, when all have come; if this is one of them."""
+    """Pass each act the members' messages; return whether this member takes part."""
     meeting = exchange.meet(acts)
     if meeting.me not in meeting.members:
         return False
@@ -288,7 +288,7 @@ def _check_alike(name: str, ranks: Mapping[int, list[Message]]) -> None:
 
 
 def _by_role(sides: Sequence[Mapping[str, Any]]) -> list[tuple[str, Tile]]:
-    """The tensors of several acts with their roles, role by role."""
+    """Return the tensors of several acts with their roles, role by role."""
     roles = dict.fromkeys(role for side in sides for role in side)
     return [(role, side[role]) for role in roles for side in sides]
 
@@ -298,7 +298,7 @@ def _by_role(sides: Sequence[Mapping[str, Any]]) -> list[tuple[str, Tile]]:
 
 @rule_factory
 def one_element(call: CheckedCall, role: str) -> None:
-    """The tensor at a role has one element."""
+    """Require one element in the tensor at a role."""
     tile = {**call.operands, **call.destinations}[role]
     if tile.size != 1:
         rule = f"takes {role} of one element"
@@ -329,19 +329,19 @@ _STORES = effect(
 
 @_LOADS
 def register_load(act: EffectUse) -> int:
-    """Let a register hold what a tensor of one integer in HBM or SBUF does."""
+    """Load a register from a tensor of one integer in HBM or SBUF."""
     return int(act.reads["src"]._values().reshape(-1)[0])
 
 
 @_LOADS
 def scalar_load(act: EffectUse) -> Any:
-    """What a scalar is to be."""
+    """Load a scalar from a tensor of one integer in HBM or SBUF."""
     return register_load.meaning(act)
 
 
 @_STORES
 def register_store(act: EffectUse) -> None:
-    """``dst`` becomes what a register holds."""
+    """``dst`` becomes the value of a register."""
     dst = act.writes["dst"]
     bits = np.array(act.numbers[0], np.int64).astype(dst.dtype)
     act.take(Message(np.full(dst.shape, bits)))
@@ -349,7 +349,7 @@ def register_store(act: EffectUse) -> None:
 
 @_STORES
 def scalar_store(act: EffectUse) -> None:
-    """``dst`` becomes what a scalar is."""
+    """``dst`` becomes the value of a scalar."""
     register_store.meaning(act)
 
 
@@ -359,7 +359,7 @@ def scalar_store(act: EffectUse) -> None:
 
 
 def _rng_engine(call: CheckedCall, wanted: Engine) -> Engine:
-    """On NeuronCore-v2 the Vector Engine alone."""
+    """Choose the Vector Engine on NeuronCore-v2, the only engine for it there."""
     if call.machine.nc_version < 3:
         return choose_engine(call, wanted, (Engine.VECTOR,))
     return choose_engine(call, wanted)
@@ -419,7 +419,7 @@ def rand2(call: CheckedCall, low: Any, high: Any) -> Array:
 
 
 def _begin(words: Array) -> None:
-    """Let the launch's generator begin anew from words of 32 bits."""
+    """Restart the launch's generator from words of 32 bits."""
     bits = np.ascontiguousarray(words).view(np.uint32)
     current().draws.random = np.random.default_rng(bits.reshape(-1).tolist())
 
@@ -429,18 +429,18 @@ _SEED = Role(name="src_seeds", dtypes=(FLOAT32, TFLOAT32, *WIDE_INTEGERS))
 
 @effect(Engine.VECTOR, operands=(_SEED,), rules=(one_element("src_seeds"),))
 def set_rng_seed(act: EffectUse) -> None:
-    """Let the numbers begin anew from a seed of 32 bits, a (1, 1) tensor on chip."""
+    """Restart the random numbers from a seed of 32 bits, a (1, 1) tensor on chip."""
     _begin(act.reads["src_seeds"]._values())
 
 
 def _lanes_engine(call: CheckedCall, wanted: Engine) -> Engine:
-    """The Vector Engine has states since NeuronCore-v4."""
+    """Allow the Vector Engine only from NeuronCore-v4 on, which gave it states."""
     vector = (Engine.VECTOR,) if call.machine.nc_version >= 4 else ()
     return choose_engine(call, wanted, (Engine.GPSIMD, *vector))
 
 
 def _lanes(call: CheckedCall) -> Shape:
-    """A state for each partition."""
+    """Return the shape of the states, one a partition."""
     (tile,) = (*call.tiles.values(), *call.destinations.values())
     return (tile.partitions, 6 if call.engine is Engine.GPSIMD else 24)
 
@@ -453,7 +453,7 @@ def _lanes(call: CheckedCall) -> Shape:
     engine=_lanes_engine,
 )
 def rand_set_state(act: EffectUse) -> None:
-    """Let the numbers begin anew from the states of an engine's lanes, [P, words] in SBUF."""
+    """Restart the random numbers from the states of an engine's lanes, [P, words] in SBUF."""
     _begin(act.reads["src_seeds"]._values())
 
 
@@ -465,7 +465,7 @@ def rand_set_state(act: EffectUse) -> None:
     engine=_lanes_engine,
 )
 def rand_get_state(act: EffectUse) -> None:
-    """States for the lanes of an engine, from which its numbers go on: [P, words]."""
+    """Get states for the lanes of an engine, from which its numbers continue: [P, words]."""
     words = current().numbers().integers(0, 2**32, act.call.result.shape, dtype=np.uint32)
     act.take(Message(words))
     _begin(words)

@@ -1,10 +1,12 @@
-"""Vector, Scalar and GpSimd Engines, element by element: tensor_tensor, tensor_scalar and kin.
+"""Elementwise instructions of the Vector, Scalar and GpSimd Engines.
 
-Arithmetic casts operands to float32, computes, and rounds once into the destination's dtype.
-Bitvec operators take integers as bit patterns. Add, subtract and multiply of tiles that are all
-of 32-bit integers, the result too, are the GpSimd Engine's (the rule as v2.32.0 spells it): exact,
-and beyond 32 bits they wrap, which is assumed; in today's dialect so are the other operators.
-Source: AWS ``nki.isa`` at tag v2.26.0, and ``nki.isa.tensor_tensor`` at v2.32.0.
+Arithmetic casts operands to float32, computes, and rounds once into the destination's dtype. Bitvec
+operators take integers as bit patterns.
+
+The GpSimd Engine adds, subtracts and multiplies tiles if they and the result are all of 32-bit
+integers (the rule as v2.32.0 spells it). This is exact, and is assumed to wrap beyond 32 bits. In
+the current dialect the other operators are exact too. Source: AWS ``nki.isa`` at tag v2.26.0, and
+``nki.isa.tensor_tensor`` at v2.32.0.
 """
 
 from __future__ import annotations
@@ -50,13 +52,13 @@ _EXACT_OF_TODAY = (
     *("equal", "not_equal", "greater_equal", "greater", "less_equal", "less"),
     *("logical_and", "logical_or", "logical_xor"),
 )
-"""Operators with one meaning for integers: power, divide, mod and fmod have no documented one."""
+"""Operators with one meaning for integers; AWS documents none for power, divide, mod and fmod."""
 _SCALAR_ENGINE_PAIRS = (("multiply", "add"), ("multiply", None), ("add", None))
 """Operators of the Scalar Engine's tensor_scalar (AWS: nki.isa.tensor_scalar)."""
 
 
 def result_like(role: str) -> Any:
-    """The result of an instruction whose result looks like one of its operands."""
+    """Return the rule for a result with the shape and dtype of an operand."""
 
     def result(call: CheckedCall) -> Result:
         data: Descriptor = call[role]
@@ -69,7 +71,7 @@ def result_like(role: str) -> Any:
 
 
 def _is_exact(call: CheckedCall) -> bool:
-    """Whether it is one of the integer operations that the GpSimd Engine does in 32 bits."""
+    """Return whether a call is an integer operation that the GpSimd Engine computes in 32 bits."""
     if call["op"].name not in (_EXACT_OF_TODAY if call.into_existing else _EXACT_INTEGER_OPS):
         return False
     dtypes = [tile.dtype for tile in call.tiles.values()]
@@ -88,7 +90,7 @@ def _tensor_tensor_engine(call: CheckedCall, wanted: Engine) -> Engine:
 
 
 def _same_count(call: CheckedCall, first: str, second: str) -> bool:
-    """Whether a call into an existing dst has operands of one size: their shapes may differ then.
+    """Return whether a call into an existing dst has operands of one size, perhaps of two shapes.
 
     The engines count elements in each partition (AWS ``nisa.tensor_tensor``, v2.32.0).
     """
@@ -103,7 +105,7 @@ def _one_rank(call: CheckedCall) -> None:
 
 
 def tensor_tensor_result(call: CheckedCall) -> Result:
-    """Free dimensions broadcast; the dtype is the promotion's."""
+    """Return the result: free dimensions broadcast, and the dtype is the promotion's."""
     left = call["data1"]
     right = call["data2"]
     if _same_count(call, "data1", "data2"):
@@ -143,13 +145,13 @@ def tensor_tensor(call: CheckedCall, data1: Array, data2: Array) -> Array:
 
 @step
 def in_integers(left: Array, right: Array, op: AluOp, dtype: np.dtype[Any]) -> Array:
-    """``left <op> right`` of 32-bit integers, of which the low 32 bits are kept."""
+    """Return ``left <op> right`` for 32-bit integers: the low 32 bits."""
     exact: Array = op.compute(left.astype(np.int64), right.astype(np.int64))
     return exact.astype(dtype)
 
 
 def apply_operator(op: AluOp, left: Array, right: Array) -> Array:
-    """``left <op> right`` in float32, or on bit patterns; a unary operator takes ``left``."""
+    """Return ``left <op> right`` in float32 or on bit patterns; a unary operator takes ``left``."""
     if not op.bitvec:
         left, right = as_float(left), as_float(right)
     elif not op.unary:
@@ -168,7 +170,7 @@ def _steps(call: CheckedCall) -> list[AluOp]:
 
 
 def _tensor_scalar_engine(call: CheckedCall, wanted: Engine) -> Engine:
-    """Bitvec operators are the Vector Engine's; rsqrt and power, which it lacks, the others'."""
+    """Choose the Vector Engine for bitvec operators; another one for rsqrt and power."""
     names = [op.name for op in _steps(call)]
     if wanted is Engine.GPSIMD and names != ["rsqrt"]:
         rule = "runs on the GpSimd Engine for rsqrt only"
@@ -183,7 +185,7 @@ def _tensor_scalar_engine(call: CheckedCall, wanted: Engine) -> Engine:
 
 
 def _second_step(call: CheckedCall) -> None:
-    """``op1`` and ``operand1`` are both there or both not."""
+    """Require ``op1`` and ``operand1`` together."""
     op = call["op1"]
     operand = call["operand1"]
     if (op is None) != (operand is None):
@@ -236,7 +238,7 @@ def tensor_scalar(call: CheckedCall, data: Array, operand0: Any, operand1: Any) 
 
 
 def apply_scalar(op: AluOp, values: Array, operand: Any, *, reverse: bool) -> Array:
-    """``values <op> operand``, or ``operand <op> values``, for a number or a [P, 1] vector."""
+    """Return ``values <op> operand`` or ``operand <op> values`` for a number or a [P, 1] vector."""
     if is_array(operand):
         other = column(operand, values.ndim)
     elif op.bitvec:
@@ -250,11 +252,11 @@ def apply_scalar(op: AluOp, values: Array, operand: Any, *, reverse: bool) -> Ar
 
 
 def _bit_pattern(op: AluOp, number: Any, dtype: np.dtype[Any]) -> Array:
-    """A bitvec operator's number, which may be spelled signed or unsigned; uint8 beside a bool.
+    """Return a bitvec operator's number as bits; it may be signed or unsigned. For a bool, uint8.
 
     Raises
     ------
-    DtypeError : it is no integer, or has more bits than the data.
+    DtypeError : it is not an integer, or has more bits than the data.
     """
     if op.unary:
         return np.zeros((), dtype=dtype)

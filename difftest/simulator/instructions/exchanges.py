@@ -1,12 +1,12 @@
-"""What cores of a logical NeuronCore, and ranks, say to each other: their records.
+"""Records of the exchanges between cores of a logical NeuronCore, and between ranks.
 
-The ranks are those of :func:`difftest.simulator.launch_ranks`, each with HBM of its own. Where a
-rank is a logical NeuronCore with two cores, a program meets the programs of its number on the other
-ranks: no page says so, but kernels of aws-neuron/nki-library (``allgather_sb2sb_tiled``) gather the
-tiles of each core on their own. Tensors are reduced in the order of their group, floats in float32;
-the order on a device is not documented. Which rank follows which in a ring, on each channel, the
-runtime determines; here it is the order of the group. Source: the stubs ``nisa.core_barrier``,
-``nisa.sendrecv`` and those of ``nki.collectives`` at v2.32.0.
+The ranks are those of :func:`difftest.simulator.launch_ranks`, each with its own HBM. On a rank
+with two cores, a program meets the programs of its number on the other ranks. No page documents
+this, but kernels of aws-neuron/nki-library (``allgather_sb2sb_tiled``) gather the tiles of each
+core separately. Reductions follow the order of the group, floats in float32; a device's order is
+not documented. The runtime determines the ring of each channel; here it is the order of the group.
+Source: the stubs ``nisa.core_barrier``, ``nisa.sendrecv`` and those of ``nki.collectives`` at
+v2.32.0.
 """
 
 from __future__ import annotations
@@ -53,19 +53,19 @@ from difftest.simulator.trace import Engine, Purpose, Space
 # -- the two cores of a logical NeuronCore ---------------------------------------------------------
 
 CORES = (0, 1)
-"""Of a logical NeuronCore with two cores: the only ones that meet."""
+"""The cores of a logical NeuronCore with two cores, the only cores that meet."""
 
 
 class BarrierWarning(UserWarning):
-    """A barrier names what the cores do not share."""
+    """A barrier names a tensor that the cores do not share."""
 
 
 def _pair(name: str, point: Any, call: str) -> Rendezvous:
-    """Where the core that runs meets the other one.
+    """Return the meeting point of the running core and the other core.
 
     Raises
     ------
-    KernelError : there is no second core.
+    KernelError : the logical NeuronCore has one core.
     """
     core = current()
     seat = core.seat
@@ -79,7 +79,10 @@ def _pair(name: str, point: Any, call: str) -> Rendezvous:
 
 
 def _at_barrier(acts: Sequence[EffectUse]) -> Rendezvous:
-    """Of a tile in SBUF, which the cores do not share, it is the same barrier, with a warning."""
+    """Return a barrier's meeting point.
+
+    A tile in SBUF, which the cores do not share, gives one common barrier and a warning.
+    """
     data = acts[0].reads["data"]
     if not data._in_hbm:
         text = f"core_barrier got data in sbuf, which the cores do not share: {data!r}"
@@ -99,8 +102,8 @@ def _at_barrier(acts: Sequence[EffectUse]) -> Rendezvous:
     purpose=Purpose.BARRIER,
 )
 def core_barrier(act: EffectUse) -> None:
-    """Wait until both cores are here; ``data`` is what they share, a tensor in shared HBM."""
-    # Read and written: what comes before it and what comes after depend on each other through it.
+    """Wait until both cores are here; ``data`` is shared by them, a tensor in shared HBM."""
+    # Read and written, so that earlier and later accesses depend on each other through it.
     act.writes["data"] = act.reads["data"]
 
 
@@ -137,7 +140,7 @@ def _in_pipe(acts: Sequence[EffectUse]) -> Rendezvous:
     purpose=Purpose.SEND,
 )
 def sendrecv(act: EffectUse) -> None:
-    """Send ``src`` to one core while ``dst`` is filled by one; both tiles in SBUF."""
+    """Send ``src`` to one core while another fills ``dst``; both tiles are in SBUF."""
     me = act.meeting.me
     source = act.call["recv_from_rank"]
     dst = act.writes["dst"]
@@ -163,7 +166,7 @@ def sendrecv(act: EffectUse) -> None:
 
 
 def rank_of(where: str) -> Rank:
-    """The rank that runs; of a rank with two cores, the program that has done less comes first.
+    """Return the running rank; on a rank with two cores, let the program with less work run first.
 
     Raises
     ------
@@ -182,11 +185,11 @@ def rank_of(where: str) -> Rank:
 
 
 _OWN = ("recv_counts_known", "replica_group")
-"""Options that the members do not have to say alike, or have said already."""
+"""Options that may differ between members, or are agreed on already."""
 
 
 def _among_ranks(acts: Sequence[EffectUse]) -> Rendezvous:
-    """Where the members of a group meet, each the program of its number, if they say the same."""
+    """Return the meeting point of a group: the programs of one number, if their options agree."""
     seat = current().seat
     call = acts[0].call
     rank = seat.rank
@@ -215,19 +218,19 @@ _DIM, _DIM_ON_CHIP = (
 
 
 def _along(call: CheckedCall) -> None:
-    """On chip a gather is along either of two dimensions, in HBM along the first (v2.32.0)."""
+    """Allow a gather on chip along two dimensions, in HBM along the first (v2.32.0)."""
     (_DIM if call["src"].space.is_hbm else _DIM_ON_CHIP)(call)
 
 
 def _two_dimensions_on_chip(call: CheckedCall) -> None:
-    """Collectives in SBUF "currently only operate on 2D tensors" (``ncc.all_gather``, v2.32.0)."""
+    """Require 2D tensors: collectives in SBUF "currently only operate on 2D tensors" (v2.32.0)."""
     src = call["src"]
     third = len(src.shape) > 2 and not src.space.is_hbm
     limits(call, (third, "src has two dimensions on chip", f"src {list(src.shape)}"))
 
 
 def _divides(call: CheckedCall) -> None:
-    """The members can share ``src`` evenly."""
+    """Require that the members can share ``src`` evenly."""
     ranks = len(call["replica_group"])
     size = call["src"].shape[0]
     if size % ranks:
@@ -243,8 +246,9 @@ def _like_src(call: CheckedCall) -> Shape:
 
 
 def _gathered(call: CheckedCall) -> Shape:
-    """As many of ``src`` along the dimension as there are members."""
-    dim, ranks = call["collective_dim"], len(call["replica_group"])
+    """Return the shape of all members' ``src``, concatenated along the dimension."""
+    dim = call["collective_dim"]
+    ranks = len(call["replica_group"])
     return tuple(size * ranks if k == dim else size for k, size in enumerate(_like_src(call)))
 
 
@@ -261,7 +265,7 @@ def _collective(
     srcs: tuple[str, ...] = ("src",),
     **other: Any,
 ) -> Callable[[Callable[[EffectUse], None]], Instruction]:
-    """The record of a collective, of which an act moves one tensor of each side."""
+    """Return the record of a collective, whose act moves one tensor of each side."""
     sides = (*srcs, "dst")
     memories: tuple[Rule, ...] = ()
     if buffers is DMA_SPACES:
@@ -276,8 +280,8 @@ def _collective(
     return effect(Engine.DMA, **{**fields, **other})
 
 
-def _makes(make: Callable[[EffectUse, list[Array], Any], Array]) -> Callable[[EffectUse], None]:
-    """The meaning that fills ``dst`` with what is made of what each member has sent of ``src``."""
+def _fills_dst(make: Callable[[EffectUse, list[Array], Any], Array]) -> Callable[[EffectUse], None]:
+    """Return the meaning that fills ``dst`` from the ``src`` of all members."""
 
     @wraps(make)
     def meaning(act: EffectUse) -> None:
@@ -287,42 +291,42 @@ def _makes(make: Callable[[EffectUse, list[Array], Any], Array]) -> Callable[[Ef
     return meaning
 
 
-def _place(act: EffectUse) -> int:
-    """Where this rank stands among the members."""
+def _position(act: EffectUse) -> int:
+    """Return this rank's position among the members."""
     return act.meeting.members.index(act.meeting.me)
 
 
 @_collective("op", rules=(_OP,))
-@_makes
+@_fills_dst
 def all_reduce(act: EffectUse, arrays: list[Array], op: Any) -> Array:
     """``dst`` is the reduction of the group's ``src`` by ``op``: add, minimum or maximum."""
     return reduce(op, arrays)
 
 
 @_collective("collective_dim", rules=(_along,), shape=_gathered)
-@_makes
+@_fills_dst
 def all_gather(act: EffectUse, arrays: list[Array], op: Any) -> Array:
     """``dst`` is the group's ``src`` side by side along a dimension, in the group's order."""
     return np.concatenate(arrays, axis=act.call["collective_dim"])
 
 
 @_collective("collective_dim", "op", rules=(_DIM, _OP, _divides), shape=_part)
-@_makes
+@_fills_dst
 def reduce_scatter(act: EffectUse, arrays: list[Array], op: Any) -> Array:
     """``dst`` is this rank's part of the reduction of the group's ``src``."""
-    return np.split(reduce(op, arrays), len(arrays))[_place(act)]
+    return np.split(reduce(op, arrays), len(arrays))[_position(act)]
 
 
 @_collective("collective_dim", rules=(_DIM, _divides), buffers=HBM, purpose=Purpose.EXCHANGE)
-@_makes
+@_fills_dst
 def all_to_all(act: EffectUse, arrays: list[Array], op: Any) -> Array:
     """``dst`` is this rank's part of each ``src`` of the group, side by side."""
-    return np.concatenate([np.split(array, len(arrays))[_place(act)] for array in arrays])
+    return np.concatenate([np.split(array, len(arrays))[_position(act)] for array in arrays])
 
 
 @_collective("source_target_pairs", buffers=HBM)
 def collective_permute(act: EffectUse) -> None:
-    """``dst`` of each pair's target is ``src`` of its source; a rank that only sends is silent."""
+    """``dst`` of each pair's target is ``src`` of its source; only receivers have an event."""
     pairs = {target: source for source, target in act.call["source_target_pairs"]}
     if act.meeting.me in pairs:
         act.take(act.messages[act.meeting.members.index(pairs[act.meeting.me])][0])
@@ -334,17 +338,17 @@ def collective_permute(act: EffectUse) -> None:
 @_collective("channel_ids")
 def collective_permute_implicit(act: EffectUse) -> None:
     """``dst`` is ``src`` of the rank before this one in the ring."""
-    act.take(act.messages[_place(act) - 1][0])
+    act.take(act.messages[_position(act) - 1][0])
 
 
 @_collective("channel_ids", "op", srcs=("src", "src1"), rules=(_OP, same_shape("src", "src1")))
 def collective_permute_implicit_reduce(act: EffectUse) -> None:
     """``dst`` is ``op(src, src1)`` of the rank before this one in the ring."""
     op = _REDUCTIONS[act.call["op"].name]
-    act.take(combined(act.messages[_place(act) - 1], lambda pair, op: op(*pair), op))
+    act.take(combined(act.messages[_position(act) - 1], lambda pair, op: op(*pair), op))
 
 
-# -- sizes that lie in a tensor: flat buffers, of which each rank sends some elements --------------
+# -- sizes in a tensor: flat buffers; each rank sends some elements --------------------
 
 
 _NEVER, _ON_A_SWITCH = (
@@ -362,7 +366,7 @@ def _may_displace(call: CheckedCall) -> None:
 
 
 def _table(call: CheckedCall) -> Shape:
-    """Rows of a column for each rank: counts, places, counts that came, places where they go."""
+    """Return the metadata's shape: counts, places, received counts, destinations, by rank."""
     shape = (4 if call["has_rdispls"] else 3, len(call["replica_group"]))
     return shape if call["metadata_tensor"].space.is_hbm else (1, *shape)
 
@@ -373,7 +377,7 @@ def _row(table: Any, number: int) -> Any:
 
 
 def _numbers(act: EffectUse, row: int) -> list[int]:
-    """A row of the metadata; the counts that came are never read."""
+    """Return a row of the metadata; the received counts are never read."""
     numbers = np.asarray(_row(act.reads["metadata_tensor"], row)._values())
     return [int(number) for number in numbers.reshape(-1)]
 
@@ -381,11 +385,11 @@ def _numbers(act: EffectUse, row: int) -> list[int]:
 def _chunks(
     act: EffectUse, role: str, places: Iterable[int], counts: Iterable[int], most: int | None = None
 ) -> list[Any]:
-    """The elements of a flat tensor from places on; None for none of them.
+    """Return the elements of a flat tensor at places; None for an empty chunk.
 
     Raises
     ------
-    OutOfBoundsError : they leave it, or are more than ``most``.
+    OutOfBoundsError : a chunk exceeds the tensor, or has more than ``most`` elements.
     """
     tensor = {**act.reads, **act.writes}[role]
     flat = tensor.reshape((tensor.size,))
@@ -405,7 +409,7 @@ def _chunks(
 
 
 def _give_chunks(act: EffectUse) -> list[Message]:
-    """What each member is to get of ``src``: a gather gives the same to all."""
+    """Return a message for each member from ``src``: a gather sends all of them the same."""
     if not act.call["recv_counts_known"]:
         check_destination(act.reads["metadata_tensor"])
     ranks = len(act.meeting.members)
@@ -420,7 +424,7 @@ def _receive(act: EffectUse) -> None:
     """Put the chunks into their slots of ``dst``, and their counts into the metadata."""
     dst = act.writes["dst"]
     displaced = act.call["has_rdispls"]
-    came = [sent[_place(act)] for sent in act.messages]
+    came = [sent[_position(act)] for sent in act.messages]
     counts = [sent.values.size for sent in came]
     slot = dst.size // len(came)
     places = _numbers(act, 3) if displaced else [slot * sender for sender in range(len(came))]
@@ -461,5 +465,5 @@ def all_gather_v(act: EffectUse) -> None:
     purpose=Purpose.EXCHANGE,
 )
 def all_to_all_v(act: EffectUse) -> None:
-    """``dst`` gets a chunk of each rank's ``src`` that is for this rank alone."""
+    """``dst`` gets the chunk of each rank's ``src`` that is for this rank."""
     _receive(act)

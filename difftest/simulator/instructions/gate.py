@@ -1,12 +1,12 @@
-"""The one way to issue an instruction: check it, read its operands, compute, round, write, record.
+"""The gate, which issues all instructions: check, read, compute, round, write and record.
 
-Whoever calls, the rules of the record are checked on the operands and on every destination. What
-they depend on is a signature: buffers, dtypes, shapes, options. One that passed is kept, with the
-:class:`~difftest.simulator.instructions.record.CheckedCall` that came of it, and is not checked
-again. What depends on the data (bounds, what was written, values) is checked each time.
+The rules of the record are checked for the operands and for every destination. They depend on a
+signature: buffers, dtypes, shapes, options. A signature that passed is kept with its
+:class:`~difftest.simulator.instructions.record.CheckedCall`, and is not checked again. Checks that
+depend on the data (bounds, written elements, values) run each time.
 
-What is kept serves later launches of the same machine and dialect too: shrinking launches small
-kernels by the hundred. So a call holds no tensor, and its errors name those of its issue.
+The kept calls also serve later launches of the same machine and dialect, because shrinking launches
+hundreds of small kernels. So a call holds no tensor, and its errors name the tensors of each issue.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from difftest.simulator.recording import InstructionAccesses, Part
 from difftest.simulator.tile import Tile
 
 _KEPT = 4096
-"""Calls kept for each machine and dialect; beyond that they are forgotten, and checked anew."""
+"""The largest number of kept calls for each machine and dialect; then all of them are dropped."""
 _CALLS: dict[tuple[Machine, str], dict[Any, CheckedCall]] = {}
-"""By machine and dialect, and by signature."""
+"""Calls by machine and dialect, then by signature."""
 _PLAIN = frozenset((float, int, type(None)))
-"""Most operands that are no tiles."""
+"""The types of most operands other than tiles."""
 _tuple = tuple.__new__  # a NamedTuple's own __new__ takes twice the time
 _DISTINCT = (str, AluOp, type(None))
-"""Options that are equal to nothing else."""
+"""Types of options that equal no other option."""
 
 
 def issue(
@@ -64,21 +64,21 @@ def issue(
 
     Raises
     ------
-    NkiError : a rule of the record is broken; nothing is written then.
+    NkiError : a rule of the record is broken; nothing is written.
     """
     core: Core = RUNNING.get(None) or current()
     tape = core.tape
     if tape is None or tape.busy:
         return run_instruction(core, InstructionUse(instruction, operands, options, **how))
-    return tape.noted("issue", _issued, core, instruction, operands, options, **how)
+    return tape.noted("issue", _run_issued, core, instruction, operands, options, **how)
 
 
-def _issued(core: Core, *args: Any, **how: Any) -> Any:
+def _run_issued(core: Core, *args: Any, **how: Any) -> Any:
     return run_instruction(core, InstructionUse(*args, **how))
 
 
 def run_instruction(core: Core, issued: InstructionUse) -> Any:
-    """:func:`issue`, of what was asked for: its ``dst`` is there afterwards."""
+    """Run a requested use of an instruction, and set its ``dst``."""
     followers = core.followers
     for ask in followers.asked:
         ask(issued)
@@ -98,21 +98,21 @@ def run_instruction(core: Core, issued: InstructionUse) -> Any:
     if _reads_gaps(core, call, issued):
         issued.undefined = UndefinedOperands(core, call, issued)
     in_place = call.instruction.in_place
-    results = (_let_move if in_place else _results)(call, issued)
+    results = (_run_in_place if in_place else _compute)(call, issued)
     if observer is not None and (observer.alarm or call.counts):
         observer.look(call, issued, results)
     if not in_place:
-        _put(call, issued, results, in_part)
+        _write_results(call, issued, results, in_part)
     if issued.undefined is not None:
         issued.undefined.commit(issued.where)
     for tell in core.followers.after:
         tell(call, issued)
-    _record(core, call, issued, in_part)
+    _record_accesses(core, call, issued, in_part)
     return issued.dst
 
 
 def _read_in_part(call: CheckedCall, issued: InstructionUse) -> list[Part]:
-    """The operands of which a mask leaves what it leaves of the instruction."""
+    """Return the operands that a mask restricts to the elements of the instruction."""
     assert issued.where is not None
     chosen = issued.where if issued.inner is None else issued.inner
     reach = call.instruction.reach(call)
@@ -126,7 +126,7 @@ def _read_in_part(call: CheckedCall, issued: InstructionUse) -> list[Part]:
 
 
 def _reads_gaps(core: Core, call: CheckedCall, issued: InstructionUse) -> bool:
-    """Whether something that a call reads may not be defined."""
+    """Return whether an operand of a call may have undefined elements."""
     if call.reduces and core.registers.origins:
         return True
     for tile in compress(issued.operands, call.are_tiles):
@@ -135,8 +135,8 @@ def _reads_gaps(core: Core, call: CheckedCall, issued: InstructionUse) -> bool:
     return call.is_indirect or (call.reads_dst and issued.dst._storage.validity is not None)
 
 
-def _let_move(call: CheckedCall, issued: InstructionUse) -> None:
-    """Run an instruction that reads its operands, and writes ``dst``, by itself."""
+def _run_in_place(call: CheckedCall, issued: InstructionUse) -> None:
+    """Run an instruction that reads its operands and writes ``dst`` by itself."""
     if issued.undefined is not None:
         issued.undefined.predict()
     written = call.instruction.meaning(call, issued.dst, *issued.operands, where=issued.where)
@@ -144,7 +144,7 @@ def _let_move(call: CheckedCall, issued: InstructionUse) -> None:
         issued.where = written
 
 
-def _results(call: CheckedCall, issued: InstructionUse) -> Any:
+def _compute(call: CheckedCall, issued: InstructionUse) -> Any:
     """Compute the instruction's meaning from its operands' values."""
     compute = call.instruction.meaning
     if issued.inner is not None:
@@ -156,10 +156,12 @@ def _results(call: CheckedCall, issued: InstructionUse) -> Any:
     )
 
 
-def _put(call: CheckedCall, issued: InstructionUse, results: Any, in_part: list[Part]) -> None:
-    """Write results to the destinations; its ``where`` says where ``dst`` was written.
+def _write_results(
+    call: CheckedCall, issued: InstructionUse, results: Any, in_part: list[Part]
+) -> None:
+    """Write results to the destinations, and set ``where`` to the written elements of ``dst``.
 
-    Further destinations of which only some elements are written are appended to ``in_part``.
+    Further destinations that are written in part are appended to ``in_part``.
     """
     if type(results) is np.ndarray:
         write(issued.dst, results, issued.where, kept=call.keeps and issued.undefined is None)
@@ -176,7 +178,8 @@ def _put(call: CheckedCall, issued: InstructionUse, results: Any, in_part: list[
         issued.where = chosen if issued.where is None else chosen & issued.where
         results = results.values
     write(issued.dst, results, issued.where)
-    for tile, value in further:  # after dst, whose values may still lie in an operand that is one
+    # after dst, because its values may still be views of an operand among these
+    for tile, value in further:
         if type(value) is MaskedValues:
             in_part.append((tile, value.chosen))
             write(tile, value.values, value.chosen)
@@ -184,8 +187,10 @@ def _put(call: CheckedCall, issued: InstructionUse, results: Any, in_part: list[
             write(tile, value)
 
 
-def _record(core: Core, call: CheckedCall, issued: InstructionUse, in_part: list[Part]) -> None:
-    """Tell the launch what was read and written."""
+def _record_accesses(
+    core: Core, call: CheckedCall, issued: InstructionUse, in_part: list[Part]
+) -> None:
+    """Record the reads and writes of an instruction."""
     dst = issued.dst
     operands = issued.operands
     moved = issued.moved
@@ -238,26 +243,32 @@ def _record(core: Core, call: CheckedCall, issued: InstructionUse, in_part: list
 
 
 def _indices(access: Any) -> list[tuple[Tile, str]]:
-    """The tiles that hold where an access goes."""
+    """Return the index tiles of an access."""
     tiles = access._index_tiles if isinstance(access, IndirectTile) else ()
     return [(tile, "index") for tile in tiles]
 
 
 def kept_calls(machine: Machine, dialect: str) -> dict[Any, CheckedCall]:
-    """The calls that passed before on this machine, in this dialect: for :attr:`Core.calls`."""
+    """Return the kept calls of this machine and dialect, for :attr:`Core.calls`."""
     return _CALLS.setdefault((machine, dialect), {})
 
 
 def checked_call(core: Core, issued: InstructionUse) -> CheckedCall:
-    """The call that these operands make, checked, or remembered if its like passed before."""
+    """Return the checked call for these operands, from the kept calls if possible."""
     core.issued = issued
     dst = issued.dst
+    if dst is None:
+        written = None
+    elif isinstance(dst, Tile):
+        written = dst._signature()
+    else:
+        written = _signature(dst)
     key: tuple[Any, ...] = (
         issued.instruction,
         issued.options,
         issued.dtype,
         issued.engine,
-        None if dst is None else dst._signature() if isinstance(dst, Tile) else _signature(dst),
+        written,
         *[
             operand._signature() if isinstance(operand, Tile) else _signature(operand)
             for operand in issued.operands
@@ -271,17 +282,17 @@ def checked_call(core: Core, issued: InstructionUse) -> CheckedCall:
         key = (False, *key)
     calls = core.calls
     call: CheckedCall | None = calls.get(key)
-    if call is None or (call.is_ambiguous and _is_other(call, issued)):
+    if call is None or (call.is_ambiguous and _has_other_options(call, issued)):
         if len(calls) >= _KEPT:
             calls.clear()
-        call = calls[key] = _checked(core, issued)
+        call = calls[key] = _check(core, issued)
     for judge, error in call.remarks:
         judge(error())
     return call
 
 
-def _checked(core: Core, issued: InstructionUse) -> CheckedCall:
-    """The call, checked; if its like but for shapes passed before, they alone."""
+def _check(core: Core, issued: InstructionUse) -> CheckedCall:
+    """Check a call; only its shapes, if a call that differs in shapes alone passed before."""
     named = (issued.left_of or issued).dst is not None
     tiles = [
         (tile._space, tile.dtype) if isinstance(tile, Tile) else _signature(tile)
@@ -290,7 +301,7 @@ def _checked(core: Core, issued: InstructionUse) -> CheckedCall:
     options = issued.instruction, issued.options, issued.said
     key = "alike", *options, issued.dtype, issued.engine, named, *tiles
     alike: CheckedCall | None = core.calls.get(key)
-    if alike is not None and not (alike.is_ambiguous and _is_other(alike, issued)):
+    if alike is not None and not (alike.is_ambiguous and _has_other_options(alike, issued)):
         return check_call(core, issued, alike)
     call = core.calls[key] = check_call(core, issued)
     call.watches = anomaly_checks(call)
@@ -301,8 +312,8 @@ def _checked(core: Core, issued: InstructionUse) -> CheckedCall:
     return call
 
 
-def _is_other(call: CheckedCall, issued: InstructionUse) -> bool:
-    """Whether options that are equal are not the same."""
+def _has_other_options(call: CheckedCall, issued: InstructionUse) -> bool:
+    """Return whether equal options are not the same."""
     if all(map(operator.is_, call.options.values(), issued.options)):
         return False
     pairs = zip(call.options.values(), issued.options, strict=False)
@@ -310,7 +321,7 @@ def _is_other(call: CheckedCall, issued: InstructionUse) -> bool:
 
 
 def _signature(operand: Any) -> Any:
-    """Tell apart what rules may know of an operand: a number's type, an index's shape."""
+    """Return the part of an operand that rules may read: a number's type, an index's shape."""
     kind = type(operand)
     if kind in _PLAIN:
         return kind
@@ -320,13 +331,13 @@ def _signature(operand: Any) -> Any:
 
 
 def new_tile(core: Core, call: CheckedCall) -> Any:
-    """A tile for the result of a call."""
+    """Return a new tile for the result of a call."""
     result = call.result
     return core.tile._whole(core.hold(result.shape, result.dtype, result.space))
 
 
 def check_destination(dst: Tile) -> None:
-    """Raise unless an instruction can write to ``dst``: inside its tensor, and no parameter."""
+    """Raise unless ``dst`` is writable: inside its tensor, and not a parameter."""
     if dst._axes is not None:
         dst._check_bounds()
     if not dst._storage.mutable:
@@ -337,7 +348,7 @@ def write(dst: Tile, values: Array, where: Array | None = None, *, kept: bool = 
     """Round an instruction's results once into ``dst``'s dtype and store them.
 
     ``values`` broadcast to ``dst``. ``where`` limits the write to a mask's true elements. ``kept``
-    says that they are of ``dst``'s dtype already.
+    means that the values are of ``dst``'s dtype already.
     """
     storage = dst._storage
     check_destination(dst)
@@ -353,14 +364,14 @@ def write(dst: Tile, values: Array, where: Array | None = None, *, kept: bool = 
 
 
 def store(dst: Tile, values: Array, where: Array | None = None) -> None:
-    """Put ``values``, as memory keeps them, into ``dst``, and note that they are written.
+    """Store ``values``, as memory holds them, in ``dst``, and mark them as written.
 
-    Their shapes are equal, broadcast, or hold the same elements in each partition.
+    Their shapes are equal, broadcast, or have the same elements in each partition.
 
     Raises
     ------
-    ShapeError : they do not; or ``dst`` names an element more than once, with different values, and
-        is no tile that may.
+    ShapeError : the shapes do not fit; or ``dst`` names an element twice with different values, and
+        may not do so.
     """
     storage = dst._storage
     pattern = dst._pattern
@@ -375,7 +386,7 @@ def store(dst: Tile, values: Array, where: Array | None = None) -> None:
         where = broadcast_mask(where, dst.shape)
     repeated = dst._repeats()
     if repeated:
-        values = values.copy()  # they may lie in the tensor that is written
+        values = values.copy()  # they may be views of the tensor that is written
     dst._give(view, values, where)
     if storage.products is not None:
         dst._mark_product(False, where)
@@ -386,7 +397,7 @@ def store(dst: Tile, values: Array, where: Array | None = None) -> None:
 
 
 def _settle_repeated(dst: Tile, values: Array, where: Array | None) -> None:
-    """Elements that have been given two values count as never written, or are an error."""
+    """Reject elements with two different values, or mark them as never written."""
     view = dst._elements()
     elements = np.empty(view.shape, view.dtype)
     elements[...] = values
@@ -407,14 +418,14 @@ def _settle_repeated(dst: Tile, values: Array, where: Array | None) -> None:
 
 
 def fit(values: Array, dst: Tile) -> Array:
-    """``values`` such that they broadcast to ``dst``'s shape, partition to partition."""
+    """Return ``values`` in a shape that broadcasts to ``dst``'s, partition to partition."""
     shape = dst.shape
     if values.ndim == 0:
         return values
     want = shape if dst._in_hbm else dst._tile_shape()
     if values.size == dst.size and (dst._in_hbm or values.shape[0] == want[0]):
         return values.reshape(shape)
-    # Dimensions that are missing are free ones: NumPy would put them before the partitions.
+    # Missing dimensions are free dimensions: NumPy would put them before the partitions.
     have = (values.shape[0], *(1,) * (len(want) - values.ndim), *values.shape[1:])
     if len(have) != len(want) or any(h not in (1, w) for h, w in zip(have, want, strict=True)):
         raise ShapeError(
@@ -426,6 +437,6 @@ def fit(values: Array, dst: Tile) -> Array:
 
 
 def immutable(tile: Tile) -> NkiError:
-    """The error for writing to a kernel's parameter, or to what else is constant."""
+    """Return the error for writing to a kernel's parameter, or to another constant."""
     wrong = WRITE_TO_CONSTANT if tile._in_place else WRITE_TO_PARAMETER
     return wrong(f"a write to {tile!r}")

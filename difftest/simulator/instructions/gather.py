@@ -1,9 +1,9 @@
 """GpSimd Engine: nc_n_gather, nonzero_with_count and topk (AWS ``nki.isa`` at tag v2.32.0).
 
-The stub of topk has the largest values of each partition in that partition, in ascending order. The
-page at v2.33, and the kernel of AWS's library that calls it (``nki/library/api/gpsimd-topk.rst``,
-v2.32.0), have one problem in each 16 partitions, results in the layout of the source, and no order.
-The frontend warns of it.
+According to its stub, topk keeps the largest values of each partition in that partition, in
+ascending order. The page at v2.33, and the kernel of AWS's library that calls it
+(``nki/library/api/gpsimd-topk.rst``, v2.32.0), describe one problem in each 16 partitions, results
+in the layout of the source, and no order. The frontend warns of this.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from difftest.simulator.trace import Engine
     classic=False,
 )
 def nc_n_gather(call: CheckedCall, data: Array, indices: Array) -> Array:
-    """``dst[p, i] = data[p, indices[p, i]]``, the free axes of each taken as one."""
+    """``dst[p, i] = data[p, indices[p, i]]``, with the free axes of each flattened."""
     rule = "nc_n_gather takes indices of elements of the data"
     return taken_along_rows(call, data, indices, rule)
 
@@ -59,7 +59,7 @@ def nc_n_gather(call: CheckedCall, data: Array, indices: Array) -> Array:
 
 
 def _one_more(call: CheckedCall) -> None:
-    """The destination has the partitions of the source, and an element more for the count."""
+    """Require the source's partitions in the destination, and one more element for the count."""
     src: Descriptor = call["src"]
     dst = call.destinations["dst"]
     if dst.partitions != src.partitions or dst.free_size != src.free_size + 1:
@@ -93,11 +93,10 @@ def _int32_options(call: CheckedCall) -> None:
     classic=False,
 )
 def nonzero_with_count(call: CheckedCall, dst: Tile, src: Tile, *, where: Array | None) -> Array:
-    """``dst`` = indices of what is not 0, padding, their count; each 16th partition only.
+    """``dst`` = indices of nonzero elements, padding, their count; each 16th partition only.
 
-    Each GpSimd core reads and writes the first of its partitions; the others are neither read nor
-    written. What a core makes of a partition that is not all written counts as never written.
-    NeuronCore-v3 on.
+    Each GpSimd core reads and writes only its first partition. The result of a partition with
+    unwritten elements counts as never written. NeuronCore-v3 on.
     """
     check_destination(dst)
     shape = dst._tile_shape()
@@ -115,7 +114,7 @@ def nonzero_with_count(call: CheckedCall, dst: Tile, src: Tile, *, where: Array 
         values[p, -1] = places.size
         chosen[p] = True
     if not chosen.any():
-        src[0:1]._read()  # raises: nothing that any core reads was written
+        src[0:1]._read()  # raises: no partition that a core reads was written
     write(dst, values.reshape(shape), chosen.reshape(shape))
     if gone.any():
         dst._forget_written(gone.reshape(dst.shape), src._origin(f"read by {call.name}"))
@@ -151,27 +150,27 @@ def _snakes(call: CheckedCall) -> None:
 
 
 def gather_results(call: CheckedCall) -> Array:
-    """Which elements of the destinations, by row, get a result."""
+    """Return which elements of the destinations, by row, get a result."""
     dst = call.destinations["dst"]
     return _numbers(call, dst.partitions, dst.free_size) < dst.free_size
 
 
 def _numbers(call: CheckedCall, partitions: int, columns: int) -> Array:
-    """The number of each element in its group: down the partitions, then along the columns."""
+    """Return each element's number in its group: down the partitions, then along the columns."""
     lanes = call.machine.gpsimd_core_partitions
     rank = np.arange(partitions)[:, None] % lanes
     return np.asarray(rank + lanes * np.arange(columns))
 
 
 def snakes(call: CheckedCall, lines: Array) -> Array:
-    """Rows [P, F] as one row for each group of 16 partitions, in the order of their numbers."""
+    """Return rows [P, F] as one row for each 16 partitions, in the order of their numbers."""
     lanes = call.machine.gpsimd_core_partitions
     groups = lines.reshape(-1, lanes, lines.shape[1])
     return groups.transpose(0, 2, 1).reshape(len(groups), -1)
 
 
 def laid(call: CheckedCall, row: Array) -> MaskedValues:
-    """A row of results [groups, k] in the layout of the destinations, and where there are any."""
+    """Return results [groups, k] in the destinations' layout, with a mask of their elements."""
     groups, k = row.shape
     lanes = call.machine.gpsimd_core_partitions
     padded = made_like(row, (groups, k * lanes))
@@ -200,10 +199,10 @@ def laid(call: CheckedCall, row: Array) -> MaskedValues:
     classic=False,
 )
 def topk(call: CheckedCall, src: Array) -> tuple[MaskedValues, MaskedValues]:
-    """The k largest of the n elements that lie in each 16 partitions, and their numbers.
+    """The k largest of the n elements in each 16 partitions, and their numbers.
 
-    Element i of a group is in partition i % 16 at place i // 16, and so is result i. They come in
-    ascending order here, and of equal elements the first ones are taken.
+    Element i of a group is in partition i % 16 at place i // 16, and so is result i. Here results
+    are in ascending order. Of equal elements the first ones are taken.
     """
     lines = -snakes(call, as_float(rows(src)))[:, : call["n"]]
     k = call.destinations["dst"].free_size

@@ -1,7 +1,7 @@
-"""Instructions under a mask that is no box, by the reach of their results.
+"""Instructions under a mask that is not a box, by the dependences of their results.
 
-The elements that such a mask leaves out lie beside those that count, and may hold anything: values
-outside a function's range, or nothing that was ever written. Nothing follows from them.
+The masked-out elements are mixed with the others, and may hold anything: values outside a
+function's range, or unwritten ones. No result depends on them.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ NEUTRAL: dict[str, Any] = {
     "bitwise_or": 0,
     "bitwise_xor": 0,
 }
-"""Elements that a reduction with an operator does not notice, even by a zero's sign."""
+"""The neutral element of a reduction with an operator, which does not even change a zero's sign."""
 
 
 def meaning_by_dependence(inner: Array, call: CheckedCall, *values: Any) -> Any:
-    """The meaning where a mask over what the instruction walks leaves elements out."""
+    """Return the results of a meaning under a mask over the instruction's iterations."""
     reach = call.instruction.reach(call)
     compute = {DependenceClass.AXES: by_axes, DependenceClass.ROW: by_row}.get(reach, by_element)
     return compute(call, list(values), inner)
 
 
 def operand_mask(role: Role, shape: Shape, inner: Array) -> Array:
-    """Which elements of an operand a mask leaves, in the operand's shape."""
+    """Return the elements of an operand that a mask leaves, in the operand's shape."""
     if not _per_row(role) and math.prod(shape) == inner.size:
         return inner.reshape(shape)
     spread = (shape[0], *(1,) * (inner.ndim - len(shape)), *shape[1:])
@@ -64,7 +64,7 @@ def operand_mask(role: Role, shape: Shape, inner: Array) -> Array:
 
 
 def _per_row(role: Role) -> bool:
-    """Whether a mask leaves out whole partitions of an operand, and no single elements."""
+    """Return whether a mask leaves out whole partitions of an operand, not single elements."""
     return role.whole_rows or role.takes in (OperandKind.VECTOR, OperandKind.VECTOR_OR_NUMBER)
 
 
@@ -72,9 +72,9 @@ def _per_row(role: Role) -> bool:
 
 
 def by_element(call: CheckedCall, values: list[Any], inner: Array) -> Any:
-    """The meaning where each element that is left out computes what a chosen one does.
+    """Run the meaning with each masked-out element replaced by a chosen one.
 
-    That is the first in its row, or in the first row that has one.
+    This is the first chosen element in its row, or in the first row that has one.
     """
     chosen = inner.reshape(len(inner), -1)
     some = chosen.any(axis=1)
@@ -97,7 +97,7 @@ def by_element(call: CheckedCall, values: list[Any], inner: Array) -> Any:
 
 
 def by_axes(call: CheckedCall, values: list[Any], inner: Array) -> Any:
-    """A reduction to which each element that is left out is the operator's identity."""
+    """Run a reduction with masked-out elements replaced by the operator's identity."""
     op: AluOp = call["op"]
     data: Array = values[0]
     data = data.astype(np.uint8) if data.dtype == np.bool_ and op.bitvec else data
@@ -106,7 +106,7 @@ def by_axes(call: CheckedCall, values: list[Any], inner: Array) -> Any:
 
 
 def left_by_mask(call: CheckedCall, data: Array, inner: Array) -> Array:
-    """What is reduced, without what a mask leaves out: that is neutral now."""
+    """Return the data of a reduction with neutral elements in place of masked-out ones."""
     op = call["op"].name
     if op == "subtract":
         assert call.instruction.reduced is not None
@@ -115,9 +115,9 @@ def left_by_mask(call: CheckedCall, data: Array, inner: Array) -> Array:
 
 
 def first_to_front(values: Array, inner: Array, axes: tuple[int, ...]) -> Array:
-    """The elements of each lane that count at its front, in order, and 0 for those left out.
+    """Move the unmasked elements of each lane to its front, in order, and fill up with 0.
 
-    A difference begins with the first.
+    A difference begins with the first element.
     """
     lead = [axis for axis in range(values.ndim) if axis not in axes]
     order = (*lead, *axes)
@@ -133,9 +133,9 @@ def first_to_front(values: Array, inner: Array, axes: tuple[int, ...]) -> Array:
 
 
 def by_row(call: CheckedCall, values: list[Any], inner: Array) -> Any:
-    """The meaning for each set of partitions in which the same elements count.
+    """Run the meaning once for each set of partitions with equal masks.
 
-    What is left out of a row is not there: the instruction sees a shorter one.
+    Masked-out elements are removed from their row: the instruction gets a shorter row.
 
     Raises
     ------
@@ -167,7 +167,7 @@ def by_row(call: CheckedCall, values: list[Any], inner: Array) -> Any:
 
 
 def _shortened(call: CheckedCall, partitions: int, places: Array, columns: int) -> CheckedCall:
-    """The call on rows of which only these places are left."""
+    """Return the call on rows with only these places."""
 
     def short(described: Any, *, whole: bool = False) -> Any:
         if not isinstance(described, Descriptor):
@@ -192,10 +192,10 @@ def _shortened(call: CheckedCall, partitions: int, places: Array, columns: int) 
 def _gather(
     results: list[Any], outputs: tuple[Any, ...], rows: Array, places: Array, wide: int | None
 ) -> None:
-    """Put the results of some rows to those of all.
+    """Store the results of some rows among the results of all rows.
 
-    ``wide`` is how many elements the first has in a row, None if they do not stand where the data
-    do.
+    ``wide`` is the first result's number of elements a row. None means that its elements are not at
+    the data's places.
     """
     partitions = current().machine.partitions
     for at, values in enumerate(outputs):
@@ -214,7 +214,7 @@ def _gather(
 
 
 def _shaped(values: Any, at: int, call: CheckedCall, flat: Array) -> Any:
-    """Results in the first destination's shape; of a further one the rows that were made."""
+    """Return results in the first destination's shape; for another one, the computed rows."""
     if values is None:
         return None
     values = values[: len(flat)]
@@ -229,7 +229,7 @@ def _shaped(values: Any, at: int, call: CheckedCall, flat: Array) -> Any:
 
 @contextlib.contextmanager
 def registers_of(core: Core, rows: Array | None) -> Iterator[None]:
-    """While it lasts the registers are those of these partitions, the first of them first."""
+    """Reorder the registers within the block: these partitions' registers come first."""
     if rows is None:
         yield
         return
@@ -244,7 +244,7 @@ def registers_of(core: Core, rows: Array | None) -> Iterator[None]:
     finally:
         for whole, part in zip(kinds, (registers.accumulators, registers.exact), strict=True):
             for engine, shown in part.items():
-                # reset for the first time: the others hold what a reset gives
+                # reset for the first time: the other registers hold the reset value
                 held = whole[engine] if engine in whole else shown[[-1] * len(shown)]
                 whole[engine] = held = held.copy()
                 held[rows] = shown[: len(rows)]

@@ -1,10 +1,10 @@
-"""An instruction under a mask: the smaller instruction that the compiler issues in its place.
+"""An instruction under a mask: the smaller instruction that the compiler issues instead.
 
-A mask does no work on the hardware: "All APIs accept an optional mask", and the compiler skips the
+The hardware does no work for a mask: "All APIs accept an optional mask", and the compiler skips the
 instruction or issues it on a smaller tile (AWS ``nki.api.shared.rst`` at tag v2.26.0, "NKI API
-Masking"). So the operands are cut to the box that holds the mask. What is not a box is what the
-compiler would need several instructions for: here it is one, and the record says what an element
-of its result follows from (:class:`~difftest.simulator.instructions.record.DependenceClass`).
+Masking"). So the operands are cut to the smallest box around the mask. For another shape than a
+box, the compiler would need several instructions. Here it is one, and the record gives the
+dependences of its result (:class:`~difftest.simulator.instructions.record.DependenceClass`).
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ T = TypeVar("T", bound=Tile)
 Axes = tuple[int | None, ...]
 Box = tuple[slice, ...]
 Mask = Callable[[Shape], "Array | bool"]
-"""A mask's bools over a shape; True or False where they are all the same."""
+"""A mask's bools over a shape; a single True or False if they are all equal."""
 
 
 class MaskedPart(NamedTuple):
-    """The box of an instruction's walk that a mask leaves, and the mask in it."""
+    """The box of an instruction's iterations that a mask leaves, and the mask in it."""
 
     walk: IterationSpace
     box: Box
@@ -63,26 +63,26 @@ def issue_masked(
     mask: Mask,
     **how: Any,
 ) -> Any:
-    """Run what a mask leaves of an instruction, and return its whole first destination.
+    """Run an instruction under a mask, and return its whole first destination.
 
-    Parameters are those of :func:`difftest.simulator.instructions.gate.issue`. The rules of the
-    record hold though the mask leaves nothing.
+    The parameters are those of :func:`difftest.simulator.instructions.gate.issue`. The rules of the
+    record are checked even if the mask leaves no element.
 
     Raises
     ------
-    NkiError : a rule of the record is broken, or the mask does not fit; nothing is written then.
+    NkiError : a rule of the record is broken, or the mask does not fit; nothing is written.
     """
     issued = InstructionUse(instruction, operands, options, **how)
     dst = issued.dst
     others = issued.others
     call = gate.checked_call(core, issued)
-    walk = _walk(call, dst, operands)
+    walk = _iterations_of(call, dst, operands)
     chosen = mask(walk.shape)
     if chosen is True:
         return gate.run_instruction(core, issued)
     whole = gate.new_tile(core, call) if dst is None else dst
     for target in (whole, *others):
-        _leave_out(target)
+        _note_masked(target)
     if isinstance(chosen, bool) or not chosen.any():
         return whole
     engine = issued.engine if issued.engine is Engine.UNKNOWN else call.engine
@@ -96,16 +96,17 @@ def issue_masked(
 def _issue_inside(
     core: Core, call: CheckedCall, issued: InstructionUse, left: tuple[IterationSpace, Array]
 ) -> None:
-    """Issue what a mask leaves: its bools over the axes that the instruction walks."""
-    (walk, chosen), instruction = left, call.instruction
+    """Issue the instruction for the iterations that a mask leaves: bools over its axes."""
+    walk, chosen = left
+    instruction = call.instruction
     dst = issued.dst
     operands = issued.operands
     others = issued.others
     anywhere = instruction.reach(call) is DependenceClass.TILE
     if anywhere or any(isinstance(access, IndirectTile) for access in (dst, *operands)):
         issued.where = chosen
-        issued.dst = _inside(dst, chosen)
-        issued.operands = tuple(_inside(operand, chosen) for operand in operands)
+        issued.dst = _restrict_access(dst, chosen)
+        issued.operands = tuple(_restrict_access(operand, chosen) for operand in operands)
         gate.run_instruction(core, issued)
         return
     part = _part(call, operands, walk, chosen)
@@ -122,13 +123,13 @@ def _issue_inside(
     with registers_of(core, rows if others else None):
         if not part.inner.all():
             _need_box(call, part)
-            issued.where = _over(part.inner, part.walk.axes.get("dst"))
+            issued.where = _project(part.inner, part.walk.axes.get("dst"))
             issued.inner = None if instruction.in_place else part.inner
         gate.run_instruction(core, issued)
 
 
 def _need_box(call: CheckedCall, part: MaskedPart) -> None:
-    """A mask of several instructions' axes at once is a box."""
+    """Require a box if the mask ranges over the axes of several instructions."""
     if call.instruction.walk and len(part.walk.axes["dst"]) < len(part.walk.walked):
         rule = "takes a mask that is a box over its axes"
         did = "got a mask that is no box"
@@ -138,11 +139,11 @@ def _need_box(call: CheckedCall, part: MaskedPart) -> None:
         raise call.refused(rule, did, received, limit=limit, remedy=remedy)
 
 
-# -- what the mask ranges over ---------------------------------------------------------------------
+# -- the range of a mask ---------------------------------------------------------------------------
 
 
-def _walk(call: CheckedCall, dst: Any, operands: tuple[Any, ...]) -> IterationSpace:
-    """The result's shape, a reduction's operand's, or what the record says."""
+def _iterations_of(call: CheckedCall, dst: Any, operands: tuple[Any, ...]) -> IterationSpace:
+    """Return the iterations: the record's, a reduction operand's shape, or the result's."""
     instruction = call.instruction
     if instruction.walk is not None:
         return instruction.walk(call)
@@ -168,7 +169,7 @@ def _walk(call: CheckedCall, dst: Any, operands: tuple[Any, ...]) -> IterationSp
 def _part(
     call: CheckedCall, operands: tuple[Any, ...], walk: IterationSpace, chosen: Array
 ) -> MaskedPart:
-    """The box of a mask, or all of its axes on which the instruction cannot be cut."""
+    """Return the box of a mask, extended to all axes along which the operands cannot be cut."""
     box = mask_box(chosen)
     whole = tuple(slice(0, size) for size in walk.walked)
     assert box is not None
@@ -184,7 +185,7 @@ def _part(
 
 
 def _is_scattered(tile: Tile, role: str, walk: IterationSpace) -> bool:
-    """Whether a tile has as many elements as are walked, in another shape that no pattern has."""
+    """Return whether a tile has the iterations' elements in a shape that patterns do not reach."""
     axes = walk.axes.get(role)
     full = walk.walked if axes is None else tuple(walk.walked[k] for k in axes if k is not None)
     shape = tile.shape if tile._in_hbm else tile._tile_shape()
@@ -194,7 +195,7 @@ def _is_scattered(tile: Tile, role: str, walk: IterationSpace) -> bool:
 
 
 def mask_box(mask: Array) -> Box | None:
-    """The smallest box that holds a mask's true elements; None if there are none."""
+    """Return the smallest box around a mask's true elements; None if there are none."""
     if not mask.any():
         return None
     box: list[slice] = []
@@ -205,19 +206,19 @@ def mask_box(mask: Array) -> Box | None:
     return tuple(box)
 
 
-def _leave_out(target: Any) -> None:
-    """Note that a mask leaves elements of a destination out."""
+def _note_masked(target: Any) -> None:
+    """Note that a mask leaves out elements of a destination."""
     if target is None:
         return
     tile: Tile = target._base if isinstance(target, IndirectTile) else target
     if not tile._storage.mutable:
-        raise immutable(tile)  # also where the mask leaves nothing to write
+        raise immutable(tile)  # also if the mask leaves nothing to write
     if not tile._in_hbm:
         tile._storage.leave_out()
 
 
-def _over(inner: Array, axes: Axes | None) -> Array:
-    """A mask over the axes that the first destination has; 1 for each that the walk has not."""
+def _project(inner: Array, axes: Axes | None) -> Array:
+    """Return a mask over the first destination's axes; 1 for axes outside the iterations."""
     if axes is None:
         return inner
     there = [k for k in axes if k is not None]
@@ -230,7 +231,7 @@ def _over(inner: Array, axes: Axes | None) -> Array:
 
 
 def _cut(operand: Any, role: str, part: MaskedPart, *, whole_rows: bool = False) -> Any:
-    """The part of an operand or a destination that the mask leaves."""
+    """Return the part of an operand or a destination inside the mask's box."""
     box = part.box
     covered = part.walk.walked
     kept = part.inner
@@ -244,12 +245,12 @@ def _cut(operand: Any, role: str, part: MaskedPart, *, whole_rows: bool = False)
         box = tuple([slice(0, shape[at]) if k is None else box[k] for at, k in enumerate(axes)])
         covered = tuple([shape[at] if k is None else covered[k] for at, k in enumerate(axes)])
         if isinstance(operand._axes, tuple):
-            kept = np.broadcast_to(_over(kept, axes), [cut.stop - cut.start for cut in box])
+            kept = np.broadcast_to(_project(kept, axes), [cut.stop - cut.start for cut in box])
     return restrict(operand, box, covered, kept)
 
 
 def _cut_index(index: Index, box: Box, covered: Shape) -> Index:
-    """The part of an affine expression over the instruction's last axes."""
+    """Return the part of an affine expression over the instruction's last axes."""
     box = box[len(box) - index.ndim :]
     covered = covered[len(covered) - index.ndim :]
     start = index.start
@@ -261,8 +262,8 @@ def _cut_index(index: Index, box: Box, covered: Shape) -> Index:
     return type(index)(tuple(shape), start, index.steps)
 
 
-def _inside(access: Any, chosen: Array) -> Any:
-    """Return what a mask keeps of an access that leaves its tensor, another access as it is."""
+def _restrict_access(access: Any, chosen: Array) -> Any:
+    """Restrict an out-of-bounds access to the mask; return another access unchanged."""
     if not isinstance(access, Tile) or not isinstance(access._axes, tuple):
         return access
     if access.size != chosen.size:
@@ -272,16 +273,16 @@ def _inside(access: Any, chosen: Array) -> Any:
 
 
 def restrict(tile: Tile, box: Box, full: Shape, kept: Array) -> Tile:
-    """The part of an operand that an instruction of shape ``full``, cut to ``box``, touches.
+    """Return the part of an operand for an instruction of shape ``full``, cut to ``box``.
 
-    Dimensions of size 1 broadcast and stay whole. A tile that left its tensor is inside now if
-    ``kept``, the mask's bools over the box, leaves out what lies outside.
+    Dimensions of size 1 broadcast and stay whole. A tile that exceeds its tensor is now inside, if
+    ``kept``, the mask's bools over the box, leaves out the elements outside.
 
     Raises
     ------
-    ShapeError : the operand has as many elements as the instruction in another shape, in which
+    ShapeError : the operand has the instruction's number of elements in another shape, in which
         they are not adjacent.
-    OutOfBoundsError : the mask keeps an element that lies outside the tensor.
+    OutOfBoundsError : the mask keeps an element outside the tensor.
     """
     shape = tile._tile_shape() if not tile._in_hbm else tile.shape
     leaves = isinstance(tile._axes, tuple)
@@ -299,7 +300,7 @@ def restrict(tile: Tile, box: Box, full: Shape, kept: Array) -> Tile:
 
 
 def _restricted(tile: T, shape: Shape, box: Box, full: Shape) -> T:
-    """The box of an operand of this shape, whether or not it leaves its tensor."""
+    """Return the box of an operand of this shape, whether or not it exceeds its tensor."""
     if all(cut == slice(0, size) for cut, size in zip(box, full, strict=True)):
         return tile
     axes_there = _aligned(len(shape), len(full))
@@ -310,7 +311,8 @@ def _restricted(tile: T, shape: Shape, box: Box, full: Shape) -> T:
         # The mask names elements by their place in the instruction's shape.
         tile._check_bounds()
         tile = tile._derive(adjacent(tile, full), 0)
-        shape, axes_there = full, tuple(range(len(full)))
+        shape = full
+        axes_there = tuple(range(len(full)))
     elif len(axes_there) < len(shape):
         raise ShapeError(
             "a masked instruction's operands have its shape, or repeat in it",
@@ -325,5 +327,5 @@ def _restricted(tile: T, shape: Shape, box: Box, full: Shape) -> T:
 
 
 def _aligned(ndim: int, of: int) -> tuple[int, ...]:
-    """The instruction's axes that an operand's are: the partitions first, the others last."""
+    """Return the instruction's axes of an operand: the partitions first, the others last."""
     return (0, *range(of - ndim + 1, of))[:ndim] if ndim <= of else tuple(range(of))

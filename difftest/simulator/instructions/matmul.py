@@ -63,7 +63,7 @@ MATMUL_DTYPES = (*FLOAT8, BFLOAT16, FLOAT16, TFLOAT32, FLOAT32)
 
 
 def one_contraction(call: CheckedCall) -> None:
-    """Both operands have the contraction dimension as their partitions."""
+    """Require the contraction dimension as the partitions of both operands."""
     stationary = call["stationary"]
     moving = call["moving"]
     if stationary.partitions != moving.partitions:
@@ -77,12 +77,12 @@ def one_contraction(call: CheckedCall) -> None:
 
 
 def _pairs(call: CheckedCall) -> int:
-    """Rows of the contraction in each partition: 2 in the mode double_row."""
+    """Return the rows of the contraction a partition: 2 in the mode double_row."""
     return 2 if call["perf_mode"] == "double_row" else 1
 
 
 def _float8(call: CheckedCall) -> None:
-    """OCP's float8_e4m3fn is NeuronCore-v4's, and not mixed with float8_e4m3 (v2.32.0)."""
+    """Require NeuronCore-v4 for OCP's float8_e4m3fn, and no mix with float8_e4m3 (v2.32.0)."""
     dtypes = (call["stationary"].dtype, call["moving"].dtype)
     if FLOAT8_E4M3FN not in dtypes:
         return
@@ -99,7 +99,7 @@ def _float8(call: CheckedCall) -> None:
 
 
 def _double_row(call: CheckedCall) -> None:
-    """Operands that the mode double_row takes (AWS ``nki.isa.nc_matmul`` at tag v2.32.0)."""
+    """Require operands for the mode double_row (AWS ``nki.isa.nc_matmul`` at tag v2.32.0)."""
     if call["perf_mode"] != "double_row":
         return
     size = call["tile_size"]
@@ -124,9 +124,9 @@ def _double_row(call: CheckedCall) -> None:
 
 
 def _free_sizes(call: CheckedCall) -> None:
-    """The operands' free sizes fit the array and PSUM (AWS: nki.isa.nc_matmul).
+    """Limit the operands' free sizes to the array's and PSUM's (AWS: nki.isa.nc_matmul).
 
-    They are 128 and 512; on NeuronCore-v4 a product may fill all banks (v2.32.0).
+    The limits are 128 and 512. On NeuronCore-v4 a product may fill all banks (v2.32.0).
     """
     machine = call.machine
     most = machine.gemm_moving_fmax
@@ -148,7 +148,7 @@ def _free_sizes(call: CheckedCall) -> None:
 
 
 def _too_wide(call: CheckedCall, name: str, limit: int, why: str) -> LimitError:
-    """Return the error of an operand that has more elements a partition than the array takes."""
+    """Return the error for an operand with more elements a partition than the array takes."""
     tile: Descriptor = call[name]
     size = tile.free_size // _pairs(call)
     return LimitError(
@@ -161,7 +161,7 @@ def _too_wide(call: CheckedCall, name: str, limit: int, why: str) -> LimitError:
 
 
 def _pe_tile(call: CheckedCall) -> None:
-    """The documented rules of PE tiling (``tile_position`` and ``tile_size``)."""
+    """Require the documented rules of PE tiling (``tile_position`` and ``tile_size``)."""
     position = call["tile_position"]
     size = call["tile_size"]
     machine = call.machine
@@ -184,7 +184,7 @@ def _pe_tile(call: CheckedCall) -> None:
 
 
 def need_tile_of_array(call: CheckedCall, wrong: str | None) -> None:
-    """Raise :class:`KernelError` if something is wrong with the tile of the PE array."""
+    """Raise :class:`KernelError` if ``wrong`` names a fault in the tile of the PE array."""
     position = call["tile_position"]
     size = call["tile_size"]
     if wrong:
@@ -197,10 +197,10 @@ def need_tile_of_array(call: CheckedCall, wrong: str | None) -> None:
 
 
 def _pe_tile_of_today(call: CheckedCall) -> None:
-    """Tiles of the PE array as v2.32.0 has them.
+    """Require tiles of the PE array as v2.32.0 describes them.
 
-    The stub contradicts itself on columns: its text has column tiles, its parameters none. They
-    change no value, and are taken.
+    The stub contradicts itself on columns: its text has column tiles, its parameters have none.
+    They change no value, and are accepted.
     """
     position = call["tile_position"]
     size = call["tile_size"]
@@ -217,7 +217,7 @@ def _pe_tile_of_today(call: CheckedCall) -> None:
 
 
 def one_bank(call: CheckedCall) -> None:
-    """A matmul's destination lies in one PSUM bank, before NeuronCore-v4."""
+    """Require a matmul's destination in one PSUM bank, before NeuronCore-v4."""
     dst = call.destinations.get("dst")
     machine = call.machine
     if dst is None or dst.span is None or machine.nc_version >= 4:
@@ -228,13 +228,12 @@ def one_bank(call: CheckedCall) -> None:
     moving = call.operands.get("moving")
     if moving is None or moving.free_size // _pairs(call) <= machine.gemm_moving_fmax:
         raise _crosses_banks(call)
-    call.remark(
-        functools.partial(_crosses_banks, call), report_undefined
-    )  # as the wide operand makes it
+    # it follows from the wide operand
+    call.remark(functools.partial(_crosses_banks, call), report_undefined)
 
 
 def _crosses_banks(call: CheckedCall) -> LimitError:
-    """Return the error of a destination in two PSUM banks or more."""
+    """Return the error for a destination in two PSUM banks or more."""
     dst = call.destinations["dst"]
     machine = call.machine
     assert dst.span is not None
@@ -250,7 +249,7 @@ def _crosses_banks(call: CheckedCall) -> LimitError:
 
 
 def _product(call: CheckedCall) -> Result:
-    """``stationary`` [K, M] and ``moving`` [K, ...N] give [M, ...N], float32, in PSUM."""
+    """Return [M, ...N], float32, in PSUM for ``stationary`` [K, M] and ``moving`` [K, ...N]."""
     stationary = call["stationary"]
     moving = call["moving"]
     pairs = _pairs(call)
@@ -258,10 +257,10 @@ def _product(call: CheckedCall) -> Result:
     return Result(shape, call.wanted_dtype(FLOAT32), Space.PSUM)
 
 
-def _walked(call: CheckedCall) -> IterationSpace:
-    """A mask ranges over the contraction, the result's partitions and its free axes.
+def _iterations(call: CheckedCall) -> IterationSpace:
+    """Return a mask's axes: the contraction, the result's partitions and its free axes.
 
-    With two rows in each partition (double_row) those are an axis of their own, after the first.
+    With two rows a partition (double_row), these rows are an axis of their own, after the first.
     """
     stationary = call["stationary"]
     moving = call["moving"]
@@ -275,17 +274,17 @@ def _walked(call: CheckedCall) -> IterationSpace:
 
 
 def multiplied(call: CheckedCall, left: Array, right: Array) -> Array:
-    """``left.T @ right`` over the partitions, and over the rows in each that are an axis before."""
+    """Return ``left.T @ right`` over the partitions, and over both rows of each in double_row."""
     depth = len(left) * (2 if call.options.get("perf_mode") == "double_row" else 1)
     product: Array = np.matmul(left.reshape(depth, -1).T, right.reshape(depth, -1))
     return product
 
 
 def product_of(left: Array, right: Array, out: Array | None = None) -> Any:
-    """``left.T @ right`` in float32, each element independent of its place.
+    """Return ``left.T @ right`` in float32; no element depends on its place.
 
-    For subnormal numbers a processor takes a hundred times as long, so that they are none then:
-    powers of two change no digit of others.
+    For subnormal numbers a processor takes a hundred times as long. So they are scaled up by powers
+    of two, which change no digit of other numbers.
     """
     if getattr(RUNNING.get(None), "tiny", False):
         peaks = [float(np.abs(side).max(initial=0.0)) for side in (left, right)]
@@ -295,17 +294,17 @@ def product_of(left: Array, right: Array, out: Array | None = None) -> Any:
     return product(left, right, out)
 
 
-# ``accumulate=None`` overwrites where no matmul wrote since the tensor was made, or since another
-# instruction wrote there, and adds elsewhere; True and False say it outright (stub of
+# ``accumulate=None`` overwrites where no matmul has written since the tensor was made, or since
+# another instruction wrote there, and adds elsewhere. True and False choose directly (stub of
 # ``nisa.nc_matmul``, v2.32.0, "Accumulation mode"). Adding where no matmul wrote is undefined.
 
 
 class AccumulationWarning(UserWarning):
-    """A matmul adds to what another instruction wrote, which is undefined on trn1 and trn2."""
+    """A matmul adds to another instruction's result, which is undefined on trn1 and trn2."""
 
 
 def accumulation_mode(core: Core, issued: InstructionUse) -> None:
-    """Say whether a matmul adds to ``dst``; None where it adds to some of its elements only."""
+    """Decide whether a matmul adds to ``dst``: None if it adds to some elements only."""
     accumulate = issued.options[0]
     dst = issued.dst
     if accumulate is None:
@@ -329,7 +328,7 @@ def accumulation_mode(core: Core, issued: InstructionUse) -> None:
 
 
 def _products(dst: Any) -> Any:
-    """Where a matmul was the last to write; nobody keeps that of what indices name."""
+    """Return where a matmul was the last to write; never for elements named by indices."""
     products = dst._storage.products if isinstance(dst, Tile) else None
     if products is None or (dst._strided and dst._pattern is dst._storage.whole):
         return np.False_ if products is None else products
@@ -337,7 +336,7 @@ def _products(dst: Any) -> Any:
 
 
 def _check_start(core: Core, dst: Any) -> None:
-    """Say what is wrong with adding where no matmul wrote."""
+    """Report an addition to elements not written by a matmul."""
     if not isinstance(dst, Tile) or _products(dst).all():
         return
     if dst._fresh() is not None:
@@ -361,7 +360,7 @@ multiplying = functools.partial(
     in_place=True,
     purpose=Purpose.PRODUCT,
 )
-"""The record of a product, which its meaning writes to ``dst`` or adds there (``accumulate``)."""
+"""The record of a product, whose meaning writes or adds it to ``dst`` (``accumulate``)."""
 
 
 @multiplying(
@@ -374,7 +373,7 @@ multiplying = functools.partial(
     rules=(one_contraction, _float8, _double_row, _free_sizes, _pe_tile, one_bank),
     only={"nki": (_pe_tile_of_today,)},
     result=_product,
-    walk=_walked,
+    walk=_iterations,
     moves=multiplied,
 )
 def nc_matmul(
@@ -391,7 +390,7 @@ def nc_matmul(
     storage = dst._storage
     is_new = storage.validity is UNTOUCHED and dst.dtype == storage.dtype == FLOAT32
     is_new = is_new and dst._strided and dst._pattern is storage.whole
-    # What is new has nothing to add to, and no mask: that would have noted what it leaves out.
+    # A new tensor has nothing to add to, and no mask: a mask would have noted its elements.
     product = storage.data if is_new else np.empty(call.result.shape, dtype=np.float32)
     columns = product.reshape(len(product), -1)
     sides = left.reshape(depth, -1), right.reshape(depth, -1)
@@ -404,7 +403,7 @@ def nc_matmul(
 def _look_at_product(
     call: CheckedCall, dst: Tile, product: Array, sides: tuple[Array, Array]
 ) -> None:
-    """Note counts that the product, or the sum of it and what ``dst`` holds, does not have."""
+    """Note integers that float32 rounds in the product, or in its sum with ``dst``."""
     adds = call.options["accumulate"]
     held = np.zeros(dst.shape) if adds is False else dst._values(unwritten=True).astype(np.float64)
     if adds is None:
@@ -419,7 +418,7 @@ def _look_at_product(
 
 
 def put_product(call: CheckedCall, dst: Tile, product: Array, where: Array | None) -> None:
-    """Add a product to its destination, or write it, as ``accumulate`` says."""
+    """Store a product in its destination, or add it, as ``accumulate`` selects."""
     adds = call.options["accumulate"]
     storage = dst._storage
     if product is storage.data:
@@ -447,12 +446,12 @@ def accumulate_partly(dst: Tile, product: Array, where: Array | None = None) -> 
     """Add a product where a matmul was the last to write, and overwrite elsewhere."""
     started = dst._in_product()
     product = product.reshape(dst.shape)
-    held = dst._values(unwritten=True)  # of which only what a matmul wrote is taken
+    held = dst._values(unwritten=True)  # only a matmul's elements are used
     write(dst, np.where(started, held + product, product), where)
 
 
 def accumulate(dst: Tile, product: Array, where: Array | None = None) -> None:
-    """Add a product to what a PSUM tile holds, in float32."""
+    """Add a product to a PSUM tile, in float32."""
     held = dst._values(unwritten=True)
     held = held if held.dtype == FLOAT32 else as_float(held)
     if product.shape != held.shape:
@@ -465,7 +464,7 @@ def accumulate(dst: Tile, product: Array, where: Array | None = None) -> None:
 
 
 def _add(call: CheckedCall, dst: Tile, product: Tile, *, where: Array | None) -> None:
-    """Add a product; the first of a group overwrites what nothing has written."""
+    """Add a product; the first product of a group overwrites unwritten elements."""
     product._storage.allocation.absorbed += 1
     values = product._engine_values(unwritten=True)
     fresh = dst._fresh()
@@ -494,14 +493,14 @@ added_product = replace(
     moves=moved,
     meaning=_add,
 )
-"""nc_matmul with ``accumulate``, of a product that was computed before: ``psum += product``."""
+"""nc_matmul with ``accumulate`` for an existing product: ``psum += product``."""
 
 
 # -- nc_transpose ----------------------------------------------------------------------------------
 
 
 def _transpose_engine(call: CheckedCall, wanted: Engine) -> Engine:
-    """With no engine named, the Tensor Engine from SBUF to PSUM, else the Vector Engine."""
+    """Choose the Tensor Engine from SBUF to PSUM, else the Vector Engine, unless one is named."""
     dst = call.destinations.get("dst")
     by_vector = call["data"].space is Space.PSUM or (dst and dst.space is not Space.PSUM)
     if wanted is Engine.UNKNOWN and by_vector:
@@ -510,7 +509,7 @@ def _transpose_engine(call: CheckedCall, wanted: Engine) -> Engine:
 
 
 def _transposable(call: CheckedCall) -> None:
-    """Sizes that each engine's transpose takes (AWS: nki.isa.nc_transpose)."""
+    """Limit sizes to each engine's transpose (AWS: nki.isa.nc_transpose)."""
     machine = call.machine
     engine = call.engine
     data = call["data"]
@@ -533,7 +532,7 @@ def _transposable(call: CheckedCall) -> None:
 
     if call.into_existing or largest > machine.partitions:
         raise too_large()
-    call.remark(too_large)  # a device ran one of 128 x 128 on the Vector Engine
+    call.remark(too_large)  # a device ran a 128 x 128 transpose on the Vector Engine
 
 
 def _tensor_engine_writes_psum(call: CheckedCall) -> None:
@@ -543,14 +542,14 @@ def _tensor_engine_writes_psum(call: CheckedCall) -> None:
 
 
 def _transposed(call: CheckedCall) -> Result:
-    """[F, P] for data [P, ...F]: the free axes collapse into one."""
+    """Return [F, P] for data [P, ...F]: the free axes collapse into one."""
     data: Descriptor = call["data"]
     space = Space.PSUM if call.engine is Engine.TENSOR else Space.SBUF
     return Result((data.free_size, data.partitions), call.wanted_dtype(data.dtype), space)
 
 
-def _of_the_data(call: CheckedCall) -> IterationSpace:
-    """A mask ranges over the data, whose free axes collapse."""
+def _data_iterations(call: CheckedCall) -> IterationSpace:
+    """Return the data as a mask's range, with collapsed free axes."""
     data: Descriptor = call["data"]
     return IterationSpace(
         data.shape, (data.partitions, data.free_size), {"data": (0, 1), "dst": (1, 0)}
@@ -564,7 +563,7 @@ def _of_the_data(call: CheckedCall) -> IterationSpace:
     rules=(_transposable, _tensor_engine_writes_psum),
     engine=_transpose_engine,
     result=_transposed,
-    walk=_of_the_data,
+    walk=_data_iterations,
     moves=moved,
     purpose=Purpose.TRANSPOSE,
 )

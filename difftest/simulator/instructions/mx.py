@@ -1,8 +1,9 @@
 """Microscaling (MX): quantize_mx on the Vector Engine, nc_matmul_mx on the Tensor Engine.
 
-32 elements, 4 of an element of a packed dtype in 8 partitions, share a scale, a power of two in 8
-bits. The scales of the 32 partitions of a quadrant lie in 4 partitions of the same quadrant of
-their tile. Source: AWS ``nki.isa`` and ``nki/deep-dives/mxfp-matmul.rst`` at tag v2.32.0.
+32 elements share a scale, a power of two in 8 bits. They are the 4 elements of a packed element in
+each of 8 partitions. The scales of a quadrant's 32 partitions are in 4 partitions of the same
+quadrant of their tile. Source: AWS ``nki.isa`` and ``nki/deep-dives/mxfp-matmul.rst`` at tag
+v2.32.0.
 """
 
 from __future__ import annotations
@@ -58,10 +59,10 @@ SCALES = (FLOAT8_E8M0FNU, np.dtype(np.uint8))
 QUADRANT = TRN3.shuffle_quadrant
 GROUP_PARTITIONS = 8
 GROUP_ELEMENTS = 4
-"""Elements of a group in each of its partitions: those of one packed element."""
+"""The elements of a group in each of its partitions: one packed element."""
 SCALE_ROWS = QUADRANT // GROUP_PARTITIONS
 BIAS = 127
-"""Of an 8-bit scale's exponent; its smallest value is 2**-127."""
+"""The bias of an 8-bit scale's exponent; the smallest scale is 2**-127."""
 NOT_A_NUMBER = 255
 
 
@@ -69,7 +70,7 @@ NOT_A_NUMBER = 255
 
 
 def unpack(packed: Array, dtype: DType) -> Array:
-    """Packed elements [P, F] as float32 [P, F, 4]."""
+    """Return packed elements [P, F] as float32 [P, F, 4]."""
     bits = packed.view(f"u{dtype.itemsize}")
     if dtype == FLOAT4_E2M1FN_X4:
         places = np.arange(0, 16, 4, dtype=np.uint16)
@@ -81,17 +82,17 @@ def unpack(packed: Array, dtype: DType) -> Array:
 
 
 def scale_places(partitions: int) -> Array:
-    """For each group of 8 partitions the row of its scales in their tile."""
+    """Return the row of the scales in their tile, for each group of 8 partitions."""
     groups = np.arange(partitions // GROUP_PARTITIONS)
     places: Array = groups // SCALE_ROWS * QUADRANT + groups % SCALE_ROWS
     return places
 
 
 def scale_codes(tile: Tile, partitions: int, name: str) -> Array:
-    """The exponents of the scales [P / 8, F], whole numbers; only used rows are read."""
+    """Return the exponents of the scales [P / 8, F], whole numbers; only used rows are read."""
     codes = rows(tile._engine_values(unwritten=True)).view(np.uint8)
     missing = tile._unwritten()
-    if missing is not None:  # 2**0 where nothing was written
+    if missing is not None:  # 2**0 for unwritten scales
         codes = np.where(rows(missing), np.uint8(BIAS), codes)
     scales = codes[scale_places(partitions)]
     if (scales == NOT_A_NUMBER).any():
@@ -105,7 +106,7 @@ def scale_codes(tile: Tile, partitions: int, name: str) -> Array:
 
 
 def spread_over_groups(of_groups: Array) -> Array:
-    """Values of groups [P / 8, F], for each of their partitions [P, F]."""
+    """Return values of groups [P / 8, F] for each of their partitions: [P, F]."""
     return np.repeat(of_groups, GROUP_PARTITIONS, axis=0)
 
 
@@ -124,7 +125,7 @@ def _whole_quadrants(call: CheckedCall, *roles: str) -> None:
 def _check_scale(
     call: CheckedCall, role: str, scale: Descriptor, partitions: int, free: int
 ) -> None:
-    """Scales in each quadrant of the data's, one for each packed element."""
+    """Require scales in each quadrant of the data, one for each packed element."""
     last = int(scale_places(partitions)[-1]) + 1
     if scale.partitions < last or scale.free_size != free:
         raise ShapeError(
@@ -191,14 +192,15 @@ def quantize_mx(call: CheckedCall, src: Array) -> tuple[Array, MaskedValues]:
     chosen = np.zeros(codes.shape, np.bool_)
     places = scale_places(partitions)
     shape = scale.shape
-    codes[places], chosen[places] = exponent + BIAS, True
+    codes[places] = exponent + BIAS
+    chosen[places] = True
     codes = codes.astype(np.uint8).view(scale.dtype).reshape(shape)
     return packed.reshape(partitions, -1), MaskedValues(codes, chosen.reshape(shape))
 
 
 @step
 def quantized(groups: Array, dtype: DType) -> tuple[Array, Array]:
-    """Groups [G, 8, F, 4] as packed elements [G, 8, F], and their scales' exponents [G, F]."""
+    """Return groups [G, 8, F, 4] as packed elements [G, 8, F], and the scales' exponents [G, F]."""
     largest = np.abs(groups).max(axis=(1, 3))
     if not np.isfinite(largest).all():
         rule = "is documented for finite values"
@@ -244,7 +246,7 @@ def _both_scales(call: CheckedCall) -> None:
 
 
 def _row_tile(call: CheckedCall) -> None:
-    """Row tiling: tiles of some rows, of all columns."""
+    """Require row tiling: tiles of some rows and all columns."""
     position = call["tile_position"]
     size = call["tile_size"]
     sizes = call.machine.pe_tile_sizes
@@ -265,7 +267,7 @@ def _row_tile(call: CheckedCall) -> None:
 
 
 def _multiplied(call: CheckedCall, left: Any, right: Any, *scales: Any) -> Any:
-    """The product of elements, each with the scale of its group, whatever their values."""
+    """Return the product of elements times the scales of their groups."""
     sides = []
     for side, scale in zip(map(rows, (left, right)), scales, strict=True):
         of_group = np.repeat(np.arange(len(side) // GROUP_PARTITIONS), GROUP_PARTITIONS)
@@ -318,7 +320,7 @@ def nc_matmul_mx(
 
 
 def _scaled(tile: Tile, scale: Tile, name: str) -> Array:
-    """Operand elements times their scales, the contraction first: float32 [4 P, F]."""
+    """Return operand elements times their scales, the contraction first: float32 [4 P, F]."""
     values = unpack(rows(tile._engine_values(unwritten=True)), tile.dtype)
     factors = np.ldexp(np.float32(1), scale_codes(scale, len(values), name)).astype(np.float32)
     values *= spread_over_groups(factors)[..., None]

@@ -1,13 +1,15 @@
 """Matrix products in float32 whose elements do not depend on their place.
 
-An array of processing elements computes all columns alike, so equal columns of an operand give
-equal columns of the product. BLAS does not: its inner loops add the terms of an element in an order
-that depends on the row, the column and the size of the product. So the operands are padded such
-that each element goes through the same inner loop. Which padding does that depends on the
-processor. The first product of a process tries those of :data:`PADDINGS`, and takes the first one
-whose samples are independent of the place. Where none is, NumPy adds the terms itself.
+An array of processing elements computes all columns in the same way, so equal columns of an operand
+give equal columns of the product. BLAS does not: the order of its additions depends on the row, the
+column and the size of the product. So the operands are padded until each element goes through the
+same inner loop.
 
-The padding repeats a column of the operand: zeros beside an infinity would make NaN.
+The right padding depends on the processor. The first product of a process tries all of
+:data:`PADDINGS`, and takes the first padding whose samples are independent of the place. Otherwise
+NumPy adds the terms itself.
+
+The padding repeats a column of the operand: zeros times an infinity would give NaN.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ DEEPEST = TRN2.partitions
 """The deepest single product. BLAS splits deeper ones at a depth that depends on their width."""
 
 _PERIOD = 5
-"""How many different columns the samples repeat: no period of BLAS's inner loops."""
+"""The number of different columns in the samples. It is not a period of BLAS's inner loops."""
 _ROWS = TRN2.gemm_stationary_fmax
 _COLUMNS = TRN2.gemm_moving_fmax
 _FEW = ((_ROWS, _COLUMNS), (127, 257), (37, 48), (12, 200), (_ROWS, 1))
@@ -62,7 +64,7 @@ _SAMPLES = {DEEPEST: (*_FEW, *_MORE), 61: _FEW}
 def product(left: Array, right: Array, out: Array | None = None) -> Array:
     """Return ``left.T @ right`` of [K, M] and [K, N] in float32.
 
-    Each element depends on its row of ``left.T`` and its column of ``right`` alone.
+    Each element depends only on its row of ``left.T`` and its column of ``right``.
     """
     if out is None:
         out = np.empty((left.shape[1], right.shape[1]), np.float32)
@@ -86,7 +88,7 @@ def _multiply(left: Array, right: Array, out: Array) -> None:
 
 @functools.cache
 def chosen_padding() -> Padding | None:
-    """Return the first padding with which BLAS computes all elements alike, or None."""
+    """Return the first padding for which BLAS computes all elements in the same way, or None."""
     return next((padding for padding in PADDINGS if is_uniform(padding)), None)
 
 
@@ -145,7 +147,7 @@ def _at_least_two(count: int, multiple: int) -> int:
 
 
 def _padded(array: Array, before: int, width: int) -> Array:
-    """Return a contiguous array of so many columns: the first and the last one are repeated."""
+    """Return a contiguous array of ``width`` columns: the first and the last one are repeated."""
     after = before + array.shape[1]
     if array.shape[1] == width:
         return np.ascontiguousarray(array)

@@ -1,10 +1,10 @@
-"""Instructions as records, on which everything that is known of one hangs.
+"""Instructions as records: everything about an instruction is in one place.
 
-An :class:`Instruction` has a name, its operands and destinations by role, the rules that hold for
-them, what its result is, its meaning in NumPy, the key of its cost and the pages it rests on. A
+An :class:`Instruction` has a name, operands and destinations by role, and rules. It also has the
+shape of its result, its meaning in NumPy, the key of its cost and its source pages. A
 :class:`CheckedCall` is one legal use of it: the descriptors of its operands, its options, its
-engine and its results. Rules and results are functions of a Call alone, so that a signature that
-passed once need not be checked again (see :mod:`difftest.simulator.instructions.gate`).
+engine and its results. Rules and results are functions of a call alone. So a signature that passed
+once is not checked again (see :mod:`difftest.simulator.instructions.gate`).
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ HBM = (Space.SHARED_HBM, Space.PRIVATE_HBM)
 DMA_SPACES = (*HBM, Space.SBUF)
 
 ISA = "nki/api/generated/nki.isa."
-"""Where the pages of the instructions lie in AWS's documentation."""
+"""The folder of the instructions' pages in AWS's documentation."""
 
 Number = int | float | bool | np.generic
 
 
 class OperandKind(Enum):
-    """Kinds of operands, besides None for an optional one."""
+    """Kinds of operands. An optional operand may also be None."""
 
     TILE = "a tile"
     NUMBER = "a number"
@@ -56,26 +56,26 @@ class OperandKind(Enum):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Role:
-    """One operand or destination: its name, and what may stand there."""
+    """An operand or destination: its name, and the values allowed for it."""
 
     name: str
     takes: OperandKind = OperandKind.TILE
     buffers: tuple[Space, ...] = ON_CHIP
     dtypes: tuple[DType, ...] | None = None
-    """The dtypes that it takes; None for all."""
+    """The allowed dtypes; None for all."""
     optional: bool = False
     blocks: bool = False
-    """It may have block dimensions before its partitions."""
+    """True if it may have block dimensions before its partitions."""
     by_offsets: bool = False
-    """It may be a view by tensor indirection, and ``dst`` then too (stubs at v2.32.0)."""
+    """True if it, and then ``dst`` too, may be a view by tensor indirection (stubs at v2.32.0)."""
     whole_rows: bool = False
-    """A mask leaves out whole partitions of it, and no single elements."""
+    """True if a mask leaves out whole partitions of it, not single elements."""
     shape: Callable[[CheckedCall], Shape] | None = None
-    """The exact shape it has; that of a first destination without one is the result's."""
+    """Its exact shape. A first destination without one has the result's shape."""
 
 
 class Result(NamedTuple):
-    """The result of an instruction: the tile that a classic call allocates, or ``dst`` must be."""
+    """The result of an instruction: the tile that a classic call allocates, or its ``dst``."""
 
     shape: Shape
     dtype: DType
@@ -87,7 +87,10 @@ _NO_KIND = EventKind("", Engine.UNKNOWN)
 
 
 class DependenceClass(Enum):
-    """The elements that one of the first destination follows from: how a mask divides the work."""
+    """The operands' elements that one element of the first destination depends on.
+
+    A mask divides the work by this class.
+    """
 
     ELEMENT = "the operands' elements at its place"
     AXES = "their elements along the reduced axes"
@@ -96,85 +99,84 @@ class DependenceClass(Enum):
 
 
 class IterationSpace(NamedTuple):
-    """The axes that a mask ranges over, where they are not the result's."""
+    """The axes of a mask that does not range over the result."""
 
     shape: Shape
-    """The mask's."""
+    """The mask's shape."""
     walked: Shape
-    """The same elements in the shape that ``axes`` count."""
+    """The shape that ``axes`` index: the same elements as ``shape``."""
     axes: Mapping[str, tuple[int | None, ...]]
-    """By role, which of those axes an operand or a destination has; None for one of its own."""
+    """By role, the axes of an operand or a destination. None is an axis of its own."""
 
 
 class MaskedValues(NamedTuple):
-    """Values of which an instruction writes only some: where ``chosen`` is true."""
+    """Values that an instruction writes only where ``chosen`` is true."""
 
     values: Array
     chosen: Array
 
 
 Judge = Callable[[NkiError], None]
-"""Raises an error or warns of it, by the launch's strictness."""
+"""A judge raises an error or warns of it, by the launch's strictness."""
 
 
-@dataclass(slots=True, eq=False)  # an attribute that a class has too is found slowly
+@dataclass(slots=True, eq=False)  # an attribute that the class also has is slow to read
 class CheckedCall:
-    """One use of an instruction, as rules see it: ``call["data1"].shape``, ``call["op"].bitvec``.
+    """A use of an instruction, as rules see it: ``call["data1"].shape``, ``call["op"].bitvec``.
 
-    What follows ``result`` is what the gate keeps of a signature, beside it.
+    The attributes after ``result`` are the gate's own, kept with the signature.
     """
 
     instruction: Instruction
     machine: Machine
     operands: Mapping[str, Any]
-    """By role, a :class:`Descriptor` for a tile, the type of a number, None if left out."""
+    """By role: a :class:`Descriptor` for a tile, the type of a number, or None if left out."""
     options: Mapping[str, Any]
     destinations: Mapping[str, Descriptor]
-    """Of those that exist, by role; a classic call has no ``dst`` yet."""
+    """The existing destinations, by role; a classic call has its ``dst`` only later."""
     dtype: DType | None = None
-    """Of the result, if the kernel says it."""
+    """The result's dtype, if the kernel names one."""
     dialect: str = ""
     """The dialect that the kernel is written in: "classic" or "nki"."""
     into_existing: bool = False
-    """Whether the kernel names a ``dst``, as calls of today's dialect do."""
+    """True if the kernel names a ``dst``, as calls of the current dialect do."""
     places: Array | None = None
-    """Which elements of a row a mask leaves, for the few that count them; None for all."""
+    """The elements of a row that a mask leaves, for instructions that count them; None for all."""
     engine: Engine = Engine.UNKNOWN
     result: Result = _NOTHING
-    """As ``engine``, what the record makes of all that, once its rules have passed."""
+    """The record's result; set, like ``engine``, after the rules have passed."""
     kind: EventKind = _NO_KIND
-    """Recorded in the trace, besides its operands."""
+    """The event's kind, recorded in the trace with its operands."""
     numbers: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None = None
-    """The numbers and index patterns among its operands; None where it has none."""
+    """Returns the numbers and index patterns among its operands; None if there are none."""
     reads_dst: bool = False
     reduces: bool = False
-    """Whether its engine's registers may take part."""
+    """True if its engine's registers may take part."""
     is_simple: bool = False
-    """Whether it reads tiles and writes one: what its event says is known beforehand."""
+    """True if it only reads tiles and writes one, so that its event is the same for each use."""
     is_indirect: bool = False
-    """Whether a tile says where it reads or writes."""
+    """True if a tile holds the places that it reads or writes."""
     are_tiles: tuple[bool, ...] = ()
-    """Of each operand, whether it is a tile whose pattern is known."""
+    """For each operand: true if it is a tile with a fixed pattern."""
     roles: tuple[str, ...] = ()
-    """Of a simple call's destination, then of what it reads."""
+    """The roles of a simple call: its destination's role, then its reads' roles."""
     watches: tuple[Callable[..., None], ...] = ()
-    """They look at its operands before it runs."""
+    """Functions that look at its operands before it runs."""
     is_ambiguous: bool = False
-    """Whether others of its options may be equal without being the same: 1 and True, 0.0 and -0.0.
-    """
+    """True if other options may be equal without being the same: 1 and True, 0.0 and -0.0."""
     from_hbm: bool = False
-    """Whether an operand lies in HBM, where no engine reads it."""
+    """True if an operand is in HBM, which engines cannot read."""
     counts: bool = False
-    """Whether it makes integers of integers, which float32 may not have."""
+    """True if it computes integers from integers, and float32 may not hold them."""
     keeps: bool = False
-    """Whether it moves values of its result's dtype, which rounding leaves as they are."""
+    """True if it only moves values of its result's dtype, which rounding does not change."""
     plan: Any = None
-    """What an exact run knows of it."""
+    """The exact run's plan for it."""
     remarks: list[tuple[Judge, Callable[[], NkiError]]] = field(default_factory=list)
-    """Errors that the call can be, each with the strictness that judges it."""
+    """Possible errors of the call, each with the strictness that judges it."""
 
     def __getitem__(self, name: str) -> Any:
-        """An operand's descriptor (or type, or None) or an option, by name."""
+        """Return an operand's descriptor (or type, or None) or an option, by name."""
         return self.operands[name] if name in self.operands else self.options[name]
 
     @property
@@ -184,7 +186,7 @@ class CheckedCall:
 
     @property
     def title(self) -> str:
-        """The name with the operator, where the instruction takes one."""
+        """The name, with the operator if the instruction takes one."""
         op: Any = self.options.get("op")
         name = op if isinstance(op, str) else getattr(op, "name", None)
         return f"{self.name}({name})" if name else self.name
@@ -199,27 +201,28 @@ class CheckedCall:
     def alike(
         self, operands: Mapping[str, Any], destinations: Mapping[str, Descriptor]
     ) -> CheckedCall:
-        """The same of operands and destinations that differ from these in shapes alone."""
+        """Return this call for operands and destinations that differ only in shape."""
         shapes = self.instruction, self.machine, operands, self.options, destinations
         return CheckedCall(*shapes, *_WITHOUT_SHAPES(self))
 
     def remark(self, error: Callable[[], NkiError], judge: Judge = report_violation) -> None:
-        """Judge each use of the call: by default the documentation does not promise it.
+        """Judge each use of the call; by default as not promised by the documentation.
 
-        ``error`` makes the error anew for each use, with the kernel's line. ``judge`` is
-        :func:`~difftest.simulator.strictness.report_violation` or ``doubt``. A doubt is judged at
-        once too: where it is an error, it comes before those that follow from it.
+        ``error`` creates the error for each use, with the kernel's line. ``judge`` is
+        :func:`~difftest.simulator.strictness.report_violation` or ``report_undefined``. Undefined
+        behaviour is also judged immediately: as an error, it comes before the errors that follow
+        from it.
         """
         if judge is report_undefined:
             judge(error())
         self.remarks.append((judge, error))
 
     def refused(self, rule: str, did: str, received: str, **more: Any) -> NkiError:
-        """The error that it is: see :func:`difftest.simulator.errors.call_error`."""
+        """Return the error for a rejected call: see :func:`.errors.call_error`."""
         return call_error(self.name, rule, did, received, **more)
 
     def wanted_dtype(self, default: DType) -> DType:
-        """The result's dtype: an existing ``dst``'s own, what the kernel asked for, ``default``."""
+        """Return the result's dtype: an existing ``dst``'s, else the kernel's, else ``default``."""
         dst = self.destinations.get("dst")
         if dst is not None:
             return dst.dtype
@@ -230,7 +233,7 @@ _WITHOUT_SHAPES = attrgetter(*[field.name for field in fields(CheckedCall)][5:-1
 
 
 class DestinationFit(Enum):
-    """How a ``dst`` that exists must fit the result."""
+    """The ways in which an existing ``dst`` must fit the result."""
 
     EXACT = "the same shape"
     ELEMENTS = "the same partitions, and the same number of elements in each"
@@ -238,20 +241,20 @@ class DestinationFit(Enum):
 
 
 Rule = Callable[[CheckedCall], None]
-"""Raises an NkiError where the call breaks it."""
+"""A rule raises an NkiError if the call breaks it."""
 
 DST = Role(name="dst")
 
 
 def moved(call: CheckedCall, values: Any, *others: Any) -> Any:
-    """Its first operand, as it is."""
+    """Return the first operand unchanged."""
     return values
 
 
 def choose_engine(
     call: CheckedCall, wanted: Engine, allowed: tuple[Engine, ...] | None = None
 ) -> Engine:
-    """The engine on which a call runs: the first choice, or the one that the kernel names.
+    """Return the engine of a call: the first choice, or the engine that the kernel names.
 
     Raises
     ------
@@ -270,120 +273,126 @@ def choose_engine(
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Instruction:
-    """One instruction of the machine."""
+    """An instruction of the machine."""
 
     name: str
     engines: tuple[Engine, ...]
-    """Where it can run; the first is where it runs if the kernel does not say."""
+    """The engines that can run it. By default it runs on the first."""
     operands: tuple[Role, ...]
     options: tuple[str, ...] = ()
-    """Of each call, in order."""
+    """The names of the options of each call, in order."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """What the last of the options are in a call that does not say: one dialect may have more."""
+    """Defaults for the last options, because one dialect may have more of them than the other."""
     destinations: tuple[Role, ...] = (DST,)
-    """Where it writes, ``dst`` first."""
+    """The destinations, ``dst`` first."""
     rules: tuple[Rule, ...] = ()
-    """They hold of each call, and are checked in this order."""
+    """Rules for each call, checked in this order."""
     only: Mapping[str, tuple[Rule, ...]] = field(default_factory=dict)
-    """Rules of one dialect alone, by its name ("classic", "nki"); checked before the others."""
+    """Rules of one dialect, by its name ("classic", "nki"), checked before the others."""
     engine: Callable[[CheckedCall, Engine], Engine] = choose_engine
-    """Chooses among the engines by the operands, where that is a rule of its own."""
+    """Chooses the engine by the operands, if that has a rule of its own."""
     result: Callable[[CheckedCall], Result]
-    """The result of a call that keeps the rules."""
+    """Returns the result of a call that keeps the rules."""
     meaning: Callable[..., Any]
-    """The values, from the operands' values: ``meaning(call, *values)``. Arrays have the partition
-    axis first; floats come as float32 and are rounded when they are written."""
+    """Computes the result from the operands' values: ``meaning(call, *values)``. Arrays have the
+    partition axis first. Floats come as float32 and are rounded when they are written.
+    """
     facts: Callable[[CheckedCall], dict[str, Any]] = lambda call: {}
-    """Attributes of its event."""
+    """Returns the attributes of its event."""
     purpose: Purpose = Purpose.COMPUTE
     event: Callable[[CheckedCall], tuple[str, Purpose]] = lambda use: (
         use.name,
         use.instruction.purpose,
     )
-    """The name and the purpose of a call's event, where they are not the record's."""
+    """Returns the name and the purpose of a call's event, if they differ from the record's."""
     reads_dst: Callable[[CheckedCall], bool] = lambda call: False
-    """Whether a call reads what ``dst`` holds; the values are the meaning's last argument."""
+    """Returns whether a call reads ``dst``; its values are the meaning's last argument."""
     resolves: Callable[[Any, InstructionUse], None] | None = None
-    """Says of an issue what its first option is, which the data decide unless it is False."""
+    """Resolves a use's first option, which depends on the data unless it is False."""
     in_place: bool = False
-    """The meaning writes to ``dst`` itself: ``meaning(call, dst, *values, where=where)``. For what
-    moves bits instead of computing values, and for accumulation. It returns where it wrote, if that
-    is not all that ``where`` leaves."""
+    """True if the meaning writes to ``dst`` itself: ``meaning(call, dst, *values, where=where)``.
+    This is for accumulation, and for moves of bits. It returns the written elements if they are
+    fewer than ``where`` leaves.
+    """
     reduced: Callable[[CheckedCall], tuple[int, ...]] | None = None
-    """The axes of the first operand that the result lacks, where there are such; the mask of a
-    classic call ranges over that operand then, otherwise over the result."""
+    """Returns the axes of the first operand that the result lacks. The mask of such a classic call
+    ranges over that operand, otherwise over the result.
+    """
     walk: Callable[[CheckedCall], IterationSpace] | None = None
-    """Axes for a mask, if it ranges over neither."""
+    """Returns the axes of a mask that ranges over neither."""
     reach: Callable[[CheckedCall], DependenceClass] = lambda call: DependenceClass.ELEMENT
-    """How a mask that is no box divides the work."""
+    """Returns how a mask that is not a box divides the work."""
     counts_places: bool = False
-    """Whether the meaning depends on where in its row an element stands."""
+    """True if the meaning depends on the position of an element in its row."""
     orders: bool = False
-    """Whether it looks for the places of values, among which a NaN is none."""
+    """True if it looks for the places of values; NaN is never found."""
     moves: Any = None
-    """What goes to ``dst`` of a meaning that writes it itself: ``moves(call, *values)``, on
-    array-likes, before it is put or added. :func:`moved` of those that move bits."""
+    """Computes the new elements of ``dst`` for a meaning that writes it itself: ``moves(call,
+    *values)``, on array-likes, before they are stored or added. :func:`moved` if it moves bits.
+    """
     carries: bool = True
-    """Whether what nothing wrote is carried to the results; else reading it is an error."""
+    """True if unwritten elements propagate to the results; otherwise reading them is an error."""
     fit: DestinationFit = DestinationFit.ELEMENTS
-    """How a ``dst`` that exists must fit the result."""
+    """How an existing ``dst`` must fit the result."""
     pages: tuple[str, ...] = ()
-    """The public pages that it rests on."""
+    """The public pages that document it."""
     classic: bool = True
-    """Whether the classic dialect can issue it; today's dialect alone names the others."""
+    """True if the classic dialect can issue it; otherwise only the current dialect can."""
     exchange: Any = None
     """How an effect meets others: see :mod:`difftest.simulator.instructions.effects`."""
 
     @property
     def summary(self) -> str:
-        """The first line of what it means."""
+        """The first line of the meaning's docstring."""
         return (self.meaning.__doc__ or "").strip().splitlines()[0]
 
     @property
     def asks(self) -> set[str]:
-        """The names that its rules ask for, such as ``gemm_moving_fmax`` of a machine."""
+        """The names that its rules read, such as a machine's ``gemm_moving_fmax``."""
         return _names((*self.rules, *itertools.chain(*self.only.values())))
 
 
 @dataclass(slots=True, eq=False)
 class InstructionUse:
-    """One use of an instruction, as a kernel asks for it."""
+    """A use of an instruction, as a kernel requests it."""
 
     instruction: Instruction
     operands: tuple[Any, ...]
-    """In the order of the record, as ``options``: tiles, numbers, None."""
+    """Tiles, numbers and None, in the order of the record."""
     options: tuple[Any, ...] = ()
-    """Hashable."""
+    """The options in the order of the record, hashable."""
     dst: Any = None
-    """Where the result goes; None for a new tile, as the record says."""
+    """The destination; None for a new tile of the record's result."""
     others: tuple[Tile | None, ...] = ()
-    """The further destinations (``reduce_res``, ``dst_idx``), None for one left out."""
+    """The other destinations (``reduce_res``, ``dst_idx``); None for an absent one."""
     dtype: DType | None = None
-    """Of a new tile, if the kernel names it."""
+    """The dtype of a new tile, if the kernel names one."""
     engine: Engine = Engine.UNKNOWN
-    """The one that the kernel names."""
+    """The engine that the kernel names."""
     where: Array | None = None
-    """Bools over the result's shape; only where they are true is ``dst`` written."""
+    """Bools over the result's shape: ``dst`` is written only where they are true."""
     moved: Tile | None = None
-    """The operand that is only taken to its destination (see :mod:`difftest.simulator.recording`).
+    """An operand that is only moved to its destination (see :mod:`difftest.simulator.recording`).
     """
     indices: tuple[Tile | tuple[str, str], ...] = ()
-    """What holds where operands or ``dst`` lie: tiles, which the instruction reads too, and of a
-    register the role that follows it and its name."""
+    """The sources of indices for operands or ``dst``: tiles, which the instruction also reads; and
+    for a register, the role that it moves and its name.
+    """
     sources: dict[str, Tile] | None = None
-    """By role, what the event names as read instead of the operands."""
+    """By role, the tensors that the event names as read instead of the operands."""
     inner: Array | None = None
-    """A mask that is no box, over what the instruction walks: it changes how it is computed."""
+    """A mask that is not a box, over the instruction's iterations: it changes the computation."""
     left_of: InstructionUse | None = None
-    """The kernel's own, of which a mask leaves this: it says whether ``dst`` was named, for which
-    AWS documents a few instructions otherwise, and it is judged as a whole."""
+    """The kernel's own use, if a mask restricted it to this one. It shows whether ``dst`` was
+    named, which matters for a few instructions in AWS's documentation. It is judged as a whole.
+    """
     undefined: Any = None
-    """What of its operands is not defined, if anything (``instructions/definedness.py``)."""
+    """The undefined elements of its operands, if any (``instructions/definedness.py``)."""
     said: tuple[tuple[str, Any], ...] = ()
-    """Attributes of its event that the record does not know, such as what a frontend inferred."""
+    """Attributes of its event from outside the record, such as a frontend's inferred values."""
 
     def roles(self) -> Iterator[tuple[str, Any]]:
-        """Each role's name, and the operand or destination at it."""
+        """Yield each role's name with its operand or destination."""
         record = self.instruction
         sides = (record.operands, self.operands), (record.destinations, (self.dst, *self.others))
         for roles, operands in sides:
@@ -391,9 +400,9 @@ class InstructionUse:
 
 
 INSTRUCTIONS: dict[str, Instruction] = {}
-"""All instructions that make something of their operands, by name."""
+"""All instructions that compute a result from their operands, by name."""
 EFFECTS: dict[str, Instruction] = {}
-"""All others, by name: see :mod:`difftest.simulator.instructions.effects`."""
+"""All other instructions, by name: see :mod:`difftest.simulator.instructions.effects`."""
 
 
 def instruction(
@@ -402,9 +411,9 @@ def instruction(
     table: dict[str, Instruction] = INSTRUCTIONS,
     **fields: Any,
 ) -> Callable[[Callable[..., Any]], Instruction]:
-    """Make a function the meaning of an instruction of its name, and register the record.
+    """Register a function as the meaning of the instruction of its name.
 
-    ``fields`` are those of :class:`Instruction`.
+    ``fields`` are the fields of :class:`Instruction`.
     """
 
     def register(meaning: Callable[..., Any]) -> Instruction:
@@ -420,7 +429,7 @@ def instruction(
 
 
 def _names(functions: Iterable[object]) -> set[str]:
-    """The names that functions of instructions ask for, and those that they call."""
+    """Return the names that the instructions' functions, and functions called by them, read."""
     names: set[str] = set()
     for function in functions:
         if isinstance(function, FunctionType) and function.__module__.startswith(__package__):

@@ -1,7 +1,7 @@
 """Reductions, scans and statistics: along the free axes and across partitions; dropout.
 
-Arithmetic reductions work in float32, sums along the free axes from the first element to the last
-(:func:`~difftest.simulator.instructions.values.sum_in_order`), and round once. Source: AWS
+Arithmetic reductions work in float32 and round once. Sums along the free axes go from the first
+element to the last (:func:`~difftest.simulator.instructions.values.sum_in_order`). Source: AWS
 ``nki.isa`` at tag v2.26.0; registers of tensor_scalar_reduce at tag v2.32.0.
 """
 
@@ -61,7 +61,7 @@ from difftest.simulator.memory import Shape
 from difftest.simulator.trace import Engine, Purpose
 
 AVERAGE = AluOp(name="average", compute=np.add)
-"""``nl.average``, an operator of tensor_partition_reduce alone (v2.32.0)."""
+"""``nl.average``, an operator only of tensor_partition_reduce (v2.32.0)."""
 _ACROSS_PARTITIONS = ("add", AVERAGE.name, "maximum", "bitwise_or", "bitwise_and")
 """The reductions of tensor_partition_reduce (AWS: nisa.tensor_partition_reduce)."""
 _WITH_TENSOR_SCALAR = ("add", "subtract", "multiply", "maximum", "minimum")
@@ -69,13 +69,13 @@ _WITH_TENSOR_SCALAR = ("add", "subtract", "multiply", "maximum", "minimum")
 _OF_TODAY = tuple(name for name in _WITH_TENSOR_SCALAR if name != "subtract")
 
 _ORDERLESS = ("maximum", "minimum")
-"""Their results do not depend on the elements' order, so that they may be reduced by slices."""
+"""Operators whose results do not depend on the elements' order, so that slices may be reduced."""
 _FEW = 16
-"""Elements up to which slices are faster than NumPy's own reduction."""
+"""The largest number of elements for which slices are faster than NumPy's own reduction."""
 
 
 def reduce_array(op: AluOp, values: Array, axes: tuple[int, ...]) -> Array:
-    """NumPy's reduction of ``values``, in float32 (or on bit patterns), without ``axes``."""
+    """Return NumPy's reduction of ``values`` over ``axes``, in float32 or on bit patterns."""
     ufunc: Any = op.compute
     if op.bitvec:
         return ufunc.reduce(values, axis=axes)  # type: ignore[no-any-return]
@@ -86,21 +86,26 @@ def reduce_array(op: AluOp, values: Array, axes: tuple[int, ...]) -> Array:
     if op.name in _ORDERLESS and isinstance(floats, np.ndarray):
         return extreme_along(ufunc, floats, axes)
     if op.name == "subtract" or (op.name == "add" and 0 not in axes):
-        lead = [k for k in range(values.ndim) if k not in axes]
-        shape = tuple([values.shape[k] for k in lead])
-        terms = math.prod([values.shape[k] for k in axes])
-        lines = floats.transpose(*lead, *axes).reshape(math.prod(shape), terms)
-        ordered = sum_in_order(lines) if op.name == "add" else np.subtract.reduce(lines, axis=1)
-        return ordered.reshape(shape)
-    # Of nothing but -0.0 the sum is -0.0, as along free axes.
+        return _reduce_in_order(op, floats, axes)
+    # If all terms are -0.0 the sum is -0.0, as along free axes.
     more = {"initial": -0.0} if op.name == "add" and isinstance(floats, np.ndarray) else {}
     return ufunc.reduce(floats, axis=axes, **more)  # type: ignore[no-any-return]
 
 
-def extreme_along(ufunc: Any, values: Array, axes: tuple[int, ...]) -> Array:
-    """A maximum or minimum; of few elements as operations on whole slices: several times faster.
+def _reduce_in_order(op: AluOp, floats: Array, axes: tuple[int, ...]) -> Array:
+    """Return a sum or a difference from the first element to the last."""
+    lead = [k for k in range(floats.ndim) if k not in axes]
+    shape = tuple([floats.shape[k] for k in lead])
+    terms = math.prod([floats.shape[k] for k in axes])
+    lines = floats.transpose(*lead, *axes).reshape(math.prod(shape), terms)
+    ordered: Array = sum_in_order(lines) if op.name == "add" else np.subtract.reduce(lines, axis=1)
+    return ordered.reshape(shape)
 
-    NumPy reduces short axes element by element; a pooling window is such a case.
+
+def extreme_along(ufunc: Any, values: Array, axes: tuple[int, ...]) -> Array:
+    """Return a maximum or minimum; for few elements by operations on slices, several times faster.
+
+    NumPy reduces short axes, such as a pooling window, element by element.
     """
     if math.prod(values.shape[axis] for axis in axes) > _FEW:
         return ufunc.reduce(values, axis=axes)  # type: ignore[no-any-return]
@@ -116,7 +121,7 @@ def extreme_along(ufunc: Any, values: Array, axes: tuple[int, ...]) -> Array:
 
 
 def _axes(call: CheckedCall) -> None:
-    """The reduced axes are free ones, each once."""
+    """Require free axes, each only once."""
     axes = call["axis"]
     data = call["data"]
     ndim = len(data.shape)
@@ -131,7 +136,7 @@ def _axes(call: CheckedCall) -> None:
 
 
 def _not_negated(call: CheckedCall) -> None:
-    """Only what an arithmetic operator makes is negated."""
+    """Allow negation only with an arithmetic operator."""
     op: AluOp = call["op"]
     if op.bitvec and call["negate"]:
         raise KernelError(
@@ -142,7 +147,7 @@ def _not_negated(call: CheckedCall) -> None:
 
 
 def _reduced(call: CheckedCall) -> Result:
-    """The reduced axes removed (at least [P, 1]), or kept with size 1."""
+    """Return the result without the reduced axes (at least [P, 1]), or with their size 1."""
     data: Descriptor = call["data"]
     axes = call["axis"]
     if call["keepdims"]:
@@ -166,8 +171,8 @@ def _reduced(call: CheckedCall) -> Result:
 def tensor_reduce(call: CheckedCall, data: Array) -> Array:
     """``dst = op-reduction of data`` over free axes, times -1 if ``negate``.
 
-    An access pattern takes axes in any order, so the instruction does. That nisa.tensor_reduce
-    takes the last ones alone, and ``nl.sum`` not, is a matter of the calls (frontend/axes.py).
+    An access pattern takes axes in any order, so the instruction does too. The calls limit the
+    axes: nisa.tensor_reduce takes only the last ones, ``nl.sum`` takes any (frontend/axes.py).
     """
     result = reduce_array(call["op"], data, call["axis"]).reshape(call.result.shape)
     result = kept_bits(call["op"], result, call.result.dtype)
@@ -312,7 +317,7 @@ def tensor_tensor_scan(call: CheckedCall, data0: Array, data1: Array, initial: A
 
 
 def all_free_axes(call: CheckedCall) -> tuple[int, ...]:
-    """All free axes of the first operand: what a result of one row a partition lacks."""
+    """Return all free axes of the first operand, which a result of one row a partition lacks."""
     first: Descriptor = next(iter(call.tiles.values()))
     return tuple(range(1, len(first.shape)))
 
@@ -336,7 +341,7 @@ def _fields(count: int) -> Any:
 
 
 def _moments(values: Array) -> list[Array]:
-    """Count, mean and variance * count of each row, float32: a column each."""
+    """Return count, mean and variance * count of each row, float32: a column each."""
     count = values.shape[1]
     means = values.mean(axis=1, dtype=np.float32) if count else np.zeros(len(values), np.float32)
     mean = means[:, None]
@@ -422,8 +427,8 @@ def _probability_of_integers(call: CheckedCall) -> None:
 def dropout(call: CheckedCall, data: Array, prob: Any) -> Array:
     """``dst = data`` with elements replaced by 0 at the given probability (a launch's own seed).
 
-    It draws one float32 number for each element, in row-major order. Under a mask the elements are
-    those of the smallest box that holds it.
+    It draws one float32 number for each element, in row-major order. Under a mask, it draws for
+    all elements of the smallest box around the mask.
     """
     chance = column(prob, data.ndim) if is_array(prob) else FLOAT32.type(prob)
     keep = current().numbers().random(data.shape, dtype=np.float32) >= chance

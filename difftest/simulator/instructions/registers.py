@@ -32,16 +32,16 @@ from difftest.simulator.trace import IdentityEnum
 
 
 class Accumulate(IdentityEnum):
-    """``nisa.reduce_cmd``: what an instruction does with its engine's accumulation registers."""
+    """``nisa.reduce_cmd``: the action of an instruction on its engine's accumulation registers."""
 
     IDLE = 0
     RESET = 1
     REDUCE = 2
     RESET_REDUCE = 3
     READ = "read"
-    """Only read out what they hold, as today's dialect does with ``idle`` and a ``reduce_res``."""
+    """Only read the registers, as the current dialect does with ``idle`` and a ``reduce_res``."""
     LOAD_REDUCE = "load_reduce"
-    """Since ``import nki``."""
+    """Available since ``import nki``."""
 
 
 IDENTITIES = {
@@ -53,16 +53,16 @@ IDENTITIES = {
     "abs_max": 0.0,
     "abs_min": np.inf,
 }
-"""What a register holds after a reset, by the operator that reduces into it."""
+"""The value of a register after a reset, by the operator that reduces into it."""
 
 
 def one_a_partition(call: CheckedCall) -> Shape:
-    """The shape of what the registers are read out to: [P, 1]."""
+    """Return the shape of a read of the registers: [P, 1]."""
     return (call.result.shape[0], 1)
 
 
 def reach_of_registers(call: CheckedCall) -> DependenceClass:
-    """Where the registers take part, they take up a whole row."""
+    """Return how results depend on operands: on a whole row if the registers take part."""
     return DependenceClass.ELEMENT if call["reduce_cmd"] is Accumulate.IDLE else DependenceClass.ROW
 
 
@@ -77,7 +77,7 @@ def _shown(command: Accumulate) -> str:
 
 
 def commands(*allowed: Accumulate) -> Rule:
-    """The instruction knows only some commands."""
+    """Require one of the instruction's commands."""
 
     def rule(call: CheckedCall) -> None:
         if call["reduce_cmd"] not in allowed:
@@ -90,12 +90,12 @@ def commands(*allowed: Accumulate) -> Rule:
 
 
 LOADS_NOTHING = commands(*(cmd for cmd in Accumulate if cmd is not Accumulate.LOAD_REDUCE))
-"""For instructions that have no operand to load the registers from."""
+"""For instructions without an operand to load the registers from."""
 
 
 @rule_factory
 def loads(call: CheckedCall, role: str) -> None:
-    """The operand that the registers are loaded from is given for load_reduce, and only then."""
+    """Require the operand for loading the registers with load_reduce, and only then."""
     operand = call[role]
     command = call["reduce_cmd"]
     if (operand is None) is (command is Accumulate.LOAD_REDUCE):
@@ -106,7 +106,7 @@ def loads(call: CheckedCall, role: str) -> None:
 
 
 def read_if_used(call: CheckedCall) -> None:
-    """The registers are read out only by an instruction that uses them."""
+    """Reject a read of the registers by an instruction that does not use them."""
     if call["reduce_cmd"] is Accumulate.IDLE and "reduce_res" in call.destinations:
         rule = "reads the reduction registers only if it uses them"
         did = "was to read registers that it does not use"
@@ -120,11 +120,11 @@ def reduce_into_register(
 ) -> Array | None:
     """Reduce ``values`` along the free axes into an engine's registers, and return those [P, 1].
 
-    Without an operator they add. None if the command is to do nothing.
+    Without an operator they add. Return None for the idle command.
 
     Parameters
     ----------
-    start : for load_reduce what the registers hold first: a number, or float32 [P, 1].
+    start : the registers' first values for load_reduce: a number, or float32 [P, 1].
     """
     if command is Accumulate.IDLE:
         return None
@@ -145,7 +145,7 @@ def reduce_into_register(
 def accumulate_register(
     engine: str, values: Array, op: AluOp | None, command: Accumulate, start: Any = None
 ) -> Array:
-    """:func:`registers` with a command that reduces or resets."""
+    """Run :func:`reduce_into_register` for a command that reduces or resets."""
     name = "add" if op is None else op.name
     lines = rows(as_float(values))
     held = held_before(engine, lines, name, command, start)
@@ -158,9 +158,9 @@ def accumulate_register(
 def held_before(
     engine: str, lines: Array, name: str, command: Accumulate, start: Any = None
 ) -> Array:
-    """The registers beside ``lines`` [P, N]: [P, 1], reset or loaded if the command says so.
+    """Return the registers for ``lines`` [P, N], reset or loaded by the command: [P, 1].
 
-    What is written to the array is written to the registers.
+    The result is a view: writing to it writes to the registers.
     """
     core = current()
     accumulators = core.registers.accumulators
@@ -175,7 +175,7 @@ def held_before(
 
 
 def _reduce_into(held: Array, lines: Array, name: str) -> Array:
-    """Each row of ``lines`` [P, N] reduced, in order, to what its register holds."""
+    """Reduce each row of ``lines`` [P, N], in order, to its register's value."""
     if name == "add":
         return sum_in_order(lines, start=held)
     if name == "multiply":

@@ -1,7 +1,7 @@
 """Rules that instructions share, as functions of a call, with their wording.
 
-A rule raises an :class:`~difftest.simulator.errors.NkiError` where the call breaks it. Those that
-take roles are made: ``same_partitions("data1", "data2")``.
+A rule raises an :class:`~difftest.simulator.errors.NkiError` if the call breaks it. Factories make
+rules for roles: ``same_partitions("data1", "data2")``.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def _tiles(call: CheckedCall, roles: tuple[str, ...]) -> dict[str, Descriptor]:
 
 
 def name_rule(rule: Rule, name: str, roles: tuple[str, ...]) -> Rule:
-    """A made rule with a name of its own, such as ``same_partitions(data1, data2)``."""
+    """Give a made rule a name of its own, such as ``same_partitions(data1, data2)``."""
     assert isinstance(rule, FunctionType)
     rule.__name__ = rule.__qualname__ = f"{name}({', '.join(roles)})"
     return rule
 
 
 def rule_factory(rule: Callable[Concatenate[CheckedCall, P], None]) -> Callable[P, Rule]:
-    """Let a rule with arguments make rules, each with its arguments in its name."""
+    """Turn a rule with arguments into a factory of rules that are named by their arguments."""
 
     def make(*args: P.args, **how: P.kwargs) -> Rule:
         shown = [f"{value}" for value in (*args, *how.values()) if not isinstance(value, bool)]
@@ -55,7 +55,7 @@ _PRODUCTS = {3: "trn2 and later", 4: "trn3 and later"}
 
 @rule_factory
 def needs_generation(call: CheckedCall, version: int) -> None:
-    """The instruction came with a generation of the NeuronCore."""
+    """Require a generation of the NeuronCore."""
     if call.machine.nc_version < version:
         rule = f"needs NeuronCore-v{version}"
         did = f"was called on {call.machine.name}"
@@ -63,8 +63,8 @@ def needs_generation(call: CheckedCall, version: int) -> None:
         raise call.refused(rule, did, received, limit=_PRODUCTS[version])
 
 
-def _partitions_alike(tiles: Mapping[str, Any]) -> str:
-    """What to do about tiles of different partitions."""
+def _partition_remedy(tiles: Mapping[str, Any]) -> str:
+    """Return the remedy for tiles of different partitions."""
     rows = {name: tile.shape[0] for name, tile in tiles.items()}
     larger = max(rows, key=lambda name: rows[name])
     fewest = min(rows.values())
@@ -73,7 +73,7 @@ def _partitions_alike(tiles: Mapping[str, Any]) -> str:
     return f"take as many partitions of {larger}: {larger}[0:{fewest}]"
 
 
-def _alike(
+def _equal_property(
     name: str,
     rule_text: str,
     of: Callable[[Descriptor], object],
@@ -81,7 +81,7 @@ def _alike(
     error: type[NkiError] = ShapeError,
     remedy: str | Callable[[Mapping[str, Any]], str] | None = None,
 ) -> Callable[..., Rule]:
-    """Rules that operands have one and the same ``of``; ``noun`` says of what the values are."""
+    """Return a factory of rules: all operands have the same ``of``, which ``noun`` names."""
 
     def rule(call: CheckedCall, *roles: str) -> None:
         tiles = _tiles(call, roles)
@@ -102,14 +102,14 @@ def _alike(
     return rule_factory(rule)
 
 
-same_partitions = _alike(
+same_partitions = _equal_property(
     "same_partitions",
     "operands with the same number of partitions",
     lambda tile: tile.partitions,
     "{} partitions",
-    remedy=_partitions_alike,
+    remedy=_partition_remedy,
 )
-same_free_size = _alike(
+same_free_size = _equal_property(
     "same_free_size",
     "operands with the same number of elements a partition",
     lambda tile: tile.free_size,
@@ -119,13 +119,13 @@ same_free_size = _alike(
 
 @rule_factory
 def same_elements(call: CheckedCall, *roles: str) -> None:
-    """The operands have the same partitions, and the same number of elements in each."""
+    """Require the same partitions, and the same number of elements in each."""
     same_partitions(*roles)(call)
     same_free_size(*roles)(call)
 
 
 def other_sizes(where: str, tiles: Mapping[str, Any]) -> ShapeError:
-    """The error for tiles that do not broadcast (stub of ``nisa.tensor_tensor``, v2.32.0)."""
+    """Return the error for unequal tile sizes (stub of ``nisa.tensor_tensor``, v2.32.0)."""
     return ShapeError(
         f"{where} takes tiles of the same partitions and elements in each",
         happened=f"{where} got tiles of different sizes",
@@ -133,13 +133,13 @@ def other_sizes(where: str, tiles: Mapping[str, Any]) -> ShapeError:
         remedy="repeat a dimension of size 1 with tensor.broadcast(dim, size), or use "
         "nisa.tensor_scalar for one value in each partition"
         if len({tile.shape[0] for tile in tiles.values()}) == 1
-        else _partitions_alike(tiles),
+        else _partition_remedy(tiles),
     )
 
 
 @rule_factory
 def one_size(call: CheckedCall, *roles: str) -> None:
-    """The tiles have the same partitions, and as many elements in each: they do not broadcast."""
+    """Require tiles of the same partitions and elements a partition: they do not broadcast."""
     tiles = _tiles(call, roles)
     if len({(tile.partitions, tile.size) for tile in tiles.values()}) > 1:
         raise other_sizes(call.name, tiles)
@@ -147,9 +147,10 @@ def one_size(call: CheckedCall, *roles: str) -> None:
 
 @rule_factory
 def arithmetic_in_float32(call: CheckedCall, /, **operands: str) -> None:
-    """An arithmetic operator's tile into an existing dst is float32, which AWS's compiler asks for.
+    """Require float32 tiles for arithmetic operators with an existing dst.
 
-    Its simulator does not. ``operands`` are by the option that has the operator.
+    AWS's compiler requires this, its simulator does not. Each of ``operands`` has
+    the name of its operator's option.
     """
     for option, name in operands.items():
         op = call[option]
@@ -168,39 +169,40 @@ def arithmetic_in_float32(call: CheckedCall, /, **operands: str) -> None:
 
 
 def float32_operands(rules: Iterable[Rule]) -> set[str]:
-    """Return the operands that an instruction's :func:`arithmetic_in_float32` is about."""
+    """Return the operands that an instruction's :func:`arithmetic_in_float32` checks."""
     names = (rule.__name__.rstrip(")").partition("(") for rule in rules)
     kind = arithmetic_in_float32().__name__.partition("(")[0]
     return {name for own, _, listed in names if own == kind for name in listed.split(", ")}
 
 
-same_rank = _alike(
+same_rank = _equal_property(
     "same_rank",
     "operands with the same number of dimensions",
     lambda tile: len(tile.shape),
     "{} dimensions",
     remedy="insert dimensions of size 1 behind the partitions: tile[:, None, :]",
 )
-"""NumPy would align the last dimensions, and so the partitions of one with free elements of the
-other, which no engine does."""
-same_shape = _alike(
+"""NumPy would align the last dimensions, and so one operand's partitions with the other's free
+elements. No engine does this.
+"""
+same_shape = _equal_property(
     "same_shape", "operands of one shape", lambda tile: list(tile.shape), "the shapes {}"
 )
-one_dtype = _alike(
+one_dtype = _equal_property(
     "one_dtype",
     "{roles} of one dtype",
     lambda tile: dtype_name(tile.dtype),
     error=DtypeError,
     remedy="cast one of them by nisa.tensor_copy",
 )
-same_size = _alike(
+same_size = _equal_property(
     "same_size",
     "tensors of the same number of elements",
     lambda tile: tile.size,
     "{} elements",
     remedy="index all of them so that they cover the same elements",
 )
-one_memory = _alike(
+one_memory = _equal_property(
     "one_memory",
     "all its tensors in hbm, or all of them on chip",
     lambda tile: "hbm" if tile.space.is_hbm else tile.space.value,
@@ -212,9 +214,9 @@ one_memory = _alike(
 def one_of(
     option: str, *allowed: Any, says: str, do: str = "", error: type[NkiError] = KernelError
 ) -> Rule:
-    """An option, where there is one, by its name if it has one, is one of those.
+    """Require an option, if given, to be one of the allowed values; an operator counts by its name.
 
-    ``says`` is the rule in words; ``do`` what the call was to do by an operator.
+    ``says`` is the rule in words. ``do`` is the action of an operator, for the error.
     """
 
     def rule(call: CheckedCall) -> None:
@@ -229,7 +231,7 @@ def one_of(
 
 @rule_factory
 def not_both_in_psum(call: CheckedCall, *roles: str) -> None:
-    """At most one of two inputs lies in PSUM, which has one read port for them."""
+    """Allow at most one of two inputs in PSUM, which has one read port for them."""
     tiles = _tiles(call, roles)
     if sum(tile.space is Space.PSUM for tile in tiles.values()) > 1:
         rule = "takes two inputs that are not both in PSUM"
@@ -241,7 +243,7 @@ def not_both_in_psum(call: CheckedCall, *roles: str) -> None:
 
 
 def no_gpsimd_in_psum(call: CheckedCall) -> None:
-    """The GpSimd Engine cannot access PSUM."""
+    """Reject tensors in PSUM, which the GpSimd Engine cannot access."""
     if call.engine is not Engine.GPSIMD:
         return
     for role, tile in {**call.tiles, **call.destinations}.items():
@@ -257,7 +259,7 @@ def no_gpsimd_in_psum(call: CheckedCall) -> None:
 
 @rule_factory
 def of_integers(call: CheckedCall, option: str) -> None:
-    """A bitvec operator takes integers, and makes them."""
+    """Require integers as operands and result of a bitvec operator."""
     if not call[option].bitvec:
         return
     dtypes = {name: tile.dtype for name, tile in call.tiles.items()}
@@ -275,7 +277,7 @@ def of_integers(call: CheckedCall, option: str) -> None:
 
 @rule_factory
 def binary(call: CheckedCall, *options: str) -> None:
-    """The operators take two operands."""
+    """Require operators with two operands."""
     for name in options:
         if call[name].unary:
             rule = "takes a binary operator"
@@ -285,13 +287,13 @@ def binary(call: CheckedCall, *options: str) -> None:
 
 
 def can_reduce(option: str) -> Rule:
-    """The operator, where there is one, can reduce."""
+    """Require an operator, if given, that can reduce."""
     names = sorted(op.name for op in ALU_OPS.values() if op.reduction)
     return one_of(option, *names, says="takes an operator that can reduce", do="reduce with")
 
 
 def limits(call: CheckedCall, *cases: tuple[object, str, str]) -> None:
-    """Raise LimitError for the first case that is true: its rule, and what was received."""
+    """Raise LimitError for the first true case, with its rule and the received value."""
     for wrong, text, received in cases:
         if wrong:
             happened = f"{call.name} got {received}"
@@ -300,7 +302,7 @@ def limits(call: CheckedCall, *cases: tuple[object, str, str]) -> None:
 
 @rule_factory
 def arithmetic(call: CheckedCall, *options: str) -> None:
-    """No operator is a bitvec one."""
+    """Reject bitvec operators."""
     takes = "arithmetic operators" if len(options) > 1 else "an arithmetic operator"
     for name in options:
         op: AluOp | None = call[name]
@@ -312,7 +314,7 @@ def arithmetic(call: CheckedCall, *options: str) -> None:
 
 @rule_factory
 def vector_ops(call: CheckedCall, *options: str) -> None:
-    """The operators are the Vector Engine's."""
+    """Require operators of the Vector Engine."""
     for op in (call[name] for name in options):
         if Engine.VECTOR not in op.engines:
             rule = "runs on the Vector Engine"
@@ -324,7 +326,7 @@ def vector_ops(call: CheckedCall, *options: str) -> None:
 
 @rule_factory
 def one_kind(call: CheckedCall, *options: str) -> None:
-    """Operators of one instruction are all bitvec, or all arithmetic."""
+    """Require that the operators of one instruction are all bitvec, or all arithmetic."""
     ops = [call[name] for name in options if call[name] is not None]
     if len({op.bitvec for op in ops}) > 1:
         rule = "takes operators both bitvec or both arithmetic"

@@ -1,4 +1,4 @@
-"""Search and gather within partitions: max8 and kin, local_gather, shuffles (``nki.isa``)."""
+"""Search and gather within partitions: max8 and its companions, local_gather, shuffles."""
 
 from __future__ import annotations
 
@@ -39,17 +39,18 @@ INDEX_DTYPES = (UINT16, UINT32)
 SEQUENCE_DTYPES = (np.dtype(np.float32), np.dtype(np.int32))
 GATHER_WIDTHS = (1, 2, 4, 8, 16, 32)
 _COLUMNS = 256
-"""Into so many columns max8 folds long rows; a fourth to a half of the time of a sort."""
+"""The columns into which max8 folds long rows: this takes a fourth to a half of a sort's time."""
 _WORTH_FOLDING = 4
 KEEP = 255
-"""nc_stream_shuffle leaves a partition alone whose mask entry is this."""
+"""The mask entry of nc_stream_shuffle that leaves a partition unchanged."""
 
 
 @rule_factory
 def length(call: CheckedCall, role: str, *, at_least_eight: bool) -> None:
-    """The elements a partition, and the dimensions, that the eight-value instructions take.
+    """Limit the elements a partition, and the dimensions, of the eight-value instructions.
 
-    Dimensions: 5 at v2.26.0, 3 at v2.32.0 and 2 of dst there; nc_match_replace8 has no limit.
+    The dimensions are at most 5 at v2.26.0, 3 at v2.32.0, and 2 for dst there. nc_match_replace8
+    is unlimited.
     """
     lowest, maximum = call.machine.max8_range
     minimum = lowest if at_least_eight else 1
@@ -93,10 +94,10 @@ def max8(call: CheckedCall, src: Array) -> Array:
 
 
 def _candidates(lines: Array) -> Array:
-    """Elements of each row among which its 8 largest are: of a long row the best 8 columns' alone.
+    """Return elements of each row that include its 8 largest: for a long row, its best 8 columns.
 
-    A row is folded into columns; each of the 8 largest lies in one of the 8 columns whose own
-    largest elements are the largest.
+    A row is folded into columns. Each of the 8 largest is in one of the 8 columns with the largest
+    maxima.
     """
     partitions, length = lines.shape
     depth = length // _COLUMNS
@@ -109,7 +110,7 @@ def _candidates(lines: Array) -> Array:
 
 
 def ranks_of(vals: Array, *, backwards: bool) -> Array:
-    """For each of 8 values how many equal ones match before it: the place that it takes."""
+    """Return, for each of 8 values, the number of equal values that match before it."""
     equal = vals[:, :, None] == vals[:, None, :]
     earlier = np.tri(EIGHT, k=-1, dtype=np.bool_)
     return np.asarray((equal & (earlier.T if backwards else earlier)).sum(axis=2))
@@ -119,10 +120,10 @@ def ranks_of(vals: Array, *, backwards: bool) -> Array:
 def matches(
     data: Array, vals: Array, call: CheckedCall, *, missing: int | None, backwards: bool = False
 ) -> Array:
-    """For each partition the 8 places; of a value that is not there ``missing``.
+    """Return the 8 places for each partition; ``missing`` for a value that is not in the data.
 
-    With ``missing`` None that has no defined result. ``backwards`` lets the last of equal values
-    take the first place.
+    If ``missing`` is None, such a place is undefined. With ``backwards`` the last of equal values
+    takes the first place.
     """
     lines = as_float(rows(data))
     wanted = as_float(rows(vals))
@@ -164,8 +165,8 @@ def matches(
 def nc_find_index8(call: CheckedCall, data: Array, vals: Array) -> Array:
     """The index of each of 8 values in its partition; duplicates take successive places.
 
-    The index of a value that is not there has all bits set if ``all_ones`` (as v2.32.0 spells it),
-    else it is undefined.
+    For a missing value all bits are set if ``all_ones`` (as v2.32.0 spells it); else the index is
+    undefined.
     """
     missing = int(np.iinfo(call.result.dtype).max) if call["all_ones"] else None
     return matches(data, vals, call, missing=missing)
@@ -210,7 +211,7 @@ def nc_match_replace8(
 
 
 def _used(call: CheckedCall) -> int:
-    """The indices that each GpSimd core uses."""
+    """Return the number of indices that each GpSimd core uses."""
     count: int | None = call["num_valid_indices"]
     return _available(call) if count is None else count
 
@@ -260,7 +261,7 @@ def _gatherable(call: CheckedCall) -> None:
     reach=DependenceClass.TILE,
 )
 def local_gather(call: CheckedCall, src_buffer: Array, index: Array) -> Array:
-    """Gather within each 16 partitions at indices that they hold: [P, indices, elements]."""
+    """Gather within each 16 partitions at their own indices: [P, indices, elements]."""
     lanes = call.machine.gpsimd_core_partitions
     width = call["num_elem_per_idx"]
     used = _used(call)
@@ -294,11 +295,11 @@ def gather_flattened(call: CheckedCall, indices: Array, data: Array) -> Array:
 
 
 def taken_along_rows(call: CheckedCall, data: Array, indices: Array, rule: str) -> Array:
-    """``data[p, indices[p, i]]``, the free axes of each taken as one.
+    """Return ``data[p, indices[p, i]]``, with the free axes of each flattened.
 
     Raises
     ------
-    OutOfBoundsError : an index lies beyond the row, against ``rule``.
+    OutOfBoundsError : an index is beyond the row; ``rule`` is the broken rule.
     """
     lines = rows(data)
     places = rows(indices).astype(np.int64)
@@ -316,7 +317,8 @@ def taken_along_rows(call: CheckedCall, data: Array, indices: Array, rule: str) 
 
 
 def _shuffle_mask(call: CheckedCall) -> None:
-    quadrant, order = call.machine.shuffle_quadrant, list(call["shuffle_mask"])
+    quadrant = call.machine.shuffle_quadrant
+    order = list(call["shuffle_mask"])
     if len(order) != quadrant or any(not (0 <= k < quadrant or k == KEEP) for k in order):
         rule = f"takes a list of {quadrant} partitions"
         did = f"got a shuffle_mask of {len(order)} numbers"
@@ -325,7 +327,7 @@ def _shuffle_mask(call: CheckedCall) -> None:
 
 
 def _shuffle_starts(call: CheckedCall) -> None:
-    """Whole quadrants begin where the hardware can address so many of them."""
+    """Require whole quadrants to begin where the hardware can address their number."""
     quadrant = call.machine.shuffle_quadrant
     sides = {"src": call["src"], "dst": call.destinations["dst"]}
     quadrants = max(-(-side.partitions // quadrant) for side in sides.values())

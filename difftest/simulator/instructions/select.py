@@ -50,11 +50,11 @@ from difftest.simulator.trace import Engine, Purpose
 RANGE_COMPARISONS = ("equal", "less", "less_equal", "greater", "greater_equal")
 COMPARISONS = tuple(op.name for op in ALU_OPS.values() if op.comparison and not op.unary)
 AFFINE_DTYPES = (*FLOATS, *map(np.dtype[Any], ("int8", "uint8", "int16", "uint16")))
-"""Dtypes that affine_select takes and makes (AWS: nki.isa.affine_select)."""
+"""The dtypes of affine_select's operands and results (AWS: nki.isa.affine_select)."""
 PREDICATE_DTYPES = tuple(map(np.dtype[Any], ("int8", "uint8", "int16", "uint16", "bool")))
 SELECTED_DTYPES = tuple(d for d in DTYPES if d != TFLOAT32 and d not in WIDE_INTEGERS)
 _EXACT_INDEX = 2**24
-"""range_select compares indices in float32, exact up to here."""
+"""range_select compares indices in float32, which is exact up to this limit."""
 _FILL = float(np.finfo(np.float32).min)
 
 
@@ -62,7 +62,7 @@ _FILL = float(np.finfo(np.float32).min)
 
 
 def _predicate_repeats(call: CheckedCall) -> None:
-    """The predicate has a value for each element, or repeats."""
+    """Require a predicate with a value for each element, or one that repeats."""
     shape = call["on_true_tile"].shape
     walked = call["pred"].shape
     if call.into_existing and math.prod(walked) == math.prod(shape):
@@ -79,7 +79,7 @@ def _predicate_repeats(call: CheckedCall) -> None:
 
 @functools.lru_cache(maxsize=16)
 def _mask(compute: Any, shape: Shape, start: int, steps: Shape) -> Array:
-    """Where an affine expression holds: a kernel asks the same of each head, and the exact run."""
+    """Return where an affine expression is true; cached, because heads and exact runs repeat it."""
     mask: Array = compute(Index(shape, start, steps).array(), 0)
     return mask
 
@@ -106,7 +106,7 @@ def affine_select(
 ) -> Array:
     """``dst = on_true_tile`` where an affine expression compares with 0, else a constant."""
     chosen = _mask(call["cmp_op"].compute, pred.shape, pred.start, pred.steps)
-    if chosen.size == on_true_tile.size:  # else it repeats
+    if chosen.size == on_true_tile.size:  # otherwise it repeats
         chosen = chosen.reshape(on_true_tile.shape)
     return np.where(chosen, as_float(on_true_tile), as_constant(on_false_value))
 
@@ -128,7 +128,7 @@ _KEEPS_THE_LARGEST = one_of(
 
 
 def _in_range(call: CheckedCall, data: Array, bound0: Array, bound1: Array) -> Array:
-    """Where the free index lies between the bounds of its partition."""
+    """Return where the free index is between the bounds of its partition."""
     places = np.arange(data[0].size) if call.places is None else call.places
     index = (call["range_start"] + places.astype(np.float32)).reshape(1, *data.shape[1:])
     low, high = (column(bound, data.ndim) for bound in (bound0, bound1))
@@ -166,7 +166,7 @@ def _in_range(call: CheckedCall, data: Array, bound0: Array, bound1: Array) -> A
 def range_select(
     call: CheckedCall, on_true_tile: Array, bound0: Array, bound1: Array
 ) -> tuple[Array, Array | None]:
-    """``dst = on_true_tile`` where the free index lies between two bounds; NeuronCore-v3 on."""
+    """``dst = on_true_tile`` where the free index is between two bounds; NeuronCore-v3 on."""
     values = as_float(on_true_tile)
     chosen = _in_range(call, values, bound0, bound1)
     result = np.where(chosen, values, np.float32(call["on_false_value"]))
@@ -218,7 +218,7 @@ def select_reduce(
 
 
 def _chosen(call: CheckedCall) -> Result:
-    """Shapes broadcast; the dtype is the promotion of both sides, or of the one that is a tile."""
+    """Return the result: shapes broadcast; the dtype is the only tile's, or a promotion."""
     shape = call["condition"].shape
     sides = [call[name] for name in ("x", "y")]
     tiles = [side for side in sides if isinstance(side, Descriptor)]

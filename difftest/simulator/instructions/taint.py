@@ -1,9 +1,8 @@
-"""Machine values with marks as array-likes: on them a record's meaning says what follows from what.
+"""Machine values with marks as array-likes: a record's meaning, applied to them, gives dependences.
 
-A mark says from which operands' undefined elements an element follows. So one run of the meaning
-gives the values, and which of them are not defined either. A result follows from all that it was
-computed from, also where the values cancel; but for what a logical or bitwise operator decides by
-its other side.
+A mark names the operands whose undefined elements an element depends on. So one run of the meaning
+gives both the values and their undefined elements. A result depends on all of its inputs, also if
+values cancel. The exception is a logical or bitwise operator decided by its other side.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from difftest.simulator.dtypes import Array
 from difftest.simulator.lifted import STEPS, Lifted
 
 TAINT_DTYPE = np.dtype(np.int64)
-"""Of marks, which are bits: one for each operand's place, and each kind of what is not defined."""
+"""The dtype of marks. A mark is a bit for an operand's place and a kind."""
 _KIND = 31
 UNWRITTEN_BITS = (1 << _KIND) - 1
-"""The marks of what nothing wrote."""
+"""The marks of unwritten elements."""
 MASKED_BITS = UNWRITTEN_BITS << _KIND
-"""Those of what masks left out."""
+"""The marks of masked-out elements."""
 REGISTERS = _KIND - 1
-"""The place of an engine's registers, beside those of the operands."""
+"""The place of an engine's registers, after the operands' places."""
 
 _DECISIVE: dict[Any, Callable[[Any], Any]] = {
     np.logical_and: np.logical_not,
@@ -33,16 +32,16 @@ _DECISIVE: dict[Any, Callable[[Any], Any]] = {
     np.bitwise_and: lambda side: side == 0,
     np.bitwise_or: lambda side: np.invert(side) == 0,
 }
-"""Which values of one side decide, whatever the other one is."""
+"""The values of one side that decide the result, whatever the other side."""
 
 
 class TaintSink(Protocol):
-    """What marks tell of an instruction (:class:`.definedness.UndefinedOperands`).
+    """A receiver of an instruction's marks (:class:`.definedness.UndefinedOperands`).
 
     Attributes
     ----------
-    named : the marks of what names elements.
-    decided : the marks of what decides, so that everything follows from it.
+    named : the marks of indices.
+    decided : the marks of decisions; all results depend on them.
     """
 
     named: int
@@ -50,12 +49,12 @@ class TaintSink(Protocol):
 
 
 def taint_bit(place: int, kind: int) -> int:
-    """That of an operand by its place."""
+    """Return the mark of an operand by its place."""
     return (kind & -kind) << place
 
 
 def taint_bits(plane: Array) -> int:
-    """The marks that a plane has somewhere."""
+    """Return the union of a plane's marks."""
     return int(np.bitwise_or.reduce(plane, axis=None))
 
 
@@ -75,7 +74,7 @@ def _one_plane(operands: Sequence[Any]) -> Any:
 
 
 class TaintedArray(Lifted):
-    """Values of a machine, and a plane of their marks."""
+    """A machine's values, with a plane of marks."""
 
     __slots__ = ("reads", "taint", "values")
 
@@ -104,7 +103,7 @@ class TaintedArray(Lifted):
         return self._made(self.values.astype(dtype), self.taint)
 
     def view(self, dtype: Any) -> TaintedArray:
-        """The same bits as another dtype of their size."""
+        """Return the same bits as another dtype of their size."""
         return self._made(self.values.view(dtype), self.taint)
 
     def settled(self) -> Array:
@@ -113,7 +112,7 @@ class TaintedArray(Lifted):
         return values
 
     def max(self) -> Any:
-        """The largest of what names elements: whether it is inside."""
+        """Return the largest value, for a bounds check of indices."""
         self.reads.named |= taint_bits(self.taint)
         return self.values.max()
 
@@ -132,7 +131,7 @@ class TaintedArray(Lifted):
         return self._made(ufunc(*sides), plane)
 
     def _product(self, left: Array, right: Array) -> TaintedArray:
-        """Of a product the marks alone: who makes one writes its values itself."""
+        """Return the marks of a product; its values are written elsewhere."""
         by_row = np.bitwise_or.reduce(left, axis=1)
         by_column = np.bitwise_or.reduce(right, axis=0)
         plane = by_row[:, None] | by_column
@@ -156,7 +155,7 @@ class TaintedArray(Lifted):
     def mean(self, axis: int, dtype: Any = None) -> TaintedArray:
         return self._made(self.values.mean(axis=axis, dtype=dtype), self._all(axis))
 
-    # -- other functions of NumPy's ----------------------------------------------------------------
+    # -- other NumPy functions ---------------------------------------------------------------------
 
     def do_where(self, condition: Any, yes: Any, no: Any) -> TaintedArray:
         chosen = _values(condition)
@@ -178,7 +177,7 @@ class TaintedArray(Lifted):
     def _ordered(
         self, order: Any, array: TaintedArray, axis: int, kind: Any = None
     ) -> TaintedArray:
-        """Any element may come to lie at each place."""
+        """Order an array; each place may get any element, so it gets all marks."""
         plane = array._all(axis, keepdims=True)
         return self._made(order(array.values, axis=axis, kind=kind), plane)
 
@@ -216,18 +215,18 @@ class TaintedArray(Lifted):
     def do_matches(
         self, data: TaintedArray, vals: TaintedArray, *how: Any, **options: Any
     ) -> TaintedArray:
-        """Each place follows from all of its row; a row that nothing wrote finds nothing."""
+        """Find places, which depend on their whole row; an unwritten row finds nothing."""
         lines = [side.taint.reshape(len(side), -1) for side in (data, vals)]
         plane = np.bitwise_or.reduce(np.concatenate(lines, axis=1), axis=1, keepdims=True)
         lost = (plane[:, 0] & UNWRITTEN_BITS) != 0
         if lost.all():
             return self._made(np.zeros(vals.shape, np.int64), plane)
-        rows = np.where(lost, np.argmin(lost), np.arange(len(lost)))  # another one in its place
+        rows = np.where(lost, np.argmin(lost), np.arange(len(lost)))  # another row in its place
         places = STEPS["matches"](data.values[rows], vals.values[rows], *how, **options)
         return self._made(places, plane)
 
     def do_quantized(self, groups: TaintedArray, dtype: Any) -> tuple[TaintedArray, TaintedArray]:
-        """All elements of a group follow from each of them, by its scale."""
+        """Quantize groups; each element depends on its whole group, by the common scale."""
         packed, exponents = STEPS["quantized"](groups.values, dtype)
         plane = groups._all((1, 3))
         return self._made(packed, plane[:, None, :]), self._made(exponents, plane)
@@ -236,4 +235,5 @@ class TaintedArray(Lifted):
 _BY_ELEMENT = frozenset(
     ("activated", "check_range", "in_integers", "multiply_add", "rounded_integers", "rsqrt")
 )
-"""Steps whose results follow from the operands' elements at their places; or have none."""
+"""Steps whose results depend only on the operands' elements at the same place, or without results.
+"""

@@ -1,4 +1,4 @@
-"""Values on their way through an engine: dtypes, float32, columns that broadcast, and sums."""
+"""Values inside an engine: dtypes, float32, columns that broadcast, and sums."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from difftest.simulator.lifted import step
 from difftest.simulator.tile import Tile
 
 FLOAT64 = np.dtype(np.float64)
-"""No dtype of the machine: for what must not be rounded on the way."""
+"""Not a dtype of the machine: for values that must not be rounded."""
 
 
 def as_float(values: Array) -> Array:
-    """On-chip elements as the float32 that arithmetic works in; float64 asks for what is exact."""
+    """Return on-chip elements as float32, the dtype of arithmetic; float64 stays exact."""
     if values.dtype == FLOAT32 or values.dtype == FLOAT64:
         return values
     need_arithmetic(values.dtype)
@@ -46,7 +46,7 @@ def as_float(values: Array) -> Array:
 
 
 def added(terms: Sequence[Array], dtype: DType) -> Array:
-    """The sum of elements in float32, in order, which a DMA rounds to ``dtype``."""
+    """Return the sum of elements in float32, in order, which a DMA rounds to ``dtype``."""
     total = as_float(terms[0])
     for term in terms[1:]:
         total = total + as_float(term)
@@ -56,25 +56,25 @@ def added(terms: Sequence[Array], dtype: DType) -> Array:
 
 
 def column(vector: Array, ndim: int) -> Array:
-    """A vector with one element in each partition, shaped to broadcast against ``ndim`` axes."""
+    """Return a vector, one element a partition, in a shape that broadcasts over ``ndim`` axes."""
     return vector if vector.ndim == ndim else vector.reshape(vector.shape[:1] + (1,) * (ndim - 1))
 
 
 def rows(values: Array) -> Array:
-    """The free axes as one: [partitions, elements]."""
+    """Return values with one free axis: [partitions, elements]."""
     return values if values.ndim == 2 else values.reshape(values.shape[0], -1)
 
 
 _AT_A_TIME = 2**17
-"""Elements for which a workspace is kept."""
+"""The number of elements processed in one workspace."""
 
 
 _workspace = threading.local()
-"""Memory for what is thrown away at once, which to allocate each time takes longer than to use."""
+"""Memory for temporary values: allocating it each time takes longer than using it."""
 
 
 def _wide(shape: tuple[int, ...]) -> Array:
-    """A float64 array whose elements are of no account, until the next one of this thread."""
+    """Return a float64 array of arbitrary values, valid until this thread's next call."""
     size = math.prod(shape)
     kept = getattr(_workspace, "wide", None)
     if kept is None or kept.size < size:
@@ -84,34 +84,34 @@ def _wide(shape: tuple[int, ...]) -> Array:
 
 @step
 def sum_in_order(lines: Array, start: Array | None = None) -> Array:
-    """The sum of each row of float32 ``lines`` [P, N] from its first element to its last: [P].
+    """Return the sum of each row of float32 ``lines`` [P, N], first element to last: [P].
 
-    ``start`` [P] is what the sum begins with. Engines add so: a float32 ``tensor_reduce`` of 128
-    elements on trn1 (NKI 0.6) gave the bits of a sum from left to right in 4096 of 4096 rows, in
-    four published runs, where NumPy's sum in pairs differs in 78 % of them. Longer rows are assumed
-    to be added in the same way.
+    ``start`` [P] is the sum's first value. Engines add in this order: a float32 ``tensor_reduce``
+    of 128 elements on trn1 (NKI 0.6) gave the bits of a left-to-right sum in 4096 of 4096 rows, in
+    four published runs. NumPy's pairwise sum differs in 78 % of them. Longer rows are assumed to
+    behave in the same way.
     """
     if start is not None and (start.any() or np.signbit(start).any()):
         lines = np.concatenate([start[:, None], lines], axis=1)
         start = None
-    # NumPy adds in pairs, but subtracts in order; rounding to nearest even knows no sign.
+    # NumPy adds in pairs, but subtracts in order; rounding to nearest even ignores the sign.
     result: Array = 0 - np.subtract.reduce(lines, axis=1, initial=0)
     if start is None and not result.all():
-        result[(result == 0) & np.signbit(lines).all(axis=1)] = -0.0  # nothing but -0.0
+        result[(result == 0) & np.signbit(lines).all(axis=1)] = -0.0  # all terms are -0.0
     return result
 
 
 @step
 def multiply_add(values: Array, factor: Any, shift: Array) -> Array:
-    """``values * factor + shift`` for float32, rounded once, as a fused multiply-add rounds.
+    """Return ``values * factor + shift`` for float32, rounded once as a fused multiply-add.
 
-    The product of two float32 numbers is exact in float64. The sum is rounded to float64 and then
-    to float32: twice, which differs from once only where the first lands on the middle between two
-    float32 numbers.
+    The product of two float32 numbers is exact in float64. The sum is rounded twice: to float64,
+    then to float32. This differs from one rounding only if the first one gives a midpoint between
+    two float32 numbers.
 
     Parameters
     ----------
-    factor : a float32 number, or [P, 1, ...] as ``shift`` is, of as many axes as ``values``.
+    factor : a float32 number, or [P, 1, ...] like ``shift``, with as many axes as ``values``.
     """
     result = np.empty(values.shape, values.dtype)
     step = max(1, _AT_A_TIME // max(1, math.prod(values.shape[1:])))
@@ -129,7 +129,7 @@ def multiply_add(values: Array, factor: Any, shift: Array) -> Array:
 
 _UINT8 = np.dtype(np.uint8)
 _WIDEST = 8
-"""Bytes of the dtypes that only the host has."""
+"""The itemsize of dtypes that only the host has."""
 
 _RANK: dict[np.dtype[Any], int] = {
     FLOAT8_E4M3: 0,
@@ -140,12 +140,12 @@ _RANK: dict[np.dtype[Any], int] = {
     FLOAT32: 3,
 }
 _WIDENED: dict[int, np.dtype[Any]] = {0: BFLOAT16, 1: FLOAT32}
-"""Two different floats of one rank: neither holds the other, so a wider type does."""
+"""The result for two different floats of one rank: neither holds the other, so it is wider."""
 
 
 @lru_cache(maxsize=256)
 def promote_dtypes(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype of an arithmetic result with operands of dtypes ``a`` and ``b``."""
+    """Return the dtype of an arithmetic result with operands of dtypes ``a`` and ``b``."""
     need_arithmetic(a)
     need_arithmetic(b)
     if is_float(a) and is_float(b):
@@ -161,10 +161,10 @@ def promote_dtypes(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def scalar_dtype(value: object) -> np.dtype[Any]:
-    """The dtype of a scalar: a NumPy scalar its own; bool uint8, int int32, float float32.
+    """Return a scalar's dtype: a NumPy scalar's own; bool uint8, int int32, float float32.
 
-    NumPy's 64-bit scalars (what ``np.sqrt(128)`` gives) have no dtype on the hardware; they count
-    as Python's numbers.
+    NumPy's 64-bit scalars, such as ``np.sqrt(128)``, lack a dtype on the hardware. They count as
+    Python numbers.
     """
     return _counts_as(type(value))
 
@@ -180,22 +180,22 @@ def _counts_as(kind: type) -> np.dtype[Any]:
 
 
 def operand_dtype(operand: Descriptor | type) -> np.dtype[Any]:
-    """The dtype of an operand of a call: a tile's, or what its type of number counts as."""
+    """Return the dtype of a call's operand: a tile's, or the dtype for its type of number."""
     return operand.dtype if isinstance(operand, Descriptor) else _counts_as(operand)
 
 
 def quotient_dtype(*operands: object) -> np.dtype[Any]:
-    """The dtype of ``nl.divide``'s result: :func:`promote`'s, float32 for integers.
+    """Return the dtype of ``nl.divide``'s result: :func:`promote`'s, but float32 for integers.
 
     The page of nl.divide gives NumPy's divide as its meaning, whose quotient of integers is a
-    fraction; its sentence on ``dtype`` is the one that all functions share, nl.equal included.
+    fraction. Its sentence on ``dtype`` is common to all functions, nl.equal included.
     """
     promoted = promote(*operands)
     return promoted if is_float(promoted) else FLOAT32
 
 
 def promote(*operands: object) -> np.dtype[Any]:
-    """The dtype of an arithmetic result over tiles and scalars."""
+    """Return the dtype of an arithmetic result over tiles and scalars."""
     dtypes = [op.dtype if isinstance(op, Tile) else scalar_dtype(op) for op in operands]
     result: np.dtype[Any] = reduce(promote_dtypes, dtypes)
     return result

@@ -1,8 +1,8 @@
-"""The oracle of a launch: what it follows, and where the simulator parts from it.
+"""The oracle of a launch: it follows the instructions and compares their results.
 
-Each instruction is judged by itself. Where the documentation leaves something open (the order of a
-product's sum, the last places of a curved function) the oracle allows for it and goes on with the
-simulator's values. What nothing wrote is not compared.
+Each instruction is judged alone. The documentation leaves some results open, such as the order of a
+product's sum or the last places of a curved function. There the oracle accepts a difference and
+continues with the simulator's values. Unwritten elements are not compared.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
 
 TAKEN = dict.fromkeys(("rand", "rand2", "rng"), "the numbers are the launch's own")
-"""Records without a literal meaning, and why: the oracle goes on with what they wrote."""
+"""Records without a literal meaning, and the reasons: the oracle takes over their results."""
 require_rules({**MEANINGS, **TAKEN}, "the oracle has neither a meaning nor a reason to have none")
 
 
 class Oracle(Follower):
-    """What follows one launch."""
+    """A follower of one launch: it executes each instruction literally."""
 
     name = "oracle"
     followed = staticmethod(tracked)
@@ -55,7 +55,7 @@ class Oracle(Follower):
     def __init__(self) -> None:
         self._tensors: WeakValueDictionary[int, LiteralTensor] = WeakValueDictionary()
         self._kept: list[LiteralTensor] = []
-        """Tensors in HBM, to which a kernel may come back when it has no name for them."""
+        """Tensors in HBM, which a kernel may use again after it has dropped their names."""
         self._placed: dict[Any, LiteralMemory] = {}
         self._registers: dict[Any, dict[str, Array]] = {}
         self._where: Array | None = None
@@ -63,14 +63,14 @@ class Oracle(Follower):
     # -- tensors -----------------------------------------------------------------------------
 
     def tensor(self, storage: Any) -> Literal:
-        """All of a tensor; of a new one what the launch was given is copied."""
+        """Return all of a tensor; copy the launch's data into a new one."""
         number = storage.allocation.id
         held = self._tensors.get(number)
         if held is None:
             held = self._tensors[number] = self._held(storage)
             if storage.in_hbm:
                 self._kept.append(held)
-            if storage.allocation.location is None:  # no line of the kernel made it
+            if storage.allocation.location is None:  # no line of the kernel allocated it
                 data = np.ascontiguousarray(storage.data).view(host_dtype(held.dtype))
                 held.whole.store(data.reshape(held.shape))
         return held.whole
@@ -96,27 +96,27 @@ class Oracle(Follower):
         return LiteralTensor(memory, base, row, pitch, allocation, on_chip=on_chip)
 
     def wrote(self, tile: Any) -> None:
-        """Go on with what something else than an instruction with a meaning wrote."""
+        """Take over the simulator's values of a tile written without a literal meaning."""
         literal = literal_of(tile)
         literal.store(_elements(tile, literal), _written(tile))
 
     def beside(self, core: Any) -> Oracle:
-        """What follows another core of the launch: the same memory, registers of its own."""
+        """Return the follower of another core of the launch: same memory, its own registers."""
         other = copy.copy(self)
         other._registers = {}
         return other
 
     def happened(self, opcode: str, writes: Sequence[Any], reads: Sequence[Any]) -> None:
-        """Of an effect the simulator's values hold."""
+        """Take over the simulator's values from an effect."""
         for tile in writes:
             self.wrote(tile)
 
     def array(self, tensor: Any) -> Array:
-        """What a tensor holds, as an array of its dtype."""
+        """Return the values of a tensor as an array of its dtype."""
         return literal_of(tensor).read().view(tensor.dtype)
 
     def outputs(self, returned: list[Any], outputs: Any) -> Any:
-        """The returned tensors as the oracle has them, and what nothing wrote of each."""
+        """Return the returned tensors in the oracle, each with a mask of unwritten elements."""
         arrays = []
         for tensor, (_, missing) in zip(returned, outputs, strict=True):
             gaps = ~literal_of(tensor).touched()
@@ -127,17 +127,17 @@ class Oracle(Follower):
     # -- instructions ------------------------------------------------------------------------
 
     def before(self, call: Any, issued: InstructionUse) -> None:
-        self._where = issued.where  # of which a meaning may choose
-        # Afterwards what it writes may lie among what it has read.
+        self._where = issued.where  # a meaning may choose some of these elements
+        # Afterwards its results may overlap its operands.
         self._complete = all(map(_is_written, (issued.left_of or issued).operands))
 
     def after(self, call: Any, issued: InstructionUse) -> None:
-        """Judge what it wrote, unless it is a part of what is judged as a whole."""
+        """Judge an instruction's results, unless it is part of a larger instruction."""
         if issued.left_of is None:
             self.whole(call, issued, self._where)
 
     def whole(self, call: Any, issued: InstructionUse, kept: Array | None) -> None:
-        """Judge what an instruction wrote: ``kept`` are a mask's bools over what it walks."""
+        """Judge the results of an instruction; ``kept`` are a mask's bools over its iterations."""
         with np.errstate(all="ignore"):
             operands = issued.operands
             targets = (issued.dst, *issued.others)
@@ -167,22 +167,22 @@ class Oracle(Follower):
                     continue
                 shape = literal.places.shape
                 product = record.name.startswith("nc_matmul")
-                kept = use.over(shape) if result.kept is None else _fitted(result.kept, shape)
+                kept = use.over(shape) if result.kept is None else _reshape(result.kept, shape)
                 kept = kept & (literal.places >= 0)
-                elements = _fitted(result.values, shape)
+                elements = _reshape(result.values, shape)
                 elements = elements if result.is_cast else round_literal(elements, literal.dtype)
                 literal.store(elements, kept, product=product)
-                slack = None if result.slack is None else _fitted(result.slack, shape)
+                slack = None if result.slack is None else _reshape(result.slack, shape)
                 put.append((role, tile, literal, kept, slack))
-            for target in put[::-1]:  # of two that overlap the last one holds
+            for target in put[::-1]:  # where two targets overlap, the last one holds
                 _compare(call.title, target, complete=complete)
 
 
 def _compare(title: str, target: Any, *, complete: bool) -> None:
-    """Compare with what the simulator wrote; of operands that are ``complete`` nothing is lost."""
+    """Compare with the simulator; ``complete`` operands leave no result unwritten."""
     role, tile, literal, kept, slack = target
     if isinstance(tile, IndirectTile) or (literal.places < 0).any():
-        # Where it wrote is what is judged: the whole tensor is compared.
+        # The written places are under judgement too, so compare the whole tensor.
         tile = current().tile._whole(getattr(tile, "_base", tile)._storage)
         literal = literal_of(tile)
         slack = None
@@ -195,7 +195,7 @@ def _compare(title: str, target: Any, *, complete: bool) -> None:
         lost = kept & ~written
         kept = kept & written
         if lost.any() and complete and np.unique(literal.places).size == literal.places.size:
-            raise _parted(title, role, actual, expected, lost, "were not written")
+            raise _mismatch(title, role, actual, expected, lost, "were not written")
         literal.store(np.full(actual.shape, poison_element(literal.dtype)), lost)
         literal.touch(lost, written=False)
     other = kept & ~_same(actual, expected)
@@ -204,18 +204,18 @@ def _compare(title: str, target: Any, *, complete: bool) -> None:
         literal.store(actual, other & ~wrong, product=title.startswith("nc_matmul"))
         other = wrong
     if other.any():
-        raise _parted(title, role, actual, expected, other)
+        raise _mismatch(title, role, actual, expected, other)
 
 
 def _operand(operand: Any) -> Any:
-    """An operand as the oracle reads it: what a view names, an index's values, or a number."""
+    """Return an operand as the oracle reads it: a view, an index's values, or a number."""
     if isinstance(operand, (Tile, IndirectTile)):
         return literal_of(operand).settled()
     return indices(operand) if isinstance(operand, Index) else operand
 
 
 def _elements(tile: Any, literal: Literal) -> Array:
-    """What the simulator holds of a tile, as the host has the dtype."""
+    """Return the simulator's elements of a tile in the host's form of the dtype."""
     elements = tile._elements()
     host = host_dtype(literal.dtype)
     if literal.dtype == BOOL:
@@ -227,13 +227,13 @@ def _elements(tile: Any, literal: Literal) -> Array:
 
 
 def _written(tile: Any) -> Array | None:
-    """Which elements of a tile the simulator counts as written; None for all."""
+    """Return which elements of a tile the simulator counts as written; None for all."""
     missing = tile._unwritten()
     return None if missing is None else ~np.asarray(missing, np.bool_)
 
 
-def _fitted(results: Any, shape: tuple[int, ...]) -> Array:
-    """Results in a destination's shape: as many elements, or repeated, partitions first."""
+def _reshape(results: Any, shape: tuple[int, ...]) -> Array:
+    """Return results in a destination's shape, reshaped or repeated, partitions first."""
     values = np.asarray(results)
     if values.ndim and values.size == int(np.prod(shape)):
         return values.reshape(shape)
@@ -242,7 +242,7 @@ def _fitted(results: Any, shape: tuple[int, ...]) -> Array:
 
 
 def _same(actual: Array, expected: Array) -> Array:
-    """Where elements are the same, bit by bit; a NaN is a NaN."""
+    """Return where elements are equal bit by bit; all NaN are equal."""
     bits = f"u{actual.itemsize}"
     same = np.ascontiguousarray(actual).view(bits) == np.ascontiguousarray(expected).view(bits)
     if actual.dtype.kind in "iub":
@@ -251,7 +251,7 @@ def _same(actual: Array, expected: Array) -> Array:
 
 
 def _close(actual: Array, expected: Array, slack: Array, literal: Literal) -> Array:
-    """Where elements differ by what an order of additions, and one more rounding, explain."""
+    """Return where another order of additions and one more rounding explain a difference."""
     x = actual.astype(np.float64)
     y = expected.astype(np.float64)
     unit = 1.0
@@ -264,13 +264,13 @@ def _close(actual: Array, expected: Array, slack: Array, literal: Literal) -> Ar
 
 
 def _is_written(operand: Any) -> bool:
-    """Whether an operand has no element that nothing wrote, or that lies outside its tensor."""
+    """Return whether all elements of an operand are written and inside its tensor."""
     if not isinstance(operand, Tile):
         return not isinstance(operand, IndirectTile)
     return bool((literal_of(operand).places >= 0).all()) and _written(operand) is None
 
 
-def _parted(
+def _mismatch(
     title: str, role: str, actual: Array, expected: Array, wrong: Array, how: str = "differ"
 ) -> OracleError:
     at = tuple(int(k) for k in np.argwhere(wrong)[0])

@@ -1,4 +1,4 @@
-"""Element by element; reductions, scans and statistics, one element after the other in float32."""
+"""Elementwise operators; reductions, scans and statistics, element by element in float32."""
 
 from __future__ import annotations
 
@@ -34,13 +34,16 @@ _EXACT_OF_TODAY = (
 
 
 def _kept_bits(op: str | None, values: Array, use: LiteralUse) -> Array:
-    """What a bitvec operator makes is not cast: its low bits are kept."""
+    """Keep the low bits of a bitvec operator's result, which is not cast."""
     return wrapped(values, use.dtype) if op in BITVEC else values
 
 
 @means("tensor_tensor")
 def tensor_tensor(use: LiteralUse) -> LiteralResult:
-    """``data1 <op> data2``; 32-bit integers exactly on the GpSimd Engine, where they wrap."""
+    """Return ``data1 <op> data2``.
+
+    On the GpSimd Engine, 32-bit integers are exact and wrap around.
+    """
     x = use["data1"]
     y = use["data2"]
     op = str(use.op("op"))
@@ -55,7 +58,7 @@ def tensor_tensor(use: LiteralUse) -> LiteralResult:
 
 
 def apply_exactly(op: str, x: Array, y: Array) -> Array:
-    """One operator on integers as they are."""
+    """Apply one operator to integers without conversion."""
     x = x.astype(np.int64)
     y = y.astype(np.int64)
     if op in ("abs_max", "abs_min"):
@@ -65,7 +68,7 @@ def apply_exactly(op: str, x: Array, y: Array) -> Array:
 
 
 def stepped(use: LiteralUse, number: int, x: Array, operand: str, *, reverse: bool) -> Array:
-    """One operator of an instruction on ``x`` and a number, or one element in each partition."""
+    """Apply an instruction's operator to ``x`` and a number, or one element a partition."""
     op = str(use.op(f"op{number}"))
     y = use.vector(operand, x.ndim)
     if op in UNARY:
@@ -77,7 +80,7 @@ def stepped(use: LiteralUse, number: int, x: Array, operand: str, *, reverse: bo
 
 @means("tensor_scalar")
 def tensor_scalar(use: LiteralUse) -> LiteralResult:
-    """``(data <op0> operand0) <op1> operand1``."""
+    """Return ``(data <op0> operand0) <op1> operand1``."""
     x = stepped(use, 0, use["data"], "operand0", reverse=use["reverse0"])
     if use["op1"] is not None:
         x = stepped(use, 1, x, "operand1", reverse=use["reverse1"])
@@ -86,7 +89,7 @@ def tensor_scalar(use: LiteralUse) -> LiteralResult:
 
 @means("scalar_tensor_tensor")
 def scalar_tensor_tensor(use: LiteralUse) -> LiteralResult:
-    """``(data <op0> operand0) <op1> operand1``, operand1 of the data's size."""
+    """Return ``(data <op0> operand0) <op1> operand1``, where operand1 has the data's size."""
     x = stepped(use, 0, use["data"], "operand0", reverse=use["reverse0"])
     y = use["operand1"].reshape(x.shape)
     op = str(use.op("op1"))
@@ -99,13 +102,13 @@ def scalar_tensor_tensor(use: LiteralUse) -> LiteralResult:
 
 @means("reciprocal")
 def reciprocal(use: LiteralUse) -> LiteralResult:
-    """``1 / data``."""
+    """Return ``1 / data``."""
     return LiteralResult(np.float32(1) / to_float32(use["data"]))
 
 
 @means("activation")
 def activation(use: LiteralUse) -> tuple[Any, Any]:
-    """``op(data * scale + bias)``, rounded once before the function, and its sum."""
+    """Return ``op(data * scale + bias)``, rounded once before the function, and its sum."""
     x = to_float32(use["data"]).astype(np.float64)
     shifted = x * use.vector("scale", x.ndim)
     if use["bias"] is not None:
@@ -117,7 +120,7 @@ def activation(use: LiteralUse) -> tuple[Any, Any]:
 def _with_registers(
     use: LiteralUse, name: str, values: Array, engine: str, op: str | None, start: Any = None
 ) -> tuple[Any, Any]:
-    """A function's values, and what an engine's registers hold of them."""
+    """Return a function's values, and an engine's registers after their reduction."""
     slack = curve(values) if name in CURVES else None
     held = accumulate_literal(use, engine, values, op, start)
     if held is not None and slack is not None:
@@ -128,7 +131,7 @@ def _with_registers(
 
 @means("activate2")
 def activate2(use: LiteralUse) -> tuple[Any, Any]:
-    """``op((data <op0> imm0) <op1> imm1)``, each stage rounded to float32."""
+    """Return ``op((data <op0> imm0) <op1> imm1)``, each stage rounded to float32."""
     x = to_float32(use["data"])
     for number in (0, 1):
         if use[f"op{number}"] is not None:
@@ -144,7 +147,7 @@ def activate2(use: LiteralUse) -> tuple[Any, Any]:
 
 @means("exponential")
 def exponential(use: LiteralUse) -> tuple[Any, Any]:
-    """``exp(src - max_value)``, and its sum into the Vector Engine's registers."""
+    """Return ``exp(src - max_value)``, and its sum into the Vector Engine's registers."""
     x = to_float32(use["src"])
     values = activate("exp", to_float32(x - use.vector("max_value", x.ndim)))
     return _with_registers(use, "exp", values, "vector", "add", use["reduce_init"])
@@ -154,7 +157,7 @@ def exponential(use: LiteralUse) -> tuple[Any, Any]:
 
 
 def fold(op: str, lanes: Array, kept: Array) -> Array:
-    """Each row's elements combined from the first to the last that ``kept`` keeps.
+    """Combine the elements of each row that ``kept`` chooses, from the first to the last.
 
     ``lanes`` [rows, n] are bit patterns for bitvec operators, else float32.
     """
@@ -169,7 +172,7 @@ def fold(op: str, lanes: Array, kept: Array) -> Array:
 
 
 def _rows_of(array: Array, axes: tuple[int, ...]) -> Array:
-    """The array as [everything else, what is reduced], in order."""
+    """Return the array as [other axes, reduced axes], in order."""
     lead = [axis for axis in range(array.ndim) if axis not in axes]
     count = int(np.prod([array.shape[axis] for axis in axes]))
     return array.transpose(*lead, *axes).reshape(-1, count)
@@ -193,20 +196,20 @@ def _reduced(use: LiteralUse, op: str, axes: tuple[int, ...]) -> LiteralResult:
 
 @means("tensor_reduce")
 def tensor_reduce(use: LiteralUse) -> LiteralResult:
-    """A reduction of free axes, times -1 if ``negate``."""
+    """Return a reduction of free axes, times -1 if ``negate``."""
     result = _reduced(use, str(use.op("op")), tuple(use["axis"]))
     return result._replace(values=-to_float32(result.values)) if use["negate"] else result
 
 
 @means("tensor_partition_reduce")
 def tensor_partition_reduce(use: LiteralUse) -> LiteralResult:
-    """A reduction across partitions."""
+    """Return a reduction across partitions."""
     return _reduced(use, str(use.op("op")), (0,))
 
 
 @means("tensor_scalar_reduce")
 def tensor_scalar_reduce(use: LiteralUse) -> tuple[Any, Any]:
-    """``data <op0> operand0``, and its reduction along the free axes."""
+    """Return ``data <op0> operand0``, and its reduction along the free axes."""
     values = to_float32(stepped(use, 0, to_float32(use["data"]), "operand0", reverse=False))
     op = str(use.op("reduce_op"))
     if op == "subtract":
@@ -222,7 +225,7 @@ def tensor_scalar_reduce(use: LiteralUse) -> tuple[Any, Any]:
 
 @means("tensor_tensor_scan")
 def tensor_tensor_scan(use: LiteralUse) -> LiteralResult:
-    """``r[i] = (data0[i] <op0> r[i-1]) <op1> data1[i]`` over the free elements in order."""
+    """Return ``r[i] = (data0[i] <op0> r[i-1]) <op1> data1[i]`` over the free elements in order."""
     first, second = (to_float32(use.rows(name)) for name in ("data0", "data1"))
     state = np.broadcast_to(to_float32(use.vector("initial", 2)), (len(first), 1))[:, 0]
     kept = use.over(first.shape)
@@ -243,7 +246,7 @@ def tensor_tensor_scan(use: LiteralUse) -> LiteralResult:
 
 @means("tensor_scalar_cumulative")
 def tensor_scalar_cumulative(use: LiteralUse) -> LiteralResult:
-    """``dst[i] = reg = (src[i] <op0> imm0) <op1> reg`` along the free axes."""
+    """Return ``dst[i] = reg = (src[i] <op0> imm0) <op1> reg`` along the free axes."""
     src = to_float32(use["src"])
     lines = to_float32(stepped(use, 0, src, "imm0", reverse=False)).reshape(len(src), -1)
     op = str(use.op("op1"))
@@ -265,7 +268,7 @@ def tensor_scalar_cumulative(use: LiteralUse) -> LiteralResult:
 def each_partition(
     use: LiteralUse, name: str, count: int, compute: Callable[[Array], Any]
 ) -> LiteralResult:
-    """``compute`` of each partition's unmasked elements of an operand: [P, count]."""
+    """Apply ``compute`` to each partition's unmasked elements of an operand: [P, count]."""
     rows = to_float32(use.rows(name))
     kept = use.over(rows.shape)
     values = np.zeros((len(rows), count), np.float32)
@@ -279,7 +282,7 @@ def each_partition(
 
 
 def _total(values: Array) -> Any:
-    """A sum from left to right in float32."""
+    """Return a sum from left to right in float32."""
     total = np.float32(0)
     for value in values:
         total = total + value
@@ -294,7 +297,7 @@ def _moments(values: Array) -> list[Any]:
 
 @means("bn_stats")
 def bn_stats(use: LiteralUse) -> LiteralResult:
-    """Count, mean and variance * count of the even elements, then of the odd ones."""
+    """Return count, mean and variance * count of the even elements, then of the odd ones."""
     return each_partition(use, "data", 6, lambda row: _moments(row[0::2]) + _moments(row[1::2]))
 
 
@@ -309,5 +312,5 @@ def _aggregate(row: Array) -> list[Any]:
 
 @means("bn_aggr")
 def bn_aggr(use: LiteralUse) -> LiteralResult:
-    """Mean and variance from tuples of bn_stats."""
+    """Return mean and variance from tuples of bn_stats."""
     return each_partition(use, "data", 2, _aggregate)

@@ -31,13 +31,13 @@ _TURNED = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
 
 
 def cast(elements: Array, dtype: DType | None, wanted: DType) -> Array:
-    """A copy's elements: bit by bit into the same dtype, else through float32."""
+    """Return a copy's elements: bit by bit into the same dtype, else through float32."""
     return elements if dtype == wanted else round_literal(to_float32(elements), wanted)
 
 
 @means("tensor_copy", "tensor_copy_dynamic_src", "tensor_copy_dynamic_dst")
 def tensor_copy(use: LiteralUse) -> LiteralResult:
-    """``dst = src``; the Scalar Engine always goes through float32."""
+    """Return ``src``; the Scalar Engine always converts through float32."""
     src: Literal = use.literals["src"]
     bits = src.dtype == use.dst.dtype and use.call.engine is not Engine.SCALAR
     elements = src.read()
@@ -46,7 +46,7 @@ def tensor_copy(use: LiteralUse) -> LiteralResult:
 
 @means("tensor_copy_predicated")
 def tensor_copy_predicated(use: LiteralUse) -> LiteralResult:
-    """``dst = src`` where the predicate is true; elsewhere ``dst`` keeps its value."""
+    """Return ``src`` where the predicate is true; elsewhere ``dst`` keeps its value."""
     shape = use.dst.places.shape
     chosen = (use["predicate"] != 0).reshape(shape) ^ bool(use["reverse_pred"])
     src = use["src"]
@@ -57,13 +57,13 @@ def tensor_copy_predicated(use: LiteralUse) -> LiteralResult:
 
 @means("memset")
 def memset(use: LiteralUse) -> LiteralResult:
-    """Every element becomes a number."""
+    """Return a number for every element."""
     return LiteralResult(np.full(use.shape, literal_constant(use["value"], use.dtype)))
 
 
 @means("iota")
 def iota(use: LiteralUse) -> LiteralResult:
-    """The values of an index expression."""
+    """Return the values of an index expression."""
     return LiteralResult(use["expr"])
 
 
@@ -72,7 +72,7 @@ def iota(use: LiteralUse) -> LiteralResult:
 
 @means("dma_copy")
 def dma_copy(use: LiteralUse) -> LiteralResult:
-    """``dst = src``, or ``dst += src``, in row-major order; what lies outside is not moved."""
+    """Return ``src`` or ``dst + src`` in row-major order; elements out of bounds are not moved."""
     src: Literal = use.literals["src"]
     dst = use.dst
     places = use.dst.places
@@ -85,7 +85,7 @@ def dma_copy(use: LiteralUse) -> LiteralResult:
 
 
 def _added(dst: Literal, places: Array, terms: Array, kept: Array) -> Array:
-    """``dst`` and terms in float32, one after the other, so that repeated places add up."""
+    """Return ``dst`` plus terms in float32, one by one, so that repeated places add up."""
     held = dst.read()
     totals = {int(at): to_float32(value) for at, value in zip(places.flat, held.flat, strict=True)}
     for at, term, counts in zip(places.flat, terms.flat, kept.flat, strict=True):
@@ -96,7 +96,7 @@ def _added(dst: Literal, places: Array, terms: Array, kept: Array) -> Array:
 
 @means("dma_transpose")
 def dma_transpose(use: LiteralUse) -> LiteralResult:
-    """``src`` with its dimensions in the documented order."""
+    """Return ``src`` with its dimensions in the documented order."""
     src: Literal = use.literals["src"]
     shape = use.call.operands["src"].shape
     axes = _TURNED[len(shape)]
@@ -107,7 +107,7 @@ def dma_transpose(use: LiteralUse) -> LiteralResult:
 
 @means("dma_compute")
 def dma_compute(use: LiteralUse) -> LiteralResult:
-    """The sum of the sources in float32, in order, rounded once."""
+    """Return the sum of the sources in float32, in order, rounded once."""
     sources = [literal for literal in use.literals.values() if isinstance(literal, Literal)]
     total = to_float32(sources[0].read()).reshape(-1)
     for source in sources[1:]:
@@ -126,10 +126,10 @@ _LARGEST_EXPONENT = {"float8_e4m3fn_x4": 8, "float8_e5m2_x4": 15}
 
 @means("nc_matmul")
 def nc_matmul(use: LiteralUse) -> LiteralResult:
-    """``stationary.T @ moving`` in float32, or added to what ``dst`` holds.
+    """Return ``stationary.T @ moving`` in float32, added to the values of ``dst`` if accumulating.
 
-    In double_row each partition has two rows of the contraction. A product that was computed
-    before is put where nothing was written.
+    In double_row each partition has two rows of the contraction. A product computed earlier is
+    stored where ``dst`` is unwritten.
     """
     if "product" in use.literals:
         held = np.where(use.dst.touched(), to_float32(use.dst.read()), np.float32(0))
@@ -141,9 +141,10 @@ def nc_matmul(use: LiteralUse) -> LiteralResult:
 
 
 def _product(use: LiteralUse, left: Array, right: Array) -> LiteralResult:
-    """A sum over the contraction, whose order nobody documents.
+    """Return a sum over the contraction, whose order is undocumented.
 
-    Where the sizes of its terms add up to more than float32 has, the order decides what overflows.
+    If the magnitudes of its terms add up to more than float32's largest number, the order decides
+    what overflows.
     """
     taken = use.over((len(left), left.shape[1], right.shape[1]))
     depth = taken.any(axis=(1, 2))
@@ -167,7 +168,7 @@ def _product(use: LiteralUse, left: Array, right: Array) -> LiteralResult:
 
 @means("nc_transpose")
 def nc_transpose(use: LiteralUse) -> LiteralResult:
-    """The partitions and the collapsed free axes swapped."""
+    """Return the data with partitions and collapsed free axes swapped."""
     rows = use.rows("data")
     return LiteralResult(rows.T, use.over(rows.shape).T)
 
@@ -177,12 +178,12 @@ def nc_transpose(use: LiteralUse) -> LiteralResult:
 
 @means("nc_matmul_mx")
 def nc_matmul_mx(use: LiteralUse) -> LiteralResult:
-    """The product of packed elements times the powers of two that groups of 32 share."""
+    """Return the product of packed elements times the powers of two shared by groups of 32."""
     return _product(use, *(_scaled(use, name) for name in ("stationary", "moving")))
 
 
 def _scaled(use: LiteralUse, name: str) -> Array:
-    """Elements times their scales: [4 P, F]."""
+    """Return elements times their scales: [4 P, F]."""
     bits = use.rows(name)
     dtype = use.dtype_of(name)
     assert dtype is not None
@@ -202,7 +203,10 @@ def _scaled(use: LiteralUse, name: str) -> Array:
 
 @means("quantize_mx")
 def quantize_mx(use: LiteralUse) -> tuple[Any, Any]:
-    """Each 32 elements, 4 in each of 8 partitions, over a power of two; and those powers."""
+    """Return groups of 32 elements, each divided by a power of two, and those powers.
+
+    A group has 4 elements in each of 8 partitions.
+    """
     rows = to_float32(use.rows("src")).astype(np.float64)
     name = str((use.dtype.names or [0])[0])
     partitions = len(rows)
@@ -219,7 +223,8 @@ def quantize_mx(use: LiteralUse) -> tuple[Any, Any]:
             exponent = max(exponent - (_LARGEST_EXPONENT[name] - 1) * (largest != 0), -127)
             quotient[p : p + 8, column] = np.ldexp(group, -exponent).astype(_FLOAT8[name])
             at = p // 32 * 32 + p % 32 // 8
-            codes[at, column], chosen[at, column] = exponent + 127, True
+            codes[at, column] = exponent + 127
+            chosen[at, column] = True
     packed = quotient.view(np.uint32).reshape(partitions, columns)
     shape = scale.shape
     scales = codes.reshape(shape).view(scale.dtype)
@@ -228,11 +233,11 @@ def quantize_mx(use: LiteralUse) -> tuple[Any, Any]:
 
 _EIGHT = 8
 _KEEP = 255
-"""nc_stream_shuffle leaves a partition alone whose entry is this."""
+"""The entry of nc_stream_shuffle that leaves a partition unchanged."""
 
 
 def _lines(use: LiteralUse, name: str) -> tuple[Array, Array, Array]:
-    """The rows of an operand, what a mask keeps of them, and whether that is anything."""
+    """Return the rows of an operand, their mask, and whether the mask keeps any of a row."""
     rows = to_float32(use.rows(name))
     kept = use.over(rows.shape)
     return rows, kept, kept.any(axis=1, keepdims=True)
@@ -240,13 +245,13 @@ def _lines(use: LiteralUse, name: str) -> tuple[Array, Array, Array]:
 
 @means("max8")
 def max8(use: LiteralUse) -> LiteralResult:
-    """The 8 largest values of each partition, descending."""
+    """Return the 8 largest values of each partition, descending."""
     result = each_partition(use, "src", _EIGHT, lambda row: -np.sort(-row)[:_EIGHT])
     return result._replace(slack=None)
 
 
 def _places(row: Array, wanted: Array, missing: int, *, backwards: bool = False) -> list[int]:
-    """The first place of each value; equal values take successive places."""
+    """Return the first place of each value; equal values take successive places."""
     taken: dict[int, int] = {}
     for k in reversed(range(_EIGHT)) if backwards else range(_EIGHT):
         places = [int(at) for at in np.flatnonzero(row == wanted[k]) if at not in taken.values()]
@@ -256,7 +261,7 @@ def _places(row: Array, wanted: Array, missing: int, *, backwards: bool = False)
 
 @means("nc_find_index8")
 def nc_find_index8(use: LiteralUse) -> LiteralResult:
-    """The index of each of 8 values in its partition; all ones of one that is not there."""
+    """Return the index of each of 8 values in its partition; all bits set if it is missing."""
     rows, kept, lanes = _lines(use, "data")
     wanted = to_float32(use.rows("vals"))
     ones = int(np.iinfo(use.dtype).max)
@@ -269,7 +274,7 @@ def nc_find_index8(use: LiteralUse) -> LiteralResult:
 
 @means("nc_match_replace8")
 def nc_match_replace8(use: LiteralUse) -> tuple[Any, Any]:
-    """``data`` with an occurrence of each of 8 values replaced by ``imm``, and their places."""
+    """Return ``data`` with one occurrence of each value replaced by ``imm``, and the places."""
     rows, kept, lanes = _lines(use, "data")
     wanted = to_float32(use.rows("vals"))
     places = np.zeros((len(rows), _EIGHT), np.int64)
@@ -285,7 +290,7 @@ def nc_match_replace8(use: LiteralUse) -> tuple[Any, Any]:
 
 @means("local_gather")
 def local_gather(use: LiteralUse) -> LiteralResult:
-    """Each core gathers in its 16 partitions at the indices that they hold, by columns."""
+    """Gather, for each core, from its 16 partitions at the indices in them, column by column."""
     rows = use.rows("src_buffer")
     held = use.rows("index")
     lanes = use.machine.gpsimd_core_partitions
@@ -300,7 +305,7 @@ def local_gather(use: LiteralUse) -> LiteralResult:
 
 @means("gather_flattened", "nc_n_gather")
 def gather_flattened(use: LiteralUse) -> LiteralResult:
-    """``data[p, indices[p, i]]``, the free axes of each taken as one."""
+    """Return ``data[p, indices[p, i]]``, with the free axes of each flattened."""
     rows = use.rows("data")
     places = use.rows("indices").astype(np.int64)
     places = np.where(use.over(places.shape), places, 0) % rows.shape[1]
@@ -310,7 +315,7 @@ def gather_flattened(use: LiteralUse) -> LiteralResult:
 
 @means("nc_stream_shuffle")
 def nc_stream_shuffle(use: LiteralUse) -> LiteralResult:
-    """In each quadrant partition i of ``dst`` becomes partition shuffle_mask[i] of ``src``."""
+    """Move partition shuffle_mask[i] of ``src`` to partition i of ``dst`` in each quadrant."""
     rows = use.rows("src")
     order = use["shuffle_mask"]
     quadrant = use.machine.shuffle_quadrant
@@ -319,13 +324,14 @@ def nc_stream_shuffle(use: LiteralUse) -> LiteralResult:
     for p in range(len(values)):
         wanted = p - p % quadrant + order[p % quadrant]
         if order[p % quadrant] != _KEEP and wanted < len(rows):
-            values[p], chosen[p] = rows[wanted], True
+            values[p] = rows[wanted]
+            chosen[p] = True
     return LiteralResult(values, chosen & use.over(chosen.shape))
 
 
 @means("sequence_bounds")
 def sequence_bounds(use: LiteralUse) -> LiteralResult:
-    """For each element the start and end of its segment; (n, -1) for padding, id 0."""
+    """Return the start and end of each element's segment; (n, -1) for padding, id 0."""
     ids = use["segment_ids"].reshape(-1)
     bounds = np.zeros((2, len(ids)), np.int64)
     for i, segment in enumerate(ids):
@@ -336,7 +342,7 @@ def sequence_bounds(use: LiteralUse) -> LiteralResult:
 
 @means("nonzero_with_count")
 def nonzero_with_count(use: LiteralUse) -> LiteralResult:
-    """Of each 16th partition the indices of what is not 0, padding, and their count."""
+    """Return the indices of each 16th partition's nonzero elements, padding, and their count."""
     rows = use.rows("src")
     rest = use["padding_val"]
     values = np.zeros((len(rows), rows.shape[1] + 1), np.int64)
@@ -350,7 +356,7 @@ def nonzero_with_count(use: LiteralUse) -> LiteralResult:
 
 @means("topk")
 def topk(use: LiteralUse) -> tuple[Any, Any]:
-    """The k largest of n elements in each 16 partitions, down the partitions, ascending."""
+    """Return the k largest of n elements in each 16 partitions, down the partitions, ascending."""
     rows = to_float32(use.rows("src"))
     count = use["n"]
     lanes = use.machine.gpsimd_core_partitions
@@ -365,7 +371,9 @@ def topk(use: LiteralUse) -> tuple[Any, Any]:
         order = sorted(range(count), key=keys.__getitem__)[-k:]  # NaN is the least
         for j, place in enumerate(order):
             at = first + j % lanes, j // lanes
-            values[at], places[at], chosen[at] = numbers[place], place, True
+            values[at] = numbers[place]
+            places[at] = place
+            chosen[at] = True
     return LiteralResult(values, chosen), LiteralResult(places, chosen)
 
 
@@ -374,7 +382,7 @@ def topk(use: LiteralUse) -> tuple[Any, Any]:
 
 @means("affine_select")
 def affine_select(use: LiteralUse) -> LiteralResult:
-    """``on_true_tile`` where an affine value of the indices compares with 0, else a number."""
+    """Return ``on_true_tile`` where an affine index value compares with 0, else a number."""
     data = use["on_true_tile"]
     pred = use["pred"]
     pred = pred.reshape(data.shape) if pred.size == data.size else pred
@@ -384,7 +392,7 @@ def affine_select(use: LiteralUse) -> LiteralResult:
 
 @means("range_select")
 def range_select(use: LiteralUse) -> tuple[Any, Any]:
-    """``on_true_tile`` where the free index lies between two bounds, else the least float32."""
+    """Return ``on_true_tile`` where the free index is within two bounds, else the least float32."""
     rows = to_float32(use.rows("on_true_tile"))
     line = (use["range_start"] + np.arange(rows.shape[1])).astype(np.float32)[None]
     low, high = (to_float32(use.vector(name, 2)) for name in ("bound0", "bound1"))
@@ -392,7 +400,7 @@ def range_select(use: LiteralUse) -> tuple[Any, Any]:
     last = str(use.op("comp_op1"))
     chosen = apply_literal(first, line, low) & apply_literal(last, line, high)
     result = np.where(chosen, rows, np.float32(use["on_false_value"]))
-    # A result that is asked for with no command is of this instruction alone.
+    # Without a command, a requested result covers this instruction alone.
     alone = use["reduce_cmd"].name == "IDLE" and "reduce_res" in use.call.destinations
     command = "RESET_REDUCE" if alone else ""
     held = accumulate_literal(use, "vector", result, "maximum", command=command)
@@ -401,7 +409,7 @@ def range_select(use: LiteralUse) -> tuple[Any, Any]:
 
 @means("select_reduce")
 def select_reduce(use: LiteralUse) -> tuple[Any, Any]:
-    """``predicate ? on_true : on_false``, and optionally its maximum a partition."""
+    """Return ``predicate ? on_true : on_false``, and optionally its maximum a partition."""
     data = to_float32(use.rows("on_true"))
     chosen = (use.rows("predicate") != 0) ^ bool(use["reverse_pred"])
     result = np.where(chosen, data, to_float32(use.vector("on_false", 2)))
@@ -412,7 +420,7 @@ def select_reduce(use: LiteralUse) -> tuple[Any, Any]:
 
 @means("where")
 def where(use: LiteralUse) -> LiteralResult:
-    """``condition ? x : y``; of one dtype bit by bit, else through float32."""
+    """Return ``condition ? x : y``, bit by bit if the dtypes are equal, else through float32."""
     same = all(use.dtype_of(name) == use.dtype for name in ("x", "y"))
     sides = [
         use[name] if same else to_float32(use.vector(name, 1) if number else use[name])
@@ -424,6 +432,6 @@ def where(use: LiteralUse) -> LiteralResult:
 
 @means("dropout")
 def dropout(use: LiteralUse) -> LiteralResult:
-    """``data``, or 0 where the launch's random numbers say so: which, is taken from the launch."""
+    """Return ``data``, or 0 where the launch dropped an element: the choice is the launch's."""
     data = use["data"]
     return LiteralResult(np.where(use.taken == 0, use.taken.astype(data.dtype), data))

@@ -1,6 +1,6 @@
-"""Numbers, math operators and activation functions: what each computes.
+"""Literal definitions of conversions, math operators and activation functions.
 
-"Supported Math Operators" and "Supported Activation Functions" of ``nki.api.shared.rst``.
+Source: "Supported Math Operators" and "Supported Activation Functions" of ``nki.api.shared.rst``.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from difftest.simulator.dtypes import BOOL, FLOAT32, TFLOAT32, is_float
 Array = NDArray[Any]
 DType = np.dtype[Any]
 _TFLOAT32_BITS = 11
-"""Significant bits: ten in the mantissa and the leading one."""
+"""The number of significant bits: ten in the mantissa, and the leading one."""
 _LEAST_EXPONENT = -125
-"""``frexp``'s exponent of the smallest normal float32."""
+"""The exponent that ``frexp`` returns for the smallest normal float32."""
 
 
 def host_dtype(dtype: DType) -> DType:
-    """The NumPy dtype of an array of ``dtype``: float32 for tfloat32, bits for packed ones."""
+    """Return the NumPy dtype for a ``dtype``: float32 for tfloat32, bits for packed dtypes."""
     if dtype == TFLOAT32:
         return FLOAT32
     if dtype == BOOL or dtype.names:
@@ -33,14 +33,14 @@ def host_dtype(dtype: DType) -> DType:
 
 
 def epsilon(dtype: DType) -> float:
-    """From 1 to the next number of a float dtype."""
+    """Return the distance from 1 to the next number of a float dtype."""
     if dtype == TFLOAT32:
         return 2.0 ** (1 - _TFLOAT32_BITS)
     return float(ml_dtypes.finfo(dtype).eps)  # type: ignore[no-untyped-call]
 
 
 def poison_element(dtype: DType) -> Array:
-    """An element that nothing wrote, as it lies in memory: NaN, or bytes of 0xA5 (1 for bool)."""
+    """Return an unwritten element as it is in memory: NaN, or bytes of 0xA5 (1 for bool)."""
     if is_float(dtype):
         return np.array(np.nan).astype(host_dtype(dtype))
     byte = 1 if dtype == BOOL else 0xA5
@@ -48,12 +48,12 @@ def poison_element(dtype: DType) -> Array:
 
 
 def to_float32(elements: Array) -> Array:
-    """Elements of any dtype as the float32 that arithmetic works in."""
+    """Return elements of any dtype as float32, the dtype of arithmetic."""
     return np.asarray(elements).astype(np.float32)
 
 
 def round_literal(values: Array, dtype: DType) -> Array:
-    """``values`` cast once into ``dtype``: to nearest even; integers saturate and NaN gives 0."""
+    """Cast ``values`` once into ``dtype``, to nearest even; integers saturate and NaN gives 0."""
     if dtype == BOOL:
         return np.asarray(values != 0).astype(np.uint8)
     if dtype.names or values.dtype == dtype:
@@ -75,12 +75,12 @@ def _to_tfloat32(values: Array) -> Array:
 
 
 def wrapped(values: Array, dtype: DType) -> Array:
-    """The low bits of integers as the integers of ``dtype`` that have them."""
+    """Return the low bits of integers, as integers of ``dtype``."""
     return values.astype(np.int64).astype(host_dtype(dtype)) if dtype != BOOL else values != 0
 
 
 def literal_constant(value: Any, dtype: DType) -> Array:
-    """A number to be rounded into ``dtype``; an integer for integers is exact up to 64 bits."""
+    """Return a number to be rounded into ``dtype``; for integers it is exact up to 64 bits."""
     if dtype.names or not isinstance(value, (int, np.integer)) or is_float(dtype):
         return np.array(value).astype(host_dtype(dtype) if dtype.names else np.float32)
     return np.array(np.clip(int(value), -(2**63), 2**63 - 1), np.int64)
@@ -96,7 +96,7 @@ BITVEC: dict[str, Callable[..., Any]] = {
         x.view(f"u{x.itemsize}"), y.astype(f"u{x.itemsize}")
     ).view(x.dtype),
 }
-"""On bit patterns; the shift to the right is logical."""
+"""Operators on bit patterns; the right shift is logical."""
 
 ARITHMETIC: dict[str, Callable[..., Any]] = {
     "rsqrt": lambda x: np.float32(1) / np.sqrt(x),
@@ -116,7 +116,7 @@ ARITHMETIC: dict[str, Callable[..., Any]] = {
         )
     },
 }
-"""On float32."""
+"""Operators on float32."""
 UNARY = ("invert", "logical_not", "rsqrt", "reciprocal", "abs", "square", "relu")
 LOGICAL = ("logical_and", "logical_or", "logical_xor")
 START = {
@@ -128,11 +128,11 @@ START = {
     "abs_max": 0.0,
     "abs_min": np.inf,
 }
-"""What a register holds after a reset, by the operator that reduces into it."""
+"""The value of a register after a reset, by the operator that reduces into it."""
 
 
 def apply_literal(op: str, left: Array, right: Array) -> Array:
-    """One operator: on bit patterns, or on the operands as float32; the result is not rounded."""
+    """Apply one operator to bit patterns or to float32 values; do not round the result."""
     if op in BITVEC and op not in UNARY:
         stored = (s.astype(np.uint8) if s.dtype == BOOL else s for s in (left, right))
         return np.asarray(BITVEC[op](*stored))
@@ -144,7 +144,7 @@ def apply_literal(op: str, left: Array, right: Array) -> Array:
 
 
 def bit_pattern(value: Any, dtype: DType) -> Array:
-    """A number as a bitvec operator's operand, spelled signed or unsigned in the data's width."""
+    """Return a number as a bitvec operand in the data's width; it may be signed or unsigned."""
     pattern = np.array(int(value) % 2 ** (8 * dtype.itemsize), f"u{dtype.itemsize}")
     return pattern if dtype == BOOL else pattern.view(host_dtype(dtype))
 
@@ -154,7 +154,7 @@ _erfc = np.frompyfunc(math.erfc, 1, 1)
 
 
 def _normal(x: Array) -> Array:
-    """The normal distribution's share below x."""
+    """Return the normal distribution's probability below x."""
     return 0.5 * np.asarray(_erfc(-math.sqrt(0.5) * x), np.float64)
 
 
@@ -165,12 +165,12 @@ def _sigmoid(x: Array) -> Array:
 
 
 def _times(x: Array, factor: Array) -> Array:
-    """``x * factor`` where a factor of 0 wins over an infinite x: the limit."""
+    """Return ``x * factor``, but 0 for a factor of 0 and an infinite x: the limit."""
     return np.where(factor == 0, 0.0 * np.clip(x, -1, 1), x * factor)
 
 
 def _sigmoid_times(x: Array) -> Array:
-    """The derivative of ``x * sigmoid(x)``."""
+    """Return the derivative of ``x * sigmoid(x)``."""
     gate = _sigmoid(x)
     return gate + _times(x, gate * _sigmoid(-x))
 
@@ -186,7 +186,7 @@ EXACT: dict[str, Callable[[Array], Any]] = {
     "reciprocal": lambda x: 1.0 / x,
     "sqrt": np.sqrt,
 }
-"""Functions of which the last place is known."""
+"""Functions whose last place is certain."""
 CURVES: dict[str, Callable[[Array], Any]] = {
     "sigmoid": _sigmoid,
     "gelu": lambda x: _times(x, _normal(x)),
@@ -209,18 +209,19 @@ CURVES: dict[str, Callable[[Array], Any]] = {
     "arctan": np.arctan,
     "rsqrt": lambda x: 1.0 / np.sqrt(x),
 }
-"""Functions of which each library has last places of its own, such that float64 keeps its relative
-precision: ``1 + tanh`` and ``1 - erf`` lose it."""
+"""Functions whose last places differ between libraries. Float64 keeps their relative precision;
+``1 + tanh`` and ``1 - erf`` would lose it.
+"""
 FUNCTIONS = {**EXACT, **CURVES}
 
 
 def activate(name: str, x: Array) -> Array:
-    """``name(x)`` in float64, rounded once to float32."""
+    """Return ``name(x)`` in float64, rounded once to float32."""
     return np.asarray(FUNCTIONS[name](x.astype(np.float64))).astype(np.float32)
 
 
 def curve(values: Array) -> Array:
-    """How far two computations of a curved function may lie apart: a few last places.
+    """Return the accepted difference of two computations of a curved function: a few last places.
 
     Near a function's zero its last place is far below the error of its terms.
     """

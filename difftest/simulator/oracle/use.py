@@ -1,4 +1,4 @@
-"""The oracle's memory, an instruction as it sees it, and the table of what each means."""
+"""The oracle's memory, its view of an instruction, and the table of literal meanings."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from difftest.simulator.oracle.operators import (
 from difftest.simulator.pattern import Shape
 
 OUTSIDE = -1
-"""The place of an element that lies outside its tensor."""
+"""The place of an element outside its tensor."""
 _BYTE = np.dtype(np.uint8)
 
 
 class LiteralMemory:
-    """Bytes, and which of them an instruction ever wrote."""
+    """Bytes, with flags for written bytes and for products."""
 
     def __init__(self, size: int) -> None:
         self.bytes = np.zeros(size, _BYTE)
         self.touched = np.zeros(size, np.bool_)
         self.products = np.zeros(size, np.bool_)
-        """Where the last write was a matrix product's."""
+        """True where the last write was a matrix product's."""
 
     def grow(self, size: int) -> None:
-        """Have at least so many bytes."""
+        """Extend the memory to at least ``size`` bytes."""
         planes = ("bytes", "touched", "products")
         for name in planes if size > self.bytes.size else ():
             plane: Array = getattr(self, name)
@@ -43,7 +43,7 @@ class LiteralMemory:
 
 
 class LiteralTensor:
-    """A tensor: its rows of bytes, ``pitch`` bytes apart in a memory from ``base`` on."""
+    """A tensor: rows of bytes, ``pitch`` bytes apart, in a memory from ``base`` on."""
 
     def __init__(
         self, memory: LiteralMemory, base: int, row: int, pitch: int, like: Any, *, on_chip: bool
@@ -65,17 +65,17 @@ class LiteralTensor:
             self.whole.touch(fresh, written=False)
 
     def at(self, places: Array) -> Array:
-        """Where in the memory these bytes of the tensor lie."""
+        """Return the addresses in the memory of these bytes of the tensor."""
         if self.row == self.pitch:
             return places + self.base
         return np.asarray(self.base + places // self.row * self.pitch + places % self.row)
 
 
 class Literal:
-    """A view: for each element the number of its first byte in the tensor.
+    """A view: for each element, the offset of its first byte in the tensor.
 
-    ``places`` are numbers, or a function that finds them: those of a view that an index moves,
-    known when an instruction is issued.
+    ``places`` are offsets, or a function that returns them. A view moved by an index has a
+    function, because its offsets are known only when an instruction is issued.
     """
 
     __slots__ = ("_places", "dtype", "held")
@@ -89,7 +89,7 @@ class Literal:
 
     @property
     def places(self) -> Array:
-        """The elements' places, now."""
+        """The elements' current places."""
         return self._places() if callable(self._places) else self._places
 
     @property
@@ -97,20 +97,20 @@ class Literal:
         return self.held.on_chip
 
     def viewed(self, rule: Callable[[Array], Array], dtype: DType | None = None) -> Literal:
-        """Another view of the tensor, of places that a rule makes of these."""
+        """Return another view of the tensor, whose places a rule computes from these."""
         places = self._places
         result = (lambda: rule(places())) if callable(places) else rule(places)
         return Literal(self.held, result, self.dtype if dtype is None else dtype)
 
     def settled(self) -> Literal:
-        """The view as it lies now."""
+        """Return the view with its current places."""
         return Literal(self.held, self.places, self.dtype)
 
     def _bytes(self, places: Array) -> Array:
         return self.held.at(places)[..., None] + np.arange(self.dtype.itemsize)
 
     def _elements(self, base: Array, places: Array, host: DType) -> tuple[Array, Array]:
-        """The memory as elements of this size, if they lie so, or as bytes; and where they lie."""
+        """Return the memory as elements if they are aligned, else as bytes; and their positions."""
         at = self.held.at(places)
         size = self.dtype.itemsize
         if base.size % size or (at % size).any():
@@ -118,7 +118,7 @@ class Literal:
         return base.view(host), at // size
 
     def read(self) -> Array:
-        """A copy of the elements, as the host has them; of one that lies outside, anything."""
+        """Return a copy of the elements in the host's form; outside elements are arbitrary."""
         host = host_dtype(self.dtype)
         base, at = self._elements(self.held.memory.bytes, np.maximum(self.places, 0), host)
         elements = base[at]
@@ -127,7 +127,7 @@ class Literal:
         return elements != 0 if self.dtype == BOOL else elements
 
     def store(self, elements: Array, kept: Array | None = None, *, product: bool = False) -> None:
-        """Put elements there, one after the other, where ``kept`` is true and they lie inside."""
+        """Store elements one by one, where ``kept`` is true and the place is inside the tensor."""
         places = self.places
         host = host_dtype(self.dtype)
         chosen = places >= 0 if kept is None else kept & (places >= 0)
@@ -138,32 +138,33 @@ class Literal:
         self.touch(chosen, written=True, product=product)
 
     def touched(self) -> Array:
-        """Which elements something wrote, each byte of them."""
+        """Return which elements are written in each of their bytes."""
         return self._flags(self.held.memory.touched)
 
     def products(self) -> Array:
-        """Which elements a matrix product was the last to write."""
+        """Return which elements were last written by a matrix product."""
         return self._flags(self.held.memory.products)
 
     def _flags(self, flags: Array) -> Array:
         return np.asarray(flags[self._bytes(np.maximum(self.places, 0))].all(axis=-1))
 
     def touch(self, where: Array, *, written: bool, product: bool = False) -> None:
-        """Note of elements whether something wrote them, and whether that was a product."""
+        """Record whether elements are written, and whether a product wrote them."""
         touched = self._bytes(self.places[where])
         self.held.memory.touched[touched] = written
         self.held.memory.products[touched] = product
 
 
 class LiteralResult(NamedTuple):
-    """What an instruction means for one destination.
+    """The literal result of an instruction for one destination.
 
     Attributes
     ----------
-    values : to be rounded into the destination's dtype.
-    kept : where it writes; None for where its mask says.
-    slack : how far the simulator may lie apart, where a sum has no order or a curve no last place.
-    is_cast : whether they are rounded already: a DMA leaves bits that tfloat32 has not.
+    values : the values, to be rounded into the destination's dtype.
+    kept : where the instruction writes; None for all that its mask keeps.
+    slack : the accepted difference from the simulator, if a sum has no order or a curve no last
+        place.
+    is_cast : whether the values are rounded already: a DMA keeps bits that tfloat32 lacks.
     """
 
     values: Any
@@ -173,12 +174,12 @@ class LiteralResult(NamedTuple):
 
 
 class LiteralUse:
-    """An instruction that was issued: ``use["data"]`` is an operand's elements or an option.
+    """An issued instruction: ``use["data"]`` is an operand's elements or an option.
 
     Attributes
     ----------
-    kept : a mask's bools over what the instruction walks; None without one.
-    dst : the first destination, for what reads it.
+    kept : a mask's bools over the iterations of the instruction; None without a mask.
+    dst : the first destination, for meanings that read it.
     registers : the engines' reduction registers, by engine.
     """
 
@@ -199,12 +200,12 @@ class LiteralUse:
         self.dtype: DType = call.result.dtype
         self.machine = call.machine
         self.asked: bool | None = False
-        """Whether a matrix product accumulates, as the kernel says it."""
+        """True if a matrix product accumulates; None if the kernel leaves this open."""
         self.taken: Array = np.zeros(())
-        """What the simulator wrote, for what chance decides."""
+        """The simulator's result, for random choices."""
 
     def __getitem__(self, name: str) -> Any:
-        """An operand's elements [partitions, ...], a number, None; or an option."""
+        """Return an operand's elements [partitions, ...], a number, None, or an option."""
         if name not in self.literals:
             return self.call.options[name]
         operand = self.literals[name]
@@ -214,35 +215,35 @@ class LiteralUse:
         return operand.read().reshape(described.shape)
 
     def op(self, name: str) -> str | None:
-        """An operator, by its name."""
+        """Return the name of an operator."""
         operator = self[name]
         return operator if operator is None or isinstance(operator, str) else str(operator.name)
 
     def dtype_of(self, name: str) -> DType | None:
-        """The dtype of an operand that is a tensor."""
+        """Return the dtype of an operand that is a tensor; None for other operands."""
         operand = self.call.operands[name]
         return operand.dtype if isinstance(operand, Descriptor) else None
 
     def rows(self, name: str) -> Array:
-        """An operand as [partitions, elements], bits as they are."""
+        """Return an operand as [partitions, elements], with unchanged bits."""
         operand = self[name]
         return np.reshape(operand, (len(operand), -1))
 
     def vector(self, name: str, ndim: int) -> Any:
-        """A number, or one element in each partition, to be repeated over ``ndim`` dimensions."""
+        """Return a number, or one element a partition, broadcastable over ``ndim`` dimensions."""
         operand = self[name]
         if not isinstance(self.literals[name], Literal):
             return None if operand is None else np.asarray(operand, np.float32)
         return operand.reshape(len(operand), *(1,) * (ndim - 1))
 
     def over(self, shape: Shape) -> Array:
-        """The mask's bools in a shape of as many elements, all true without a mask."""
+        """Return the mask's bools, reshaped to ``shape``; all true without a mask."""
         return np.ones(shape, np.bool_) if self.kept is None else self.kept.reshape(shape)
 
 
 Meaning = Callable[[LiteralUse], Any]
 MEANINGS: dict[str, Meaning] = {}
-"""By record: a function that gives a :class:`LiteralResult`, or one for each destination."""
+"""Meanings by record: functions that return a :class:`LiteralResult`, or one a destination."""
 Function = TypeVar("Function", bound=Meaning)
 
 
@@ -259,10 +260,10 @@ def means(*records: str) -> Callable[[Function], Function]:
 def accumulate_literal(
     use: LiteralUse, engine: str, lanes: Array, op: str | None, start: Any = None, command: str = ""
 ) -> Any:
-    """Reduce ``lanes`` [P, ...] into an engine's registers as ``reduce_cmd`` says; what they hold.
+    """Reduce ``lanes`` [P, ...] into an engine's registers and return their values.
 
-    The registers, one for each partition of the machine, live across instructions. Those of a
-    partition of which a mask keeps nothing are left alone.
+    ``reduce_cmd`` selects the operation. The registers, one for each partition of the machine, live
+    across instructions. A partition without unmasked elements keeps its register.
     """
     command = command or use["reduce_cmd"].name
     op = op or "add"

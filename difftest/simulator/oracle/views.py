@@ -1,7 +1,7 @@
-"""What view methods do, done to an array of the elements' places with NumPy's own indexing.
+"""The view methods, applied to arrays of the elements' places by NumPy's own indexing.
 
-A launch that the oracle follows has tensors that are :func:`followed`: each method of the tables
-below does the same to the places. What leaves its tensor has the place OUTSIDE.
+In a launch with the oracle, the tensors' classes are :func:`tracked`: each method of the tables
+below also computes the places of its result. An element outside its tensor has the place OUTSIDE.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from difftest.simulator.pattern import Shape
 from difftest.simulator.tile import Tile
 
 Rule = Callable[..., Literal]
-"""Makes of the method's tensor, and of its arguments, what the result names."""
+"""A rule computes the result's literal from the method's tensor and arguments."""
 
 
 def indices(expr: Index) -> Array:
-    """The values of an index expression, int64."""
+    """Return the values of an index expression, int64."""
     axes = np.indices(expr.shape, dtype=np.int64)
     along = [step * axis for step, axis in zip(expr.steps, axes, strict=True)]
     return np.asarray(sum(along, start=np.full(expr.shape, expr.start, np.int64)))
 
 
 def literal_of(tile: Any) -> Literal:
-    """What a tensor or a view names.
+    """Return the literal view of a tensor or view.
 
     Raises
     ------
-    NotModelledError : it was made in a way for which the oracle has no rule.
+    NotModelledError : the oracle has no rule for the method that made the view.
     """
     try:
         literal: Literal = tile._literal
@@ -49,7 +49,7 @@ def literal_of(tile: Any) -> Literal:
 
 
 def pick(places: Array, chosen: list[Array]) -> Array:
-    """The places at indices, one array for each dimension; what they leave is OUTSIDE."""
+    """Return the places at indices, one array a dimension; OUTSIDE if out of bounds."""
     inside = np.ones((), np.bool_)
     within = []
     for index, size in zip(chosen, places.shape, strict=True):
@@ -62,16 +62,16 @@ def pick(places: Array, chosen: list[Array]) -> Array:
 
 
 def _filled(items: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
-    """Whole axes for '...' and for those that no item names."""
+    """Return the items with whole axes in place of '...' and for unnamed axes."""
     named = sum(1 for item in items if item is not None and item is not Ellipsis)
     at = next((k for k, item in enumerate(items) if item is Ellipsis), len(items))
     return items[:at] + (slice(None),) * (ndim - named) + items[at + 1 :]
 
 
 def _walk(item: Any, size: int, *, wraps: bool = False) -> range:
-    """The indices that a slice, a walk of a start and a size, or a loop names: beyond the end too.
+    """Return the indices of a slice, a start and a size, or a loop; they may exceed the axis.
 
-    Today's dialect alone counts negative ends of a slice from the end.
+    Only the current dialect (``wraps``) counts negative ends of a slice from the end.
     """
     if isinstance(item, slice):
         start = 0 if item.start is None else as_int(item.start)
@@ -100,10 +100,10 @@ def _classic_item(source: Literal, tile: Any, key: Any) -> Literal:
 
 
 def _basic(places: Array, tile: Any, key: Any, *, todays: bool = False) -> Array:
-    """Integers, slices, walks, None and '...': a line of indices for each axis.
+    """Return places by integers, slices, walks, None and '...': one line of indices an axis.
 
-    Today's dialect counts negative integers from the end, and keeps the partitions of a tile and
-    an axis beside them.
+    The current dialect (``todays``) counts negative integers from the end. It keeps the partition
+    axis of a tile, and at least one further axis.
     """
     items = key if isinstance(key, tuple) else (key,)
     lines: list[Array] = []
@@ -126,7 +126,7 @@ def _basic(places: Array, tile: Any, key: Any, *, todays: bool = False) -> Array
 
 
 def _aligned(arrays: list[Array], shape: Shape) -> list[Array]:
-    """Whole axes for the dimensions that no index names, behind those of the indices."""
+    """Append whole axes for unnamed dimensions, after the axes of the indices."""
     rest = shape[len(arrays) :]
     arrays = [a.reshape(*a.shape, *(1,) * len(rest)) if a.ndim else a for a in arrays]
     for axis, size in enumerate(rest):
@@ -135,7 +135,7 @@ def _aligned(arrays: list[Array], shape: Shape) -> list[Array]:
 
 
 def _by_tiles(source: Literal, items: tuple[Any, ...]) -> Literal:
-    """Indices held in tiles: those that lie there when the instruction is issued."""
+    """Return a view by indices held in tiles, read when the instruction is issued."""
     partial = len(items) < source.places.ndim
 
     def held(item: Any) -> Array:
@@ -153,7 +153,7 @@ def _by_tiles(source: Literal, items: tuple[Any, ...]) -> Literal:
         return values.reshape(() if item.size == 1 and not partial else shape)
 
     def along(places: Array) -> list[Array]:
-        """Arrays for all dimensions: a line for each slice, and what tiles hold then."""
+        """Return index arrays for all dimensions: slices, and the tiles' current values."""
         if not any(_is_slice(item) for item in items):
             return _aligned([held(item) for item in items], places.shape)
         filled = _filled(items, places.ndim)
@@ -170,13 +170,13 @@ def _is_slice(item: Any) -> bool:
 
 
 def _when_issued(source: Literal, rule: Callable[[Array], Array]) -> Literal:
-    """A view of these places that follows from what tiles and registers hold then."""
+    """Return a view of these places that depends on tiles and registers at issue."""
     whole = source.places
     return Literal(source.held, lambda: rule(whole), source.dtype)
 
 
 def by_places(rule: Callable[..., Array]) -> Rule:
-    """The rule of a method of which the elements' places are all that it takes."""
+    """Return the rule of a method that needs only the elements' places."""
     return lambda source, tile, *args, **named: source.viewed(
         lambda places: rule(places, tile, *args, **named)
     )
@@ -190,7 +190,7 @@ def _sizes(shape: Any) -> list[int]:
 def _in_shape(places: Array, tile: Any, *shape: Any) -> Array:
     argument = shape[0] if len(shape) == 1 else shape
     sizes = argument if isinstance(argument, (tuple, list)) else (argument,)
-    return places.reshape([int(size) for size in sizes])  # whole floats are taken with a note
+    return places.reshape([int(size) for size in sizes])  # integral floats are accepted with a note
 
 
 @by_places
@@ -203,7 +203,7 @@ def _as_tile(places: Array, tile: Any) -> Array:
 
 
 def _bits(source: Literal, tile: Any, dtype: Any) -> Literal:
-    """The same bytes as elements of another dtype, the last dimension scaled."""
+    """Return the same bytes as elements of another dtype, the last dimension scaled."""
     wanted = as_nki_dtype(dtype)
     old = source.dtype.itemsize
 
@@ -224,7 +224,7 @@ CLASSIC: dict[str, Rule] = {
 }
 
 
-# -- today's dialect ------------------------------------------------------------------------------
+# -- the current dialect ---------------------------------------------------------------------------
 
 
 _item = functools.partial(_basic, todays=True)
@@ -253,7 +253,7 @@ def _select(source: Literal, tile: Any, dim: Any, index: Any) -> Literal:
 
 
 def _numbers(index: Any) -> Callable[[], Array]:
-    """The integers that a tile holds when it is asked, column after column; a register's of now."""
+    """Return a function for integer indices: a tile's when called, by columns; a register's now."""
     if not isinstance(index, Tile):
         values = np.array(index._values(), np.int64).reshape(-1)
         return lambda: values
@@ -304,7 +304,7 @@ _AP = {"offset": None, "scalar_offset": None, "vector_offset": None, "indirect_d
 
 
 def _pattern(source: Literal, tile: Any, pattern: Any, *values: Any, **named: Any) -> Literal:
-    """``[[stride, count], ...]`` on the tensor, by the nested loops of AWS's page."""
+    """Return ``[[stride, count], ...]`` on the tensor, by the nested loops of AWS's page."""
     arguments = {**_AP, "dtype": None, **dict(zip((*_AP, "dtype"), values, strict=False)), **named}
     offset, scalar_offset, vector_offset, indirect_dim, dtype = arguments.values()
     wanted = source.dtype if dtype is None else as_nki_dtype(dtype)
@@ -313,7 +313,7 @@ def _pattern(source: Literal, tile: Any, pattern: Any, *values: Any, **named: An
     whole = source.places
     start = int(whole.flat[0]) if offset is None else as_int(offset) * size
     pairs = [(as_int(step), as_int(count)) for step, count in pattern]
-    if held.on_chip:  # the first walks the partitions, whatever its step of one is
+    if held.on_chip:  # the first pair walks the partitions, whatever its step
         row = int(np.prod(held.shape[1:])) * held.dtype.itemsize // size
         pairs[0] = (row, pairs[0][1])
 
@@ -346,8 +346,9 @@ def _pattern(source: Literal, tile: Any, pattern: Any, *values: Any, **named: An
 
 
 def _rows(source: Literal, tile: Any, dim: Any, vector_offset: Any) -> Literal:
-    """A row for each offset."""
-    count, held = vector_offset.shape[0], _numbers(vector_offset)
+    """Return one row for each offset."""
+    count = vector_offset.shape[0]
+    held = _numbers(vector_offset)
     return _when_issued(
         source,
         lambda whole: pick(whole, list(np.ix_(held()[:count], *map(np.arange, whole.shape[1:])))),
@@ -355,7 +356,7 @@ def _rows(source: Literal, tile: Any, dim: Any, vector_offset: Any) -> Literal:
 
 
 def _gathered(view: Any) -> Literal:
-    """What a view by tensor indirection names: offset i is at [i % group, i // group]."""
+    """Return a view by tensor indirection, whose offset i is at [i % group, i // group]."""
     source = literal_of(view._owner)
     numbers = literal_of(view._index).read().astype(np.int64)
     group = view._group
@@ -395,12 +396,12 @@ TODAYS: dict[str, Rule] = {
 }
 
 
-# -- tensors that are followed --------------------------------------------------------------------
+# -- tracked tensors -------------------------------------------------------------------------------
 
 
 @functools.cache
 def tracked(kind: Any) -> Any:
-    """A class of tensors or views of which the oracle knows what each one names."""
+    """Return a subclass of tensors or views with a literal view on each instance."""
     if "_watched" in vars(kind):
         return kind
     table = TODAYS if ".nki." in kind.__module__ else CLASSIC
@@ -437,7 +438,7 @@ def _whole_of(kind: type[Any], storage: Any) -> Any:
 
 
 def track_view(view: Any, literal: Literal) -> Any:
-    """A tensor or a view, of which the oracle knows now what it names."""
+    """Attach a literal view to a tensor or a view, and return it."""
     kind: Any = type(view)
     view.__class__ = tracked(kind)
     view._literal = literal

@@ -18,7 +18,7 @@ SIZE = 400
 
 @pytest.fixture(autouse=True)
 def no_warnings():
-    """A launch knows no floating-point exceptions."""
+    """Run without NumPy's floating-point warnings, as a launch does."""
     with np.errstate(all="ignore"):
         yield
 
@@ -34,13 +34,13 @@ def ends(x, count=5):
 
 
 def farthest(function, value, *operands):
-    """How far an exact result lies from a value at most, with exact operands at their ends."""
+    """Return the largest distance of a value from exact results at the operands' ends."""
     sides = ((x.value - x.error, x.value, x.value + x.error) for x in operands)
     return np.max([np.abs(function(*at) - value) for at in itertools.product(*sides)], axis=0)
 
 
 def assert_tight(made, most, roundings):
-    """Its bound is what its operands bring, and so many roundings."""
+    """Assert that the bound is the operands' contribution plus this number of roundings."""
     size = np.abs(made.value) + most
     assert (made.error <= most * (1 + 1e-9) + roundings * 1.001 * bounded.UNIT * size).all()
 
@@ -70,7 +70,7 @@ ROUNDS_ONCE = ("abs", "copy", "reciprocal", "relu", "sqrt", "square")
 
 @every("name", sorted(FUNCTIONS))
 def test_functions(name):
-    """Within the bound, which is no looser than its argument's ends or its slope make it."""
+    """The result is within its bound, which is as tight as the ends or the slope allow."""
     low, high = (0.25, 4.0) if name in VALID_RANGES else (-4.0, 4.0)
     if name == "arctan":
         high = 1.5
@@ -97,7 +97,7 @@ def test_functions(name):
 
 @every("name", ["sigmoid", "gelu", "silu", "mish", "gelu_apprx_sigmoid"])
 def test_the_exact_functions_keep_float64s_digits_far_from_0(name):
-    """Where 1 + tanh or 1 + erf of the machine's own float64 has lost them."""
+    """There 1 + tanh or 1 + erf would lose the digits of the machine's own float64."""
     (value,) = FUNCTIONS[name](Bounded(np.array([-30.0]))).value
     assert 0 < abs(value) < 1e-10
 
@@ -109,8 +109,10 @@ def test_the_largest_number_of_a_dtype_is_one_of_it(dtype):
 
 
 def test_what_becomes_a_bool_or_an_integer():
-    """A rounded value may become another one, or is sure to become this one; NaN is 0, as it is
-    for the machine, and nothing sure: without a bound, and not with one that is NaN."""
+    """A rounded value may become several integers, or surely one. NaN becomes 0, as on the machine.
+
+    A NaN is only sure without a bound, or with a bound other than NaN.
+    """
     x = Bounded(np.array([0.0, 0.25, 2.0, 0.0]), np.array([0.0, 0.5, 0.5, 0.5]))
     made = bounded.into_integers(x, BOOL)
     assert [made.value.tolist(), made.error.tolist()] == [[0, 1, 1, 0], [0, 1, 0, 1]]

@@ -1,4 +1,4 @@
-"""What the dtype of an argument excuses that is narrower than the output's."""
+"""The roundings that an argument's dtype, narrower than the output's, excuses."""
 
 import ml_dtypes
 import numpy as np
@@ -100,14 +100,14 @@ def an_operand_from_registers(x, w):
 
 
 def the_arguments_own_path(x, w):
-    """``x * (1 + w)``, of which the sum is in the dtype of w."""
+    """Return ``x * (1 + w)``, with the sum in the dtype of w."""
     gain = made()
     nisa.tensor_scalar(gain, w, op0=nl.add, operand0=1.0)
     return combined(x, gain, nl.float32)
 
 
 def exact_numbers(x, w):
-    """A mask that bfloat16 holds."""
+    """Multiply by a mask, which bfloat16 holds exactly."""
     mask = made()
     nisa.tensor_scalar(mask, x, op0=nl.greater, operand0=0.0)
     return combined(x, mask, nl.float32)
@@ -145,13 +145,13 @@ def what_a_product_has_made(x, w):
 
 
 def a_term_beside_a_product(x, w):
-    """The same line of a helper rounds both, but not the same call."""
+    """The same line of a helper rounds both operands, in two calls."""
     residual = copied(x)
     return combined(product(copied(x), w), residual, nl.float32, nl.add)
 
 
 def a_sum_in_registers(x, w):
-    """What is rounded goes through the registers, and to no product."""
+    """The rounded values go through the registers, and to no product."""
     sums = nl.ndarray((SIZE, 1), nl.float32, buffer=nl.sbuf)
     nisa.activation_reduce(made(), nl.copy, copied(x), nl.add, sums)
     result = made(nl.float32)
@@ -182,7 +182,7 @@ def is_inside(result):
 
 @every("compute, settings", [(c, s) for c in LEGAL for s in (FLOAT32_RESULT, True)])
 def test_the_path_of_an_argument_is_excused(compute, settings):
-    """An operand of a product, whatever it went through, and what came of arguments alone."""
+    """Operands of a product are excused, also indirect ones, and results of arguments alone."""
     result = exact_of(compute, settings)
     assert result.exact.narrowed == ()
     assert is_inside(result)

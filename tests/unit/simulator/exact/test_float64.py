@@ -21,7 +21,7 @@ from difftest.simulator.frontend.nki import language as nl
 from tests.every import every
 
 TERMS = np.array([1.0, -1.0, 1e-38, -1e-38, 2.0**60, -(2.0**60), 3.0, 2.0**-40], np.float32)
-"""Of two, float64 may have no sum; of three it may have another one than they have."""
+"""Float64 may not hold the sum of two; of three it may round to another sum."""
 TRIPLES = np.array(list(itertools.product(TERMS, repeat=3)))
 
 
@@ -32,7 +32,7 @@ def is_deceptive(triple):
 
 
 DECEPTIVE = np.array([triple for triple in TRIPLES if is_deceptive(triple)])
-"""Those that show an exact run which takes such sums for exact ones, if no other lies beside."""
+"""Triples whose sums a wrong exact run takes for exact, if no other triple is in the batch."""
 PARTITIONS = 128
 BATCHES = [
     batch[first : first + PARTITIONS]
@@ -40,12 +40,12 @@ BATCHES = [
     for first in range(0, len(batch), PARTITIONS)
 ]
 SHARE = 2.0**-28
-"""Of a bound, float64's own error: it has 29 digits more than float32, and a few operations."""
+"""The share of a bound that float64's own error may take: float64 has 29 bits more than float32."""
 
 
 @pytest.fixture(autouse=True)
 def no_warnings():
-    """A launch knows no floating-point exceptions."""
+    """Run without NumPy's floating-point warnings, as a launch does."""
     with np.errstate(all="ignore"):
         yield
 
@@ -142,7 +142,7 @@ def dma_compute_of_rows(x, y, z):
 
 
 def triples(x, y, z):
-    """Return a tile with the three terms of each sum beside each other."""
+    """Return a tile with the three terms of each sum next to each other."""
     joined = nl.ndarray((*x.shape, 3), x.dtype, buffer=nl.sbuf)
     for at, part in enumerate((x, y, z)):
         nisa.tensor_copy(joined[:, :, at], part)
@@ -150,7 +150,7 @@ def triples(x, y, z):
 
 
 def tensor_tensor_scan(x, y, z):
-    """The state begins anew where it is multiplied by 0."""
+    """The state restarts where it is multiplied by 0."""
     terms = triples(x, y, z)
     factors = triples(x, y, z)
     states = triples(x, y, z)
@@ -246,7 +246,7 @@ def assert_sums(kernel, machine=TRN2):
 
 @every("name, kernel", [*((one.__name__, one) for one in KERNELS), *REDUCING.items()])
 def test_a_sum_of_three_terms_is_known(name, kernel):
-    """In each instruction that adds: 1e-38 + 1 - 1 is not 0, and no bound says that it is."""
+    """For each adding instruction: 1e-38 + 1 - 1 is not 0, and no bound claims it."""
 
     @jit
     def whole(x, y, z):
@@ -319,7 +319,7 @@ def made_by(ufunc, *operands):
 
 @every("ufunc", EXACTLY)
 def test_an_operation_on_two_numbers_is_known(ufunc):
-    """Each pair alone: where all others round, none is taken for exact."""
+    """Each pair is computed alone, so that a pair that rounds is never hidden by others."""
     by_zero = ufunc in (np.divide, np.mod, np.fmod)
     for left, right in zip(LEFT, RIGHT, strict=True):
         if by_zero and not right:
@@ -343,7 +343,7 @@ def test_an_operation_on_one_number_is_known(name):
 
 
 def test_a_square_root_is_known():
-    """Its square lies on the right side of its argument."""
+    """The argument is between the squares of the result's ends."""
     for one in FACTORS[FACTORS >= 0]:
         made = bounded.FUNCTIONS["sqrt"](Bounded(np.array([one]), None, FLOAT32))
         value = Fraction(made.value[0])
@@ -355,7 +355,7 @@ def test_a_square_root_is_known():
 
 @every("ufunc, start", [(np.add, 0), (np.multiply, 1), (np.subtract, 0)])
 def test_a_reduction_is_known(ufunc, start):
-    """Of three numbers; the first minus the others."""
+    """Reduce three numbers; a difference is the first minus the others."""
     for triple in itertools.product(FACTORS[:12], repeat=3):
         lifted = Numbers(Shadow(ExactSettings()), Bounded(np.array(triple), None, FLOAT32))
         made = ufunc.reduce(lifted, axis=0).held
@@ -368,7 +368,7 @@ def test_a_reduction_is_known(ufunc, start):
 
 
 def test_a_product_of_matrices_is_known():
-    """Rows of any size, one so large that float32 has no number for the sizes of the others."""
+    """Rows of very different sizes: float32 cannot hold the sizes of the other rows."""
     left, right = np.array([[1e-38, 3e38], [1e-30, 1e-30]]).T, np.array([[1e10], [-3e-8]])
     left, right = (side.astype(np.float32).astype(np.float64) for side in (left, right))
     made = matrix_product(Shadow(ExactSettings()), Bounded(left), Bounded(right))

@@ -10,13 +10,13 @@ from difftest.simulator.frontend.classic import language as nl
 from tests.every import every
 
 LARGE = np.random.default_rng(2).uniform(-1e6, 1e6, (16, 24)).astype(np.float32)
-"""Scores of which float32 has no digit behind the point, so that powers of them have no digit."""
+"""Scores so large that float32 holds no fractional digits; their powers lose all digits."""
 TOP = LARGE.argmax(axis=1)
 ROWS = np.arange(16)
 
 
 def exact_of(compute, x=LARGE, dtype=np.float32):
-    """The output of the exact run of what ``compute`` makes of a third of the data."""
+    """Return the output of an exact run of ``compute`` on a third of the data."""
 
     def kernel(x):
         made = compute(nl.multiply(nl.load(x), 1 / 3))
@@ -57,7 +57,7 @@ def by_smallest(third):
 
 
 def by_a_column_of_several(third):
-    """A tile of statistics, another column of which is written afterwards."""
+    """A tile of statistics; another of its columns is written afterwards."""
     both = nl.ndarray((16, 2), nl.float32)
     both[:, 0:1] = largest(third)
     both[:, 1:2] = nl.multiply(third[:, 0:1], 1 / 7)

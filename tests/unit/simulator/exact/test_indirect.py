@@ -10,7 +10,7 @@ from tests.unit.simulator.frontend.nki.kernels import stored
 
 X = np.random.default_rng(0).standard_normal((16, 32)).astype(np.float32)
 HERE, THERE = (np.array(numbers, np.int32)[:, None] for numbers in ((3, 99, 7, 5), (9, 2, 16, 15)))
-"""Rows of which the second has no source, and the third no destination."""
+"""Indices of rows: the second row has no source, the third no destination."""
 
 
 def scaled(x, factor):

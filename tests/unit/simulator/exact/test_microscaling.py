@@ -1,4 +1,4 @@
-"""Microscaling beside its exact run: products within their bounds, quantizations that are sure."""
+"""Exact runs of microscaling: products are within their bounds, and quantizations are sure."""
 
 import ml_dtypes
 import numpy as np
@@ -24,7 +24,7 @@ MOVING = RANDOM.standard_normal((ROWS, 4 * COLUMNS)).astype(BFLOAT16)
 
 
 def product_of(prepare):
-    """A product of quantized weights with what ``prepare`` makes of an operand, quantized here."""
+    """Return a kernel: the product of quantized weights and ``prepare``'s quantized result."""
 
     def kernel(stationary, stationary_scale, moving):
         left = nl.ndarray(stationary.shape, nl.float8_e5m2_x4)
@@ -46,7 +46,7 @@ def exact_of(prepare, moving=MOVING):
 
 
 def dequantized(moving):
-    """As quantize_mx takes groups of 8 partitions by 4 elements, in float64 [4 P, F]."""
+    """Return values rounded as quantize_mx does, by groups of 8 partitions and 4 elements."""
     groups = moving.astype(np.float64).reshape(ROWS // 8, 8, COLUMNS, 4)
     largest = np.abs(groups).max(axis=(1, 3), keepdims=True)
     scale = 2.0 ** (np.floor(np.log2(largest)) - 7)

@@ -1,4 +1,4 @@
-"""Numbers with bounds as array-likes: what they do not know is loud, and no bound gets lost."""
+"""Numbers with bounds as array-likes: unknown functions raise, and no bound gets lost."""
 
 import itertools
 from functools import partial
@@ -88,7 +88,7 @@ def test_integers_are_computed_in_the_operands_order():
 
 
 def test_what_rounds_nothing_keeps_its_dtype():
-    """Of two that have the same."""
+    """The result of two operands of one dtype keeps it."""
     narrow, wide = (Bounded(np.ones(1), None, dtype) for dtype in (BFLOAT16, FLOAT32))
     where = partial(chosen_from, True, None)
     for chosen in (ARITHMETIC[np.maximum], ARITHMETIC[np.minimum], where):
@@ -114,7 +114,7 @@ def test_places_of_values_whose_bounds_do_not_overlap_are_sure():
 
 
 def test_a_decision_in_doubt_has_a_bound_that_holds_both():
-    """Of numbers that may be 0: drawn ones hardly ever are."""
+    """The numbers may be 0, which drawn numbers hardly ever may."""
     unsure = numbers(0.25, 2.0)
     sure = numbers(1.0, 1.0, error=0.0)
     half = numbers(0.25, 0.0, error=[0.5, 0.0])
@@ -130,7 +130,7 @@ def test_a_decision_in_doubt_has_a_bound_that_holds_both():
 
 
 def product_of(values):
-    """Of the first half of them with the second half."""
+    """Return the product of the first half of the values and the second half."""
     left = values[: len(values) // 2]
     right = values[len(values) // 2 :]
     if not isinstance(values, Numbers):
@@ -149,7 +149,7 @@ REDUCTIONS = {
 
 @every("name", REDUCTIONS)
 def test_a_reduction_has_the_bound_that_its_terms_make(name):
-    """What they come to at their ends at most, and the roundings."""
+    """The bound is the largest result at the terms' ends, plus the roundings."""
     values = np.array([3.0, -0.5, 2.25, 0.125])
     errors = np.array([0.5, 0.25, 0.0, 0.125])
     terms = Numbers(Shadow(ExactSettings()), Bounded(values, errors))

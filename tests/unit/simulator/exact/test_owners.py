@@ -79,7 +79,7 @@ def test_what_a_tensor_that_is_gone_left():
 
 
 def test_the_check_can_fail(monkeypatch):
-    """Without the numbers, what another tensor wrote is taken for what this one did."""
+    """Without the owners' numbers, another tensor's data passes for this tensor's."""
 
     def forgetful(self, tile):
         return None

@@ -1,4 +1,4 @@
-"""Every instruction alone beside its exact run: the machine lies within the bound of its errors."""
+"""Each instruction alone, with its exact run: the machine is within the bound of its errors."""
 
 import itertools
 import random
@@ -41,7 +41,7 @@ def test_each_activation_has_one():
 
 
 def rough(call):
-    """The call on data of which every operation rounds."""
+    """Return the call on data that every operation rounds."""
 
     def roughened(one):
         if not isinstance(one, Operand) or one.is_newer or not is_float(one.dtype):
@@ -57,10 +57,10 @@ def rough(call):
 
 @pytest.fixture(autouse=True)
 def strict(monkeypatch):
-    """Whatever an instruction is said to write is compared with what the machine has written.
+    """Compare all that an instruction is said to write with the machine's values.
 
-    So a rule that takes a wrong value for exact is seen too, which no output would show: where
-    nothing rounds an exact run takes the machine's values.
+    This detects a rule that takes a wrong value for exact. No output would show it: where nothing
+    rounds, an exact run takes the machine's values.
     """
     put = Shadow.put
 
@@ -99,7 +99,7 @@ class OutsideError(AssertionError):
 
 @every("name", sorted(INSTRUCTIONS))
 def test_the_machine_lies_within_the_bounds(name):
-    """On drawn calls: bit for bit what it is without an exact run, and within the bounds."""
+    """Drawn calls give the same bits with and without an exact run, and are within the bounds."""
     ran = 0
     for seed in range(SEEDS):
         call = rough(drawn(name, random.Random(seed).choice))
@@ -115,7 +115,7 @@ def test_the_machine_lies_within_the_bounds(name):
 
 
 NEAR = 2.0**-12
-"""How far an exact value lies from the machine's, at most, relative to the value or to 1."""
+"""The largest distance of an exact value from the machine's, relative to the value or to 1."""
 
 
 def apart(tile, generator):
@@ -142,7 +142,7 @@ def variants(record, options, dialect):
 
 
 def teeth(shape):
-    """A mask that is no box: it leaves out none, one or two elements of a partition."""
+    """Return a mask that is not a box: it leaves out none, one or two elements of a partition."""
     rest = np.arange(np.prod(shape[1:], dtype=int)) < np.prod(shape[1:]) - np.c_[: shape[0]] % 3
     return rest.reshape(shape)
 
@@ -189,7 +189,7 @@ def ran_apart(call, dialect, machine, masked=False):
 
 
 def of_floats(name, seed):
-    """A drawn call on floats, into floats: nothing else is apart, or looked at."""
+    """Return a drawn call on floats, into floats: only floats are set apart and checked."""
     record = INSTRUCTIONS[name]
     roles = (*record.operands, *record.destinations)
     forced = {role.name: FLOAT32 for role in roles if FLOAT32 in (role.dtypes or (FLOAT32,))}

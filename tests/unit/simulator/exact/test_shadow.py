@@ -1,4 +1,4 @@
-"""The exact run of whole kernels: what it holds, where it has doubts, what it says was lost."""
+"""The exact run of whole kernels: its values, its doubts, and the losses that it reports."""
 
 import ml_dtypes
 import numpy as np
@@ -15,7 +15,7 @@ X = np.random.default_rng(1).standard_normal((16, 24)).astype(np.float32)
 
 
 def made_of(compute, dtype=np.float32):
-    """A kernel that stores what ``compute`` makes of its tile."""
+    """Return a kernel that stores ``compute``'s result for its tile."""
 
     def kernel(x):
         made = compute(nl.load(x))
@@ -194,7 +194,7 @@ def test_a_narrowing_that_changes_a_value_is_told(data, made, narrowed):
 
 
 def test_a_sum_that_was_rounded_is_added_to_again_as_the_outputs_are():
-    """On another line too; what is added first may be rounded as an operand is."""
+    """This holds on another line too. The first term may be rounded as an operand is."""
 
     def compute(tile):
         first = nl.add(tile, nl.multiply(tile, 0.3, dtype=nl.float32), dtype=nl.bfloat16)
@@ -215,7 +215,7 @@ def test_a_sum_that_was_rounded_is_added_to_again_as_the_outputs_are():
     ],
 )
 def test_what_is_reduced_under_masks(first, second):
-    """In an instruction and into registers: what a mask leaves, and the errors of that alone."""
+    """Within an instruction and into registers: masks limit the terms and their errors."""
     p, f = np.mgrid[0:16, 0:24]
     far = np.where(first(p, f) | second(p, f), X, 1e30).astype(np.float32)
     reset = nisa.reduce_cmd.reset_reduce

@@ -1,4 +1,4 @@
-"""The exact run of two cores: what they send each other, and registers of their own."""
+"""The exact run of two cores: the tiles that they exchange, and their own registers."""
 
 import ml_dtypes
 import numpy as np

@@ -49,7 +49,7 @@ def test_the_functions_are_those_of_the_table():
 
 @every("name", sorted({*LIMITS, *VALID_RANGES}))
 def test_a_function_by_its_name(name):
-    """What it computes, exact/test_bounded.py compares with its definition in float64."""
+    """Names give the right function. exact/test_bounded.py compares it with its definition."""
     results = on_tiles(
         lambda x: (nisa.activation(getattr(nl, name), x), getattr(nl, name)(x)), INSIDE
     )

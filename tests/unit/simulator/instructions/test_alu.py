@@ -66,7 +66,7 @@ def test_the_functions_of_numpy_and_nl_name_the_same_operators():
 
 @every("op", [None, "add", np.exp, nl.exp, len, [np.add], np.ones(2)])
 def test_what_is_no_operator(op):
-    """A function goes by its name: its place in memory is another one in each run."""
+    """The message has the function's name: its address differs in each run."""
     with pytest.raises(KernelError, match=" as its operator") as caught:
         alu_op(op, "tensor_tensor")
     assert caught.value.received == f"op={getattr(op, '__name__', repr(op))}"

@@ -1,4 +1,4 @@
-"""What was never written, carried on by instructions that work element by element."""
+"""Unwritten elements and their propagation through elementwise instructions."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ A = np.random.default_rng(0).standard_normal((6, 4)).astype(np.float32)
 
 
 def half(array):
-    """A tile of which the two columns in the middle are written."""
+    """Return a tile with only the two columns in the middle written."""
     tile = nl.ndarray(array.shape, array.dtype)
     tile[:, 1:3] = nl.load(array[:, 1:3])
     return tile
@@ -102,7 +102,7 @@ RELAXED = {
 @pytest.mark.filterwarnings("ignore::difftest.simulator.RuleWarning")
 @pytest.mark.parametrize("some", [True, False], ids=["half", "nothing"])
 def test_where_that_is_no_error_both_modes_go_on_with_the_same(some):
-    """What was never written is carried on, or NaN: a result does not hide that it was read."""
+    """The results are unwritten or NaN: they show that unwritten elements were read."""
     for name, compute in RELAXED.items():
 
         def kernel(x, compute=compute):

@@ -23,7 +23,7 @@ WITHOUT_DATA = (OperandKind.NUMBER, OperandKind.INDEX)
 
 
 def agree(call, modes=MODES):
-    """These modes leave the same in every destination; what today's dialect alone has just runs."""
+    """Assert that the modes agree on every destination; a call of the current dialect just runs."""
     first, *others = modes if call.is_classic else MODES[:1]
     result = call.run(first)
     for mode in others:
@@ -45,7 +45,7 @@ def test_each_record_has_an_example():
 
 
 def keeps(call, role, promised):
-    """Whether a call has at a role the buffer or the dtype that the record promises."""
+    """Return whether a call has the promised buffer or dtype at a role."""
     operand = call.role(role)
     if not isinstance(operand, Operand):
         return False
@@ -54,10 +54,10 @@ def keeps(call, role, promised):
 
 @every("name", sorted(EXAMPLES))
 def test_what_the_record_promises(name):
-    """Every buffer and every dtype of every role, asked for one at a time.
+    """Every buffer and every dtype of every role is requested, one at a time.
 
-    Half of them, unless a call that was asked for another one had it; every night each has a call
-    of its own.
+    By default half of them are drawn, and only if no earlier call had them. Every night each has a
+    call of its own.
     """
     kept = []
     for seed, (role, promised) in half(enumerate(promises(INSTRUCTIONS[FORMS.get(name, name)]))):

@@ -27,7 +27,7 @@ from tests.every import every
 
 
 def hbm(rows, dtype=nl.float32):
-    """One tensor of a side, in HBM."""
+    """Return a function that makes one tensor in HBM."""
     return lambda: [nl.zeros((rows, 2), dtype, buffer=nl.shared_hbm)]
 
 

@@ -37,7 +37,7 @@ def in_decimal_numbers():
 
 
 def series(x, factor):
-    """The sum of terms of which each is ``factor(n)`` of the one before, from ``x`` on."""
+    """Return the sum of terms from ``x`` on, each ``factor(n)`` times the term before."""
     total = term = x
     n = 0
     while abs(term) > Decimal(10) ** -(DIGITS - 5):
@@ -156,7 +156,7 @@ def test_each_function_has_a_truth():
 
 @every("name", TRUTHS)
 def test_the_machine_lies_within_four_units(name):
-    """Of the result, wherever it lies: 1 + tanh and 1 + erf of float64 are 0 far below 0."""
+    """The result has four units everywhere: far below 0, float64's 1 + tanh and 1 + erf are 0."""
     arguments = arguments_of(name)
     got = activated(arguments, name)
     largest = Decimal(float(np.finfo(np.float32).max))
@@ -170,7 +170,7 @@ def test_the_machine_lies_within_four_units(name):
 
 @every("name", TRUTHS)
 def test_the_exact_run_has_float64s_digits(name):
-    """Of the result: its own error is a small share of the machine's four units."""
+    """The exact run's own error is a small share of the machine's four units."""
     arguments = arguments_of(name)
     made = FUNCTIONS[name](Bounded(arguments.astype(np.float64)))
     assert name in SLOPES or name in VALID_RANGES or name in ("exp", "square")

@@ -1,4 +1,4 @@
-"""What records forbid: each declared buffer, dtype and shape, and each rule just over its limit."""
+"""Rejections by records: each declared buffer, dtype and shape; each rule just over its limit."""
 
 import dataclasses
 import random
@@ -14,7 +14,7 @@ from tests.unit.simulator.instructions.calls.examples import LIMITS, drawn
 from tests.unit.simulator.instructions.calls.uses import Tensor, Use
 
 SHAPED_BY_DST = ("memset", "rand", "rand2", "rng")
-"""They fill what they are given."""
+"""Instructions that take their shape from ``dst``."""
 RULES = [(name, rule) for name, record in sorted(INSTRUCTIONS.items()) for rule in record.rules]
 EDGES = [(*key, number) for key in sorted(LIMITS) for number in range(len(LIMITS[key]))]
 NUMBERS = (OperandKind.VECTOR_OR_NUMBER, OperandKind.TILE_OR_NUMBER)
@@ -48,7 +48,7 @@ def test_a_rule_at_its_limit_and_just_over_it(name, rule, number):
 
 
 def check_structure(error):
-    """What happened is the headline, which names the instruction's misuse and not its rule."""
+    """Assert that the headline says what happened, and that rule and received value follow."""
     headline, *rows = str(error).splitlines()
     assert headline == error.happened
     assert rows[0] == f"  rule:     {error.rule}"
@@ -58,7 +58,7 @@ def check_structure(error):
 
 
 def refusal(use, record):
-    """What a use dies of: another rule, or code that trusts the rule that was taken out."""
+    """Return a failure's message: another rule's, or of code that relies on the removed rule."""
     try:
         use.check(record)
     except Exception as error:
@@ -146,7 +146,7 @@ def test_something_else_in_a_tiles_place(name, role):
 
 @every("name", sorted(INSTRUCTIONS))
 def test_a_destination_of_another_shape(name):
-    """One element a partition more than the instruction makes."""
+    """The destination has one element a partition more than the result."""
     record = INSTRUCTIONS[name]
     for number, role in enumerate(record.destinations):
         legal = use(name, role.name)

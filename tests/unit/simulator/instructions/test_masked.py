@@ -1,4 +1,4 @@
-"""Planted bugs in what a mask that is no box makes of an instruction: the plain mode sees each."""
+"""Planted bugs in instructions under a mask that is not a box: the plain mode detects each."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def assigned(shape, compute):
 
 
 def agree(kernel, data=DATA):
-    """Whether the oracle finds nothing in it."""
+    """Return whether the oracle agrees with the kernel."""
     try:
         launch(kernel, [data], plain=True)
     except OracleError:
@@ -43,7 +43,7 @@ ADDED_UP = assigned((16, 16), lambda x, mask: accumulated(x, mask))
 
 
 def accumulated(x, mask):
-    """Registers that two masked instructions fill, of which the second leaves partitions out."""
+    """Fill registers by two masked instructions; the second leaves partitions out."""
     total = nl.zeros((16, 1), nl.float32)
     reset = nisa.reduce_cmd.reset_reduce
     reduce = nisa.reduce_cmd.reduce
@@ -59,7 +59,7 @@ def test_the_modes_agree_without_a_bug(kernel):
 
 @every("name", irregular_masks.NEUTRAL)
 def test_an_identity_that_is_none(name, monkeypatch):
-    """One that decides, or a zero of the other sign."""
+    """Replace an identity by a number that decides, or by a zero of the other sign."""
 
     def reduced(x, mask):
         x = nl.copy(x, dtype=nl.int32) if "bitwise" in name else x
@@ -112,7 +112,7 @@ def test_registers_of_other_partitions(monkeypatch):
 
 @every("by", [lambda p, x: x >= p, lambda p, x: p < 8, lambda p, x: p >= 0])
 def test_a_side_of_which_nothing_was_written_is_an_error_under_each_mask(by):
-    """Although what the mask leaves takes the other side: as without one."""
+    """It is an error although the mask selects only the other side, as without a mask."""
 
     def kernel(tensor):
         p, x = nl.mgrid[0:16, 0:16]
@@ -126,7 +126,7 @@ def test_a_side_of_which_nothing_was_written_is_an_error_under_each_mask(by):
 
 @every("more", [0, 1])
 def test_what_a_mask_leaves_out_of_an_operand_that_repeats_may_be_unwritten(more):
-    """What it leaves may not."""
+    """Elements that the mask keeps must be written."""
 
     def kernel(tensor):
         p, _, x = nl.mgrid[0:16, 0:2, 0:4]

@@ -27,7 +27,7 @@ def test_nc_transpose_on_the_vector_engine_takes_psum_and_stays_in_sbuf():
 
 
 def multiplied(stationary, moving):
-    """What the Tensor Engine makes of two arrays."""
+    """Return the Tensor Engine's product of two arrays."""
     return on_tiles(lambda x, y: nl.copy(nisa.nc_matmul(x, y)), stationary, moving)
 
 
@@ -79,7 +79,7 @@ REFUSED = {
         lambda: nl.transpose(sbuf(16, 4, 2))
     ),
 }
-"""By the rule and what is received, what is so refused."""
+"""Rejected uses, by the rule and the received value."""
 
 
 @every("said, use", REFUSED.items())

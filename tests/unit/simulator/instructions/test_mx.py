@@ -22,7 +22,7 @@ E5M2 = ml_dtypes.float8_e5m2
 
 
 def tile(shape, dtype, space=Space.SBUF):
-    """Of a dtype that the classic dialect cannot name."""
+    """Return a new tile, of a dtype that the classic dialect cannot name."""
     core = current()
     return core.tile._whole(core.allocate(shape, np.dtype(dtype), space))
 
@@ -37,7 +37,7 @@ def quantized(x, dtype=FLOAT8_E4M3FN_X4, scales=UINT8, scale_shape=None):
 
 
 def observed(compute, *arrays, machine=TRN3):
-    """What ``compute`` returns for the arrays as tiles, as arrays of the launch's memory."""
+    """Return the arrays in a launch's memory after ``compute`` on tiles of the given arrays."""
     seen = []
 
     def kernel(*tensors):
@@ -48,7 +48,7 @@ def observed(compute, *arrays, machine=TRN3):
 
 
 def expected_scales(x, largest_exponent):
-    """One exponent for each group of 8 partitions and 4 elements, by Python's own arithmetic."""
+    """Return the exponents by Python's own arithmetic, one for 8 partitions and 4 elements."""
     exponents = np.empty((len(x) // 8, x.shape[1] // 4), int)
     for (group, column), _ in np.ndenumerate(exponents):
         values = x[8 * group : 8 * group + 8, 4 * column : 4 * column + 4].astype(float)

@@ -1,4 +1,4 @@
-"""Spelled in today's dialect, each drawn call does what its record does."""
+"""Each drawn call in the current dialect's spelling gives the result of its record."""
 
 import dataclasses
 import random
@@ -21,7 +21,7 @@ SPELLED = [name for name in sorted(INSTRUCTIONS) if hasattr(nisa, name)]
 IN_BOTH = [name for name in SPELLED if INSTRUCTIONS[name].classic]
 ITS_OWN = [name for name in SPELLED if not INSTRUCTIONS[name].classic]
 OTHERWISE = {"nc_match_replace8": (True,)}
-"""Options that today's dialect has otherwise: of equal values the last one is replaced first."""
+"""Options that differ in the current dialect: of equal values the last one is replaced first."""
 ELSEWHERE = {
     "gather_flattened": "nl.gather_flattened alone issues it",
     "rand": "nl.rand alone issues it",
@@ -33,7 +33,7 @@ ELSEWHERE = {
 
 
 def assert_same(call):
-    """The record, issued directly, and the call in today's dialect leave the same bits."""
+    """Assert that the record, issued directly, and the current dialect's call agree bit by bit."""
     for number, (one, other) in enumerate(zip(call.run("record"), call.run("nki"), strict=True)):
         found = difference(call, one, other)
         assert not found, f"{call!r}, destination {number}: {found}"
@@ -55,7 +55,7 @@ def test_the_dialect_issues_what_the_record_means(name):
 
 @every("name", IN_BOTH)
 def test_what_both_dialects_have_is_the_same(name):
-    """Of what the classic one draws today's refuses some: its compiler takes fewer dtypes."""
+    """The current dialect rejects some of the classic calls: its compiler takes fewer dtypes."""
     compared = 0
     for seed in range(80):
         call = drawn(name, random.Random(seed).choice)

@@ -1,7 +1,7 @@
-"""Tiles of which a part is never written: harmless where it is not used, an error where it is.
+"""Tiles with an unwritten part: harmless if it is not used, an error if it is.
 
 Each kernel writes three rows (or columns) of a tile of eight, lets instructions compute on all of
-it, and stores the rows that follow from what was written; one row more is an error.
+it, and stores the rows that depend only on written ones. One more row is an error.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ F32 = today_nl.float32
 U8 = today_nl.uint8
 
 
-# -- today's dialect -------------------------------------------------------------------------------
+# -- the current dialect ---------------------------------------------------------------------------
 
 
 def new(shape, dtype=F32, buffer=today_nl.sbuf):
@@ -30,14 +30,14 @@ def new(shape, dtype=F32, buffer=today_nl.sbuf):
 
 
 def padded(x):
-    """[8, 16] of which three rows are written."""
+    """Return [8, 16] with three written rows."""
     tile = new((ROWS, x.shape[1]))
     today.dma_copy(tile[0:USED], x)
     return tile
 
 
 def made(call, shape, *operands, dtype=F32, buffer=today_nl.sbuf, **options):
-    """The destination of a call, which is its first argument."""
+    """Return the destination, the call's first argument, after the call."""
     dst = new(shape, dtype, buffer)
     call(dst, *operands, **options)
     return dst
@@ -120,7 +120,7 @@ def test_an_index_and_a_register_are_uses(use, plain):
 @every("side", ["stationary", "moving"])
 @every("extra", [0, 1])
 def test_padded_columns_of_an_mx_product(side, extra):
-    """Of ten packed columns seven are written: as many rows or columns of the product are sure."""
+    """Seven of ten packed columns are written, so seven rows or columns are defined."""
     written = 7
     packed = 10
     x = np.random.default_rng(0).standard_normal((32, 4 * written)).astype(np.float16)

@@ -1,4 +1,4 @@
-"""Whole kernels on padded tiles, as their authors write them, and ones that are wrong by a step."""
+"""Whole kernels on padded tiles, as authors write them, and kernels that are off by one step."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def turned(tile):
 
 @jit
 def attention(q, k, v, summed):
-    """40 queries and 70 keys in tiles of 128; the last ``summed`` columns are no keys."""
+    """Run 40 queries and 70 keys in tiles of 128; the last ``summed`` columns are not keys."""
     queries = q.shape[0]
     keys = k.shape[0]
     width = q.shape[1]

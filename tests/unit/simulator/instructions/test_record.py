@@ -33,7 +33,7 @@ CLASSIC_RECORDS = {name: record for name, record in INSTRUCTIONS.items() if reco
 
 
 def test_each_record_is_complete():
-    """Those that no frontend has loaded yet, too."""
+    """Records of modules that no frontend loads are included."""
     for module in pkgutil.iter_modules(instructions.__path__):
         importlib.import_module(f"{instructions.__name__}.{module.name}")
     assert len(INSTRUCTIONS) > 40
@@ -56,7 +56,7 @@ PAGES = {one.page for one in documented_names(CLASSIC)}
 
 @every("name", sorted(INSTRUCTIONS))
 def test_the_pages_of_a_record_are_documented(name):
-    """At the classic dialect's tag; of what today's dialect alone has, none is."""
+    """Classic records have pages at the classic dialect's tag, the current dialect's have none."""
     record = INSTRUCTIONS[name]
     assert set(record.pages) & PAGES == (set(record.pages) if record.classic else set())
 
@@ -244,7 +244,7 @@ def nl_add():
 
 
 def test_nothing_is_written_where_a_rule_is_broken():
-    """Of two destinations the second has a wrong shape: the first keeps what it holds."""
+    """The second of two destinations has a wrong shape, so the first keeps its values."""
     values = normal(4, 6)
 
     def kernel(x, out):
@@ -266,8 +266,9 @@ SPELLING = {
     "scalar_load": {"dst"},
     "scalar_store": {"src"},
 }
-"""What no argument says: what the two dialects' pages document differently of one instruction, who
-is in the pairs of a permutation, and the scalar that a function returns or calls ``s``."""
+"""Options without an argument: differences between the two dialects' pages, the pairs' members in a
+permutation, and the scalar that a function returns or calls ``s``.
+"""
 
 
 def arguments(name):
@@ -284,14 +285,14 @@ def arguments(name):
 
 @every("name", sorted(INSTRUCTIONS | EFFECTS))
 def test_the_options_of_a_record_are_arguments_of_aws(name):
-    """The simulator keeps no books in a record: a call can say all that it is told."""
+    """Records hold no state of the simulator: every option comes from an argument."""
     unknown = set((INSTRUCTIONS | EFFECTS)[name].options) - arguments(name)
     assert unknown == SPELLING.get(name, set())
 
 
 def test_what_the_trace_records_of_a_call_are_arguments_of_aws():
     known = set().union(*map(arguments, nisa.__all__), *map(arguments, todays_isa.__all__))
-    # that the kernel left accumulate to the compiler is said by its absence; nl.loop_reduce
+    # accumulate is absent if the kernel left it to the compiler; nl.loop_reduce
     assert set(Attributes._fields) - known == {"inferred", "loop_indices"}
 
 

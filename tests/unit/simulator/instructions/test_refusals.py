@@ -1,4 +1,4 @@
-"""What a call refuses before or beside the rules of its record, whose limits are in test_limits."""
+"""Rejections before or outside the rules of a record; test_limits has the rules' limits."""
 
 import numpy as np
 import pytest

@@ -33,7 +33,7 @@ def largest(data):
 
 
 def first_places(data, values):
-    """Each value's first place that no equal value before it has taken."""
+    """Return each value's first place that no equal value before it has taken."""
     places = np.empty(values.shape, np.uint32)
     for p, row in enumerate(data):
         free = np.ones(row.size, bool)

@@ -1,4 +1,4 @@
-"""Marks of what is not defined contain all that a second run with other values sees."""
+"""Marks of undefined elements include all dependences that a second run with other values shows."""
 
 import contextlib
 import random
@@ -18,7 +18,8 @@ from tests.unit.simulator.instructions.calls.examples import drawn
 
 SEEDS = 4
 UNMARKED = {"iota", "memset", "nc_matmul_mx", "rand", "rng"}
-"""They take no tiles; and elements and scales of MX have no values apart from each other."""
+"""Instructions without tiles, and MX products, whose elements and scales have no separate values.
+"""
 
 
 class Reads:
@@ -51,12 +52,12 @@ def apart(made):
 
 
 def bits(values):
-    """Packed elements, which are no numbers, as their bits."""
+    """Return packed elements, which are not numbers, as their bits."""
     return values if values.dtype.kind in "biuf" else values.view(f"u{values.dtype.itemsize}")
 
 
 def again(compute, values):
-    """What is made of values, leaving no trace; None where they break a rule of the call."""
+    """Return the results for other values, without a trace; None if they break a rule."""
     registers = current().registers
     before = {name: held.copy() for name, held in registers.accumulators.items()}
     if any(isinstance(one, TaintedArray) for one in values):
@@ -113,8 +114,8 @@ def look(compute, values, generator, seen, *, computes=True):
 def test_marks_contain_what_other_values_change(name, monkeypatch):
     generator = np.random.default_rng(0)
     seen = []
-    results = gate._results
-    let_move = gate._let_move
+    results = gate._compute
+    let_move = gate._run_in_place
 
     def looked_at(call, issued):
         if call.name == name:
@@ -133,8 +134,8 @@ def test_marks_contain_what_other_values_change(name, monkeypatch):
         return let_move(call, issued)
 
     with monkeypatch.context() as patched:
-        patched.setattr(gate, "_results", looked_at)
-        patched.setattr(gate, "_let_move", moved)
+        patched.setattr(gate, "_compute", looked_at)
+        patched.setattr(gate, "_run_in_place", moved)
         for seed in range(SEEDS):
             with contextlib.suppress(NkiError):  # the data left an operator's range
                 drawn(name, random.Random(seed).choice).launched("record")
@@ -147,12 +148,12 @@ DECIDED = {
     np.bitwise_and: ([1, 1], [-1, 0], [True, False]),
     np.bitwise_or: ([1, 1], [-1, 0], [False, True]),
 }
-"""Values of which nothing is defined, others of which all is, and what is not of the result."""
+"""Unknown values, known values, and the undefined elements of the result."""
 
 
 @every("ufunc", DECIDED)
 def test_a_side_that_decides_needs_no_other(ufunc):
-    """Drawn calls hardly ever have one, and a kernel's masks are made so."""
+    """Such sides are rare in drawn calls, but a kernel's masks consist of them."""
     unknown, known, follows = map(np.array, DECIDED[ufunc])
     unknown = TaintedArray(Reads(), unknown, np.full(2, taint_bit(0, MASKED_BITS)))
     for made in (ufunc(unknown, known), ufunc(known, unknown)):

@@ -1,4 +1,4 @@
-"""The one write."""
+"""Writing: the function that stores all results."""
 
 import numpy as np
 import pytest
@@ -63,7 +63,7 @@ def test_a_result_fills_its_destination_partition_by_partition():
 
 
 def test_a_result_does_not_share_its_memory_with_an_operand():
-    """An instruction's array may become the tensor's data: never one that somebody else has."""
+    """An instruction's array may become the tensor's data, unless another owner has it."""
 
     def compute(x):
         copied = nl.copy(x)

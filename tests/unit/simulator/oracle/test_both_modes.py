@@ -121,7 +121,7 @@ CHOSEN = [
 
 @every("number, name", enumerate(CHOSEN))
 def test_a_kernel_runs_in_both_modes(number, name):
-    """Each in one of the dtypes; every night in both, but for the rungs of the ladder."""
+    """By default a kernel runs in one dtype, every night in both; a ladder's rung always in one."""
     kernel = KERNELS[name]
     units = 4 if kernel.__name__ in APPLIES_FUNCTIONS else 0
     dtypes = (np.float32, ml_dtypes.bfloat16)

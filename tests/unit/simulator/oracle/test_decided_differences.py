@@ -1,4 +1,4 @@
-"""Where the two modes once differed, and which of them was wrong."""
+"""Past differences between the two modes, and the mode that was wrong."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MASK = OUTSIDE.p < 3
 
 
 run = functools.partial(on_tiles, plain=True)
-"""What a computation returns for arrays as SBUF tiles; the oracle judges how."""
+"""Return a computation's results for arrays as SBUF tiles, judged by the oracle."""
 LARGE = np.array([[2**31 - 1, 5, 2**24 + 1]])
 
 
@@ -107,7 +107,7 @@ def test_a_mask_that_leaves_nothing_excuses_nothing(error, compute):
     ],
 )
 def test_a_mask_does_not_make_a_row_that_is_too_long_legal(search):
-    """The rule holds of what the mask leaves, too: see the masks that leave less than 8."""
+    """The rule also holds for the elements that the mask keeps, as for fewer than 8 elements."""
     data = np.arange(2 * 16385, dtype=np.float32).reshape(2, 16385)
     short = nl.arange(16385)[None, :] < 16
     assert run(lambda x: search(x[:, 0:16384], None), data).size
@@ -117,7 +117,7 @@ def test_a_mask_does_not_make_a_row_that_is_too_long_legal(search):
 
 @every("reduce_op", [nl.add, nl.subtract])
 def test_a_mask_that_leaves_nothing_leaves_the_reduction_out_too(reduce_op):
-    """So that the tile can be stored: on a device it holds whatever was there."""
+    """The tile can be stored: on a device it holds arbitrary data."""
 
     def kernel(x):
         total = nl.ndarray((4, 1), nl.float32)
@@ -177,7 +177,7 @@ def test_a_constant_of_tfloat32_is_rounded_by_the_host(source):
 
 
 def test_a_dma_leaves_bits_that_tfloat32_has_not():
-    """Only an engine rounds them off."""
+    """Only an engine rounds the bits off."""
 
     def kernel(x, by_engine):
         tile = nl.load(x.view(nl.tfloat32))

@@ -1,4 +1,4 @@
-"""The oracle: what it knows of each record, and planted bugs that it names by the kernel's line."""
+"""The oracle: its meaning of each record, and planted bugs that it reports at the kernel's line."""
 
 import functools
 import importlib
@@ -25,7 +25,7 @@ X = np.arange(96, dtype=np.float32).reshape(4, 24)
 
 
 judged = functools.partial(on_nki_tiles, plain=True)
-"""What the oracle makes of a kernel that computes a tile of its arguments' tiles."""
+"""Return the oracle's results of a kernel that computes a tile from its arguments' tiles."""
 
 
 def into(shape, dtype, fill):

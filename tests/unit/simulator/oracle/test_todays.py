@@ -1,4 +1,4 @@
-"""Today's dialect in plain mode: the calls that the fuzzer does not draw, and what is refused."""
+"""The current dialect in plain mode: calls that the fuzzer does not draw, and rejections."""
 
 import warnings
 

@@ -19,7 +19,7 @@ ROWS = np.arange(24, dtype=np.float32).reshape(4, 6)
 
 
 plainly = functools.partial(on_tiles, plain=True)
-"""What a computation returns for arrays as SBUF tiles, in plain mode."""
+"""Return a computation's results for arrays as SBUF tiles, in plain mode."""
 
 
 def test_of_rows_that_are_scattered_to_one_place_the_last_counts():
@@ -73,7 +73,7 @@ def test_the_documentations_masked_square():
 
 
 def test_the_documentations_exponential_of_any_number_of_rows():
-    """``nki.api.shared.rst``: tiles of pmax rows, of which the last leaves the tensor."""
+    """``nki.api.shared.rst``: tiles of pmax rows; the last one exceeds the tensor."""
 
     def kernel(x):
         out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
