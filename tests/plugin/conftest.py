@@ -27,14 +27,14 @@ from difftest.plugin.profiles import PROFILES
 collect_ignore = ["pages"]  # of test_docs.py
 
 for _name in (
-    "backends.absent",
+    "testing.backends.absent",
     "testing.backends.embedded",
     "simulator.oracle.comparison",
     "testing.harness.decorator",
     "testing.harness.edges",
     "testing.harness.explicit",
     "testing.harness.coverage",
-    "lint.check",
+    "tools.lint.check",
     "testing.host.installation",
     "plugin.dialects",
     "plugin.profiles",
