@@ -315,6 +315,19 @@ def test_a_picture_needs_nothing_from_elsewhere(picture):
     assert "@import" not in drawn
 
 
+def test_each_line_of_the_next_changelog_has_a_type_and_is_one_line():
+    settings = text_of(ROOT / "pyproject.toml")
+    types = re.findall(r"\[\[tool\.towncrier\.type\]\]\ndirectory = \"(\w+)\"", settings)
+    assert types == ["added", "changed", "removed"]
+    wrong = [
+        file.name
+        for file in (ROOT / "changes").glob("*.md")
+        if file.name.split(".")[-2] not in types or text_of(file).count("\n") != 1
+    ]
+    assert wrong == []
+    assert "<!-- towncrier release notes start -->\n" in text_of(ROOT / "CHANGELOG.md")
+
+
 def test_the_picture_of_the_folders_shows_what_they_import():
     picture = text_of(DOCS / "pictures" / "folders.svg")
     graph = grimp.build_graph("difftest", exclude_type_checking_imports=True, cache_dir=None)
