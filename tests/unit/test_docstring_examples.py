@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("backends", "cli", "course", "harness", "host", "plugin", "simulator", "timing")
+ROOMS = ("cli", "plugin", "simulator", "support", "testing", "timing", "tools/course")
 """Folders of difftest whose docstrings are read here."""
 FOR_THE_EYE_ALONE = ("::", "+SKIP")
 """A literal block, which nothing runs, and the directive that lets doctest run nothing."""

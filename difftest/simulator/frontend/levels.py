@@ -272,13 +272,14 @@ _PRODUCED_IN = dict.fromkeys(("nc_matmul", "nc_matmul_mx", "nc_transpose"), "nl.
 _PREFIXES = {
     "isa": "nisa",
     "collectives": "ncc",
-    "kernel": "nki",
+    "nki_kernel": "nki",
     **dict.fromkeys(("language", "tensor", "views"), "nl"),
 }
 """By a module of this package: what kernels call the module that its functions are in, and by a
 class what they call the class."""
 _CLASSES = {"Views": "NkiTensor"}
-_PACKAGE = __name__.rpartition(".")[0]
+_PACKAGE = f"{__name__.rpartition('.')[0]}.nki"
+"""The package with the functions of the dialect."""
 
 
 def _copied(dtype: Any, dst: Any) -> dict[str, Any]:
@@ -299,6 +300,12 @@ READ_AS: dict[str, Callable[[Any, Any], dict[str, Any]]] = {
 """By its row: the arguments that one which has ended stands for, beside the call's dst."""
 
 
+def _part_of(module: str) -> str:
+    """Return the part of the dialect that a module is in: ``isa``, or its own name."""
+    inside = module.removeprefix(f"{_PACKAGE}.")
+    return module.rpartition(".")[2] if inside == module else inside.partition(".")[0]
+
+
 def public(function: Function, runs: Callable[..., Any] | None = None) -> Function:
     """``function`` as kernels call it; ``runs`` is called instead, if its signature is all it has.
 
@@ -306,7 +313,7 @@ def public(function: Function, runs: Callable[..., Any] | None = None) -> Functi
     ------
     SignatureError : when it is called with arguments that do not fit it.
     """
-    part = function.__module__.removeprefix(f"{_PACKAGE}.").partition(".")[0]
+    part = _part_of(function.__module__)
     owner, dot, last = function.__qualname__.rpartition(".")
     module = _PREFIXES.get(part, part)
     own = f"{_CLASSES.get(owner, owner)}{dot}{last}"
