@@ -61,8 +61,8 @@ def with_targets(app: Sphinx, name: str, source: list[str]) -> None:
 
 def with_rules(app: Sphinx, name: str, source: list[str]) -> None:
     """Lead links to the linter's pages, which are outside of docs/, to the site's page of all."""
-    text = re.sub(r"\]\([./]+/difftest/lint/pages\)", f"](/{RULES})", source[0])
-    source[0] = re.sub(r"\]\([./]+/difftest/lint/pages/(\w+)\.md\)", r"](#\1)", text)
+    text = re.sub(r"\]\([./]+/difftest/tools/lint/pages\)", f"](/{RULES})", source[0])
+    source[0] = re.sub(r"\]\([./]+/difftest/tools/lint/pages/(\w+)\.md\)", r"](#\1)", text)
 
 
 def write_rules(app: Sphinx) -> None:

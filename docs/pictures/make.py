@@ -1,8 +1,9 @@
-"""Make the pictures of the README and of the tutorial: ``python docs/pictures/make.py``.
+"""Make the pictures of the README and of the docs: ``python docs/pictures/make.py [NAME …]``.
 
-Each is the output of a command on the code that a page shows, so that nobody draws what no
-command prints. Needs this package with the extras ``plot`` and ``report``, in the Python that
-runs the script, and Chromium.
+Each picture of a failure or a profile is the output of a command on the code that a page shows.
+The picture of the package's folders is drawn from their imports. Needs this package with the
+extras ``plot``, ``report`` and ``lint``, in the Python that runs the script. ``page`` needs
+Chromium too.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ import tempfile
 from pathlib import Path
 from subprocess import PIPE, STDOUT
 from typing import Any
+from xml.sax.saxutils import escape
 
+import grimp
 from hypothesis import Phase, given, seed, settings
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
@@ -170,9 +173,78 @@ def drawn(folder: Path) -> None:
     show()
 
 
+FOLDER_STYLE = """
+svg { font-family: monospace; font-size: 13px }
+.ground { fill: #fafaf8 } .box { fill: #fff; stroke: #9aa4b0 } .line { stroke: #d5dae0 }
+.name { fill: #24292f; font-weight: bold } .text { fill: #5a626c } .dot { fill: #095ab4 }
+@media (prefers-color-scheme: dark) {
+.ground { fill: #12161c } .box { fill: #1b212a; stroke: #566273 } .line { stroke: #2f3845 }
+.name { fill: #e6ebf2 } .text { fill: #a3afbf } .dot { fill: #8cc4ff }
+}
+"""
+ROW, CELL, LEFT, TOP, WIDTH = 46, 44, 20, 96, 560
+"""Pixels: the height of a row, the width of a column, and the place and width of the boxes."""
+
+
+def folder_names() -> list[str]:
+    """Return the package's folders, from top to bottom, as the contract in pyproject.toml does."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    found = re.search(r'containers = \["difftest"\]\n.*\nlayers = \[(.*)\]', text)
+    assert found
+    return [name for name in re.findall(r"\w+", found[1]) if name != "__main__"]
+
+
+def folders(folder: Path) -> None:
+    """Draw the eight folders of the package, the parts of each, and which imports which."""
+    graph = grimp.build_graph("difftest", exclude_type_checking_imports=True, cache_dir=None)
+    names = folder_names()
+    height = TOP + ROW * len(names) + 16
+    width = LEFT + WIDTH + CELL * len(names) + 40
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}">',
+        f"<style>{FOLDER_STYLE}</style>",
+        f'<rect class="ground" width="{width}" height="{height}" rx="8"/>',
+        f'<text class="text" x="{LEFT}" y="30">difftest: a folder imports the ones below it</text>',
+    ]
+    middles = [TOP + ROW * row + 18 for row in range(len(names))]
+    for column, name in enumerate(names):
+        x = LEFT + WIDTH + CELL * column + 24
+        lines += [
+            f'<text class="text" transform="translate({x} {TOP - 10}) rotate(-45)">{name}</text>',
+            f'<path class="line" d="M{x} {TOP} V{height - 16}"/>',
+        ]
+    for y, name in zip(middles, names, strict=True):
+        inner = [
+            child.rpartition(".")[2]
+            for child in sorted(graph.find_children(f"difftest.{name}"))
+            if graph.find_children(child)
+        ]
+        text = escape("  ".join(inner) or "modules only")
+        lines += [
+            f'<path class="line" d="M{LEFT} {y} H{width - 40}"/>',
+            f'<rect class="box" x="{LEFT}" y="{y - 17}" width="{WIDTH - 10}" height="34" rx="5"/>',
+            f'<text class="name" x="{LEFT + 12}" y="{y + 4}">{name}/</text>',
+            f'<text class="text" x="{LEFT + 112}" y="{y + 4}">{text}</text>',
+        ]
+    packages = {f"difftest.{name}" for name in names}
+    for package in packages:
+        graph.squash_module(package)
+    for y, importer in zip(middles, names, strict=True):
+        for column, imported in enumerate(names):
+            if importer != imported and graph.direct_import_exists(
+                importer=f"difftest.{importer}", imported=f"difftest.{imported}"
+            ):
+                x = LEFT + WIDTH + CELL * column + 24
+                title = f"<title>{importer} imports {imported}</title>"
+                lines.append(f'<circle class="dot" cx="{x}" cy="{y}" r="7">{title}</circle>')
+    picture = HERE / "folders.svg"
+    picture.write_text("\n".join([*lines, "</svg>", ""]), encoding="utf-8")
+    print(picture.relative_to(ROOT))
+
+
 def main() -> None:
     """Make those that are named, or all, each in a folder of its own."""
-    makers = failure, page, first_kernel, profiles, drawn
+    makers = failure, page, first_kernel, profiles, drawn, folders
     for make in [one for one in makers if one.__name__ in sys.argv] or makers:
         with tempfile.TemporaryDirectory() as folder:
             make(Path(folder))

@@ -8,10 +8,12 @@ import shlex
 import shutil
 import subprocess
 import sys
+from itertools import permutations
 from pathlib import Path
 from subprocess import PIPE, STDOUT
 from typing import NamedTuple
 
+import grimp
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -31,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 INDEX = DOCS / "index.md"
 ON_THE_SITE = DOCS / "reference" / "generated" / "lint-rules.md"
-"""Written where the site is built; it repeats the pages in difftest/lint/pages."""
+"""Written where the site is built; it repeats the pages in difftest/tools/lint/pages."""
 PAGES = sorted(set(DOCS.rglob("*.md")) - {ON_THE_SITE, *ON_THE_SITE.parent.glob("signatures-*.md")})
 READ = [page for page in PAGES if page.parent.name != "generated"]
 """Those that people write and read from the first line to the last."""
@@ -306,11 +308,54 @@ def test_the_page_on_latency_shows_a_result_in_the_form_that_it_has():
     assert shown == example.examples[-1].want
 
 
-@pytest.mark.parametrize("picture", ["failure", "green"])
+@pytest.mark.parametrize("picture", ["failure", "green", "folders"])
 def test_a_picture_needs_nothing_from_elsewhere(picture):
     drawn = text_of(DOCS / "pictures" / f"{picture}.svg")
     assert "url(http" not in drawn
     assert "@import" not in drawn
+
+
+def test_each_line_of_the_next_changelog_has_a_type_and_is_one_line():
+    settings = text_of(ROOT / "pyproject.toml")
+    types = re.findall(r"\[\[tool\.towncrier\.type\]\]\ndirectory = \"(\w+)\"", settings)
+    assert types == ["added", "changed", "removed"]
+    wrong = [
+        file.name
+        for file in (ROOT / "changes").glob("*.md")
+        if file.name.split(".")[-2] not in types or text_of(file).count("\n") != 1
+    ]
+    assert wrong == []
+    assert "<!-- towncrier release notes start -->\n" in text_of(ROOT / "CHANGELOG.md")
+
+
+def test_the_picture_of_the_folders_shows_what_they_import():
+    picture = text_of(DOCS / "pictures" / "folders.svg")
+    graph = grimp.build_graph("difftest", exclude_type_checking_imports=True, cache_dir=None)
+    parts = {
+        child.removeprefix("difftest."): sorted(
+            part.rpartition(".")[2]
+            for part in graph.find_children(child)
+            if graph.find_children(part)
+        )
+        for child in graph.find_children("difftest")
+        if graph.find_children(child)
+    }
+    for folder in parts:
+        graph.squash_module(f"difftest.{folder}")
+    imports = {
+        f"{one} imports {other}"
+        for one, other in permutations(parts, 2)
+        if graph.direct_import_exists(importer=f"difftest.{one}", imported=f"difftest.{other}")
+    }
+    assert len(parts) == 8
+    assert set(re.findall(r"<title>(.*?)</title>", picture)) == imports, "make.py draws it"
+    shown = re.findall(r'class="name"[^>]*>(\w+)/</text>\n<text[^>]*>(.*?)</text>', picture)
+    assert {folder: text.split() for folder, text in shown} == {
+        folder: inner or ["modules", "only"] for folder, inner in parts.items()
+    }, "make.py draws it"
+    text = text_of(DOCS / "contributing" / "architecture.md")
+    listed = re.findall(r"^\| `(\w+)/` \|", text.partition("eight folders of difftest")[2], re.M)
+    assert listed == [folder for folder, _ in shown]
 
 
 def test_the_cases_on_the_page_of_arguments_are_of_its_spec():
