@@ -18,7 +18,7 @@ from difftest.plugin import failure_output
 
 # as in runs in this process: see tests/plugin/conftest.py
 providers._get_local_constants = Constants
-failure_output.fresh_run = lambda config, failure: ""
+failure_output.rerun_alone = lambda config, failure: ""
 sys.modules["libcst"] = None  # Hypothesis imports it to write patches: half a second
 
 

@@ -310,18 +310,6 @@ def _part_of(module: str) -> str:
     return module.rpartition(".")[2] if inside == module else inside.partition(".")[0]
 
 
-def _part_of(module: str) -> str:
-    """Return the part of the dialect that a module is in: ``isa``, or its own name."""
-    inside = module.removeprefix(f"{_PACKAGE}.")
-    return module.rpartition(".")[2] if inside == module else inside.partition(".")[0]
-
-
-def _part_of(module: str) -> str:
-    """Return the part of the dialect that a module is in: ``isa``, or its own name."""
-    inside = module.removeprefix(f"{_PACKAGE}.")
-    return module.rpartition(".")[2] if inside == module else inside.partition(".")[0]
-
-
 def public(function: Function, runs: Callable[..., Any] | None = None) -> Function:
     """Return ``function`` as kernels call it; if ``runs`` is given, that is called instead.
 
