@@ -22,7 +22,7 @@ import numpy as np
 Value = TypeVar("Value")
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _PASSED = (_PACKAGE, os.path.dirname(np.__file__) + os.sep)  # a kernel calls them
-_LAUNCH = (_PACKAGE + "launch.py", _PACKAGE + "baton.py")
+_LAUNCH = (_PACKAGE + "launch.py", _PACKAGE + "program_scheduler.py")
 """The files that call kernels."""
 
 

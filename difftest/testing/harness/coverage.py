@@ -36,7 +36,7 @@ SAYINGS = {True: TURNS, False: BRANCHES}
 """The texts for a missed outcome, by whether it is a loop: iterations, or the sides of a branch."""
 _MONITORING: Any = getattr(sys, "monitoring", None)
 _TOOL = "difftest"
-_AFTERWARDS = os.path.join("difftest", "inspection", "inspector.py")
+_AFTERWARDS = os.path.join("difftest", "analysis", "inspection", "inspector.py")
 """The file that inspects a launch after the kernel has run: the trace stops there."""
 FREE_TOOLS = (5, 4)
 """Ids of ``sys.monitoring``: the one of optimizers, and one without a name, which HypoFuzz uses."""
@@ -119,7 +119,7 @@ class Coverage:
         """Add the coverage of other cases, with other names for some kernels."""
         forks = {(*fork, (names or {}).get(kernel, kernel)) for *fork, kernel in other.branches}
         for name, facts in vars(self).items():
-            facts.update({**vars(other), "forks": forks}[name])
+            facts.update({**vars(other), "branches": forks}[name])
 
     def to_list(self) -> list[Any]:
         """Return the coverage as lists for JSON; :func:`coverage_from_list` reads them."""

@@ -127,10 +127,17 @@ def package_digest(*folders: str) -> str:
     """Return a digest of Python's version and of the package's code that runs and judges kernels.
 
     ``folders`` names further folders of the package to include.
+
+    Raises
+    ------
+    FileNotFoundError : a folder has no modules.
     """
     whole = hashlib.sha256(platform.python_version().encode())
     for folder in (*_LAYERS, *folders):
-        for file in sorted((Path(__file__).parents[2] / folder).rglob("*.py")):
+        files = sorted((Path(__file__).parents[2] / folder).rglob("*.py"))
+        if not files:
+            raise FileNotFoundError(f"difftest/{folder} has no modules")
+        for file in files:
             whole.update(file.read_bytes())
     return whole.hexdigest()
 

@@ -69,7 +69,9 @@ def identity_of(spec: KernelSpec, test: str) -> dict[str, str]:
     return {
         "kernel_digest": _digest(_files(kernels)),
         "spec_digest": _digest([*_files(functions), own.read_bytes(), json.dumps(domain).encode()]),
-        "versions": json.dumps({**versions(), "build": package_digest("timing", "scale")[:12]}),
+        "versions": json.dumps(
+            {**versions(), "build": package_digest("timing", "tools/scale")[:12]}
+        ),
     }
 
 

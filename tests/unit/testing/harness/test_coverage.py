@@ -2,11 +2,14 @@
 
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from difftest.simulator import launch, recording
+import difftest
+from difftest.simulator import errors, launch, recording
+from difftest.testing.harness import coverage
 from difftest.testing.harness.coverage import (
     BranchTracer,
     Coverage,
@@ -266,3 +269,18 @@ def test_a_kernel_whose_cases_did_not_all_run_misses_nothing():
     coverage.branches.clear()
     assert uncovered_branches(coverage) == []
     assert uncovered_branches(coverage_from_list(coverage.to_list())) == []
+
+
+def test_branches_are_merged_under_the_other_name_of_a_kernel():
+    other = Coverage()
+    other.add_function("add", [("kernel.py", 8, True)])
+    merged = Coverage()
+    merged.merge(other, {"add": "add (nki)"})
+    assert merged.branches == {("kernel.py", 8, True, "add (nki)")}
+
+
+def test_the_files_that_code_names_are_there():
+    """Renames of modules do not reach the names of files in strings."""
+    package = Path(difftest.__file__).parents[1]
+    assert (package / coverage._AFTERWARDS).is_file()
+    assert all(Path(file).is_file() for file in errors._LAUNCH)
