@@ -163,7 +163,7 @@ def _git(folder: str, *words: str) -> str:
 @click.group(invoke_without_command=True)
 @click.pass_context
 def findings(context: click.Context) -> None:
-    """List the findings of campaigns; or show, close or bisect a finding."""
+    """List, show, close or bisect the findings of campaigns."""
     if context.invoked_subcommand is not None:
         return
     rows = sorted(FindingStore(), key=lambda finding: finding.state, reverse=True)

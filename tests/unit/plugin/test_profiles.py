@@ -31,10 +31,10 @@ with default_profile(device=True):
 assert settings.default.max_examples == 2000, "whoever loads another profile keeps it"
 import json, sys
 from hypothesis.internal.conjecture import providers
-import difftest.testing.backends.embedded, difftest.plugin.failure_output,
-difftest.tools.scale.regressions print({"click", "rich", "difftest.simulator.tape",
-"difftest.timing"} & {*sys.modules}) print(id(json) in getattr(providers, "_seen_modules",
-{id(json)}))
+import difftest.testing.backends.embedded, difftest.plugin.failure_output
+import difftest.tools.scale.regressions
+print({"click", "rich", "difftest.simulator.tape", "difftest.timing"} & {*sys.modules})
+print(id(json) in getattr(providers, "_seen_modules", {id(json)}))
 """
 
 

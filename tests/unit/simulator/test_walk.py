@@ -108,7 +108,7 @@ def classic_stored(tile):
     "setup, how, most",
     [
         (todays_product, {}, Walk(12, 28)),
-        (todays_product, {"exact": True}, Walk(19, 57)),
+        (todays_product, {"exact": True}, Walk(19, 58)),
         (classic_product, {}, Walk(12, 28)),
         (todays_sum, {}, Walk(13, 23)),
         (classic_sum, {}, Walk(14, 29)),

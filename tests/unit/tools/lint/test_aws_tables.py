@@ -17,7 +17,7 @@ from difftest.tools.lint.check import rules
 
 PAGE = Path(__file__).parents[4] / "docs/explanation/lint-aws-tables.md"
 ROWS = {
-    "What today's dialect does not have any more": (
+    "What the current dialect does not have any more": (
         *("import neuronxcc.nki", "nl.load", "nl.store", "result = nisa.func(", "nl.mgrid"),
         *("nl.arange", "mask=", "nl.max", "nl.min", "nl.reciprocal", "nl.rsqrt", "negate="),
         *("reverse0=", "dtype=", "np.float32", "np.add", "@nki.jit", "neuronxcc.nki.typing"),
